@@ -7,7 +7,7 @@ import { pathToFileURL } from "node:url";
 import { CHUNKS } from "./chunks.mjs";
 import { APP, buildConsole } from "./console.mjs";
 import { builtins, pack } from "./pack.mjs";
-import { packages } from "./packages.mjs";
+import { createPackagesPlugin } from "./packages.mjs";
 import { inRoot, install, isBuilt, listFiles, replaceFolder, ROOT, run, settleAll, sourceDigest } from "./project.mjs";
 
 /** Folder of the ES modules and declarations in dist. All other files are CommonJS. */
@@ -84,7 +84,7 @@ async function buildModules(outdir, sources) {
   const { build } = await import("esbuild");
   // Inside outdir, so that no source map names a folder outside the project.
   const parts = path.join(outdir, "parts");
-  const { files: deferredFiles, plugin } = packages();
+  const { files: deferredFiles, plugin } = createPackagesPlugin();
   const metafiles = [];
   const chunkNames = "chunks/[name]-[hash]";
   try {
@@ -96,11 +96,11 @@ async function buildModules(outdir, sources) {
     const entryPoints = [...deferredFiles].map(([file, name]) => ({ in: file, out: name }));
     const minifiedOptions = { ...OPTIONS, minifyWhitespace: true };
     const cjsOptions = { ...minifiedOptions, format: "cjs", plugins: [builtins], outExtension: { ".js": ".cjs" } };
-    const [, packages] = await settleAll({
+    const [, deferredBuild] = await settleAll({
       packing: pack({ ...packing, command: COMMAND_SOURCE, options: { ...minifiedOptions, logOverride } }),
       "deferred packages": build({ ...cjsOptions, entryPoints, outdir: path.join(outdir, "chunks") }),
     });
-    return [...metafiles, metafile, packages.metafile];
+    return [...metafiles, metafile, deferredBuild.metafile];
   } finally {
     await rm(parts, { recursive: true, force: true });
   }
@@ -165,11 +165,11 @@ export async function build({ types = true, checked = true } = {}) {
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
   await install();
-  const startedAt = Date.now();
+  const startMs = Date.now();
   const hasFlag = (flag) => process.argv.includes(flag);
   try {
     const { built } = await build({ types: !hasFlag("--js"), checked: !hasFlag("--unchecked") });
-    process.stderr.write(built ? `built dist in ${Date.now() - startedAt} ms\n` : "dist is up to date\n");
+    process.stderr.write(built ? `built dist in ${Date.now() - startMs} ms\n` : "dist is up to date\n");
   } catch (error) {
     process.stderr.write(`build failed\n${error.message}\n`);
     process.exitCode = 1;

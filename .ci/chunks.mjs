@@ -11,16 +11,16 @@ function chunk(name, needs, lines, fields) {
     });
   return { name, needs: needs.split(" "), modules, ...fields };
 }
-const deferred = (name, needs, lines) => chunk(name, needs, lines, { isDeferred: true });
-const separate = (name, lines) => chunk(name, "", lines, { isSeparate: true });
+const deferredChunk = (name, needs, lines) => chunk(name, needs, lines, { isDeferred: true });
+const separateChunk = (name, lines) => chunk(name, "", lines, { isSeparate: true });
 
 /** The order is the loading order: a chunk takes shared modules from earlier chunks. */
 export const CHUNKS = [
   // Programs that import `gantry` do not need the command line. These chunks therefore share nothing with the others.
-  separate("main", ["src/cli dispatch"]),
-  separate("choose", ["src/cli choose"]),
+  separateChunk("main", ["src/cli dispatch"]),
+  separateChunk("choose", ["src/cli choose"]),
   // The first frame of a terminal, which must not wait for the chunks below.
-  separate("chat", ["src/cli chat", "adapters/terminal index"]),
+  separateChunk("chat", ["src/cli chat", "adapters/terminal index"]),
   chunk("serve", "", [
     "src/cli serve",
     "adapters/sqlite-driver index",
@@ -32,12 +32,12 @@ export const CHUNKS = [
   ]),
   chunk("http", "serve", ["src/http http-host", "adapters/koa-http-api index", "adapters/web-console index"]),
   chunk("stdio", "serve", ["adapters/acp-stdio index"]),
-  deferred("prompt", "serve stdio", [
+  deferredChunk("prompt", "serve stdio", [
     "adapters/acp-shared permission plan prompt prompt-input reported-calls run-usage session-list tool-output-stream",
     "adapters/acp-shared updates",
   ]),
   // The first run. It does not repeat modules of the provider that `serve` has already loaded.
-  deferred("run", "serve", [
+  deferredChunk("run", "serve", [
     "src/run active-run execution local-runs start",
     "src/conversation messages stored-state",
     "src/project git-head instructions skills; src/watch live tail; src/sessions holder lease; src/tools builtin-tools",
@@ -51,7 +51,7 @@ export const CHUNKS = [
   chunk("openai-responses", "serve run", ["adapters/language-models/wires openai-responses"]),
   chunk("offline", "serve", ["adapters/offline-provider index"]),
   // Modules for the first tool call.
-  deferred("tools", "serve run", [
+  deferredChunk("tools", "serve run", [
     "src/run/calls describe execute; src/run/prompt nested-instructions",
     "src/tools/files delete-path edit-file files grep-search matched-lines patch-files patch-plan patch-text read-file",
     "src/tools/files record-file replace-file search-folder search-results write-file",
@@ -62,14 +62,14 @@ export const CHUNKS = [
     "src/processes clean-stream file-list output-file outputs ripgrep search-scope",
   ]),
   // Runs with watching clients, questions, subagents or budgets.
-  deferred("live", "serve run", [
+  deferredChunk("live", "serve run", [
     "src/run runs; src/run/budget meter; src/run/calls spawn; src/run/context structured-output",
     "src/run/input budget-check; src/run/permissions requests rule-schema rules subagent-requests",
     "src/run/queue queue; src/watch plan watch",
     "adapters/sqlite-driver asks",
   ]),
   // Modules that only few processes need.
-  deferred("seldom", "serve run", [
+  deferredChunk("seldom", "serve run", [
     "src/compaction fit follow-up summary; src/sessions fork revert subagents undo; src/history plan restore",
     "adapters/language-models errors files from-ai-sdk module package-source provider-fault",
     "adapters/sqlite-driver dump",
@@ -79,7 +79,7 @@ export const CHUNKS = [
   chunk("sandbox", "serve", ["src/tools/shell/sandbox sandbox", "src/processes child"]),
   chunk("api", "serve http", ["adapters/koa-http-api app"]),
   // This chunk needs much more of the schema package than the others. It therefore shares nothing with them.
-  separate("openapi", ["adapters/koa-http-api openapi"]),
+  separateChunk("openapi", ["adapters/koa-http-api openapi"]),
   chunk("console", "serve http", ["adapters/web-console pages"]),
   chunk("login", "serve http api console", ["adapters/web-console one-time-links"]),
 ];

@@ -70,10 +70,10 @@ function createPage(page, outputs) {
 
 /** Adds the static imports of `file` to the set, recursively. */
 function addImports(outputs, file, files) {
-  for (const { path: imported, kind } of outputs[file].imports)
-    if (kind === "import-statement" && !files.has(imported)) {
-      files.add(imported);
-      addImports(outputs, imported, files);
+  for (const { path: importedFile, kind } of outputs[file].imports)
+    if (kind === "import-statement" && !files.has(importedFile)) {
+      files.add(importedFile);
+      addImports(outputs, importedFile, files);
     }
 }
 
@@ -83,7 +83,7 @@ async function compress(file) {
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
-  const startedAt = Date.now();
+  const startMs = Date.now();
   await replaceFolder(inRoot("dist/console"), buildConsole);
-  process.stderr.write(`built dist/console in ${Date.now() - startedAt} ms\n`);
+  process.stderr.write(`built dist/console in ${Date.now() - startMs} ms\n`);
 }

@@ -10,7 +10,7 @@ const PART_MARK = "$m";
 const MARKED_NAMES = /[\w$]+\$m\d+/g;
 const IMPORT_CALL = /\bimport\("((?:\.|node:)[^"]+)"\)/g;
 /** Prefix that names a chunk in code that is not bundled yet: `chunk:run`. */
-const CHUNK = "chunk:";
+const CHUNK_PREFIX = "chunk:";
 /** The command is outside dist/chunks. Old versions of Node must parse it, to print the required version. */
 const COMMAND = { outExtension: {}, target: "node8", banner: {} };
 
@@ -42,18 +42,18 @@ const restoreRequire = (text) => text.replaceAll(REQUIRE_HELPER, 'require("$1")'
 export async function pack({ root, parts, metafile, outdir, chunks, entryModules, command, options }) {
   const { build } = await import("esbuild");
   const modules = await readParts(metafile, parts, root);
-  const entryPart = (source) => {
+  const findEntryPart = (source) => {
     const part = [...modules].find(([, module]) => module.entry === source)?.[0];
     if (part === undefined) throw new Error(`${source} is not among the parts; see .ci/chunks.mjs`);
     return part;
   };
-  const { homes, members } = assignParts(modules, chunks, entryPart);
+  const { homes, members } = assignParts(modules, chunks, findEntryPart);
   const mark = (name, part) => `${name}${PART_MARK}${modules.get(part).number}`;
-  const chunkName = (part) => part.replace(/^(src|adapters|chunks)\/|\.js$/g, "").replaceAll("/", "-");
+  const getChunkName = (part) => part.replace(/^(src|adapters|chunks)\/|\.js$/g, "").replaceAll("/", "-");
   const getPart = (file) => path.relative(parts, file).split(path.sep).join("/");
 
   /** Resolves imports of the parts. `target` is the chunk, the command, or undefined for files without a list. */
-  const packing = (target, toChunks, exports) => ({
+  const createPackingPlugin = (target, toChunks, exports) => ({
     name: "packing",
     setup(build) {
       const isOwn = (part) => homes.get(part) === target || (target?.isSeparate && members.get(target).has(part));
@@ -64,8 +64,8 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
       build.onResolve({ filter: /.*/ }, ({ path: specifier, kind, resolveDir, importer }) => {
         if (specifier === "exports") return { path: specifier, namespace: specifier };
         if (kind === "entry-point") return load(specifier.replace(/^\.\//, ""));
-        if (specifier.startsWith(CHUNK))
-          return { path: `${toChunks}${specifier.slice(CHUNK.length)}.cjs`, external: true };
+        if (specifier.startsWith(CHUNK_PREFIX))
+          return { path: `${toChunks}${specifier.slice(CHUNK_PREFIX.length)}.cjs`, external: true };
         const namespace = kind === "import-statement" ? "builtin" : "required";
         if (isBuiltin(specifier)) return { path: specifier, namespace, sideEffects: false };
         if (!specifier.startsWith(".") || specifier.endsWith(".cjs"))
@@ -82,11 +82,11 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
       onLoad("exports", () => exports);
       onLoad("elsewhere", (part) => {
         const names = modules.get(part).exports.map((name) => `${mark(name, part)} as ${name}`);
-        return `export { ${names.join(", ")} } from "${CHUNK}${homes.get(part).name}";`;
+        return `export { ${names.join(", ")} } from "${CHUNK_PREFIX}${homes.get(part).name}";`;
       });
       onLoad("deferred", (part) => {
         const names = modules.get(part).exports.map((name) => `get ${name}() { return all().${mark(name, part)}; }`);
-        const loadCode = `let chunk; const all = () => (chunk ??= require("${CHUNK}${homes.get(part).name}"));`;
+        const loadCode = `let chunk; const all = () => (chunk ??= require("${CHUNK_PREFIX}${homes.get(part).name}"));`;
         return `${loadCode} module.exports = { __esModule: true, ${names.join(", ")} };`;
       });
       build.onLoad({ filter: /\.js$/ }, async ({ path: file }) => {
@@ -94,8 +94,8 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
         const contents = text.replaceAll(IMPORT_CALL, (call, specifier) => {
           if (specifier.startsWith("node:")) return deferredCode(builtinCode(specifier));
           const part = getPart(path.resolve(path.dirname(file), specifier));
-          if (homes.has(part)) return requireCode(`${CHUNK}${homes.get(part).name}`, `.${mark("all", part)}`);
-          return target ? requireCode(`${CHUNK}${chunkName(part)}`) : call;
+          if (homes.has(part)) return requireCode(`${CHUNK_PREFIX}${homes.get(part).name}`, `.${mark("all", part)}`);
+          return target ? requireCode(`${CHUNK_PREFIX}${getChunkName(part)}`) : call;
         });
         return { contents, loader: "js" };
       });
@@ -115,7 +115,7 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
       define: { "import.meta": "importMeta" },
       // The plugin decides what esbuild bundles.
       external: [],
-      plugins: [packing(target, target === COMMAND ? "../chunks/" : "./", exports)],
+      plugins: [createPackingPlugin(target, target === COMMAND ? "../chunks/" : "./", exports)],
       ...overrides,
     });
     const files = Object.keys(metafile.outputs).filter((file) => /\.c?js$/.test(file));
@@ -123,18 +123,18 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
   };
   const writeCommand = () => {
     const overrides = { ...COMMAND, outdir: path.join(outdir, "src") };
-    return writeFiles([{ in: entryPart(command), out: "cli" }], COMMAND, overrides);
+    return writeFiles([{ in: findEntryPart(command), out: "cli" }], COMMAND, overrides);
   };
   /** esbuild splits only ES modules. This writes ES modules first and then converts each to CommonJS. */
   const writeUnlisted = async (unlistedParts) => {
-    const entryPoints = unlistedParts.map((part) => ({ in: part, out: chunkName(part) }));
+    const entryPoints = unlistedParts.map((part) => ({ in: part, out: getChunkName(part) }));
     const esm = { format: "esm", splitting: true, chunkNames: "[name]-[hash]", outdir: path.join(parts, "split") };
     const files = (await writeFiles(entryPoints, undefined, { ...esm, banner: {} })).map(({ file }) => file);
     return writeFiles(files, undefined, { bundle: false, plugins: [requirePlugin] });
   };
   const writeEntryModule = async (out, part) => {
     const home = homes.get(part);
-    const chunk = path.posix.relative(path.posix.dirname(out), `chunks/${home?.name ?? chunkName(part)}.cjs`);
+    const chunk = path.posix.relative(path.posix.dirname(out), `chunks/${home?.name ?? getChunkName(part)}.cjs`);
     const names = modules.get(part).exports.map((name, i) => [home ? mark(name, part) : name, `name${i}`, name]);
     const text = [
       `import chunk from "${chunk}";`,
@@ -176,7 +176,7 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
 
   /** Parts that an `import()` references. */
   const called = new Set([...modules.values()].flatMap(({ calls }) => calls).filter((part) => modules.has(part)));
-  const entries = Object.entries(entryModules).map(([out, source]) => [out, entryPart(source)]);
+  const entries = Object.entries(entryModules).map(([out, source]) => [out, findEntryPart(source)]);
   const unlistedParts = new Set([...entries.map(([, part]) => part), ...called].filter((part) => !homes.has(part)));
   await mkdir(path.join(outdir, "chunks"), { recursive: true });
   await writeFile(path.join(outdir, "chunks/here.cjs"), "exports.url = undefined;\n");
@@ -255,7 +255,7 @@ async function readParts(metafile, parts, root) {
       uses: findTargets(/^import [^"]*?from "(\.[^"]+)";$/gm),
       calls: findTargets(IMPORT_CALL),
       isPackage: sources.some((name) => name.includes("node_modules")),
-      // Helpers of esbuild. Each chunk gets the ones that it uses.
+      // A file of helpers of esbuild. Each chunk gets the helpers that it uses.
       isHelper: sources.length === 0 && entryPoint === undefined,
     });
   }
@@ -263,7 +263,7 @@ async function readParts(metafile, parts, root) {
 }
 
 /** Assigns parts to chunks. `homes`: chunk by part. `members`: parts by chunk. */
-function assignParts(modules, chunks, entry) {
+function assignParts(modules, chunks, findEntryPart) {
   const homes = new Map();
   const members = new Map();
   for (const chunk of chunks.filter(({ isDeferred }) => isDeferred))
@@ -271,15 +271,15 @@ function assignParts(modules, chunks, entry) {
       if (sources.some((source) => chunk.modules.includes(source))) homes.set(part, chunk);
   for (const chunk of chunks) {
     const parts = new Set();
-    const add = (part) => {
+    const addPart = (part) => {
       const { isHelper, uses } = modules.get(part);
       const isElsewhere = !chunk.isSeparate && homes.has(part) && homes.get(part) !== chunk;
       if (parts.has(part) || isHelper || isElsewhere) return;
       parts.add(part);
-      uses.forEach(add);
+      uses.forEach(addPart);
     };
-    const listedParts = chunk.modules.map(entry);
-    listedParts.forEach(add);
+    const listedParts = chunk.modules.map(findEntryPart);
+    listedParts.forEach(addPart);
     members.set(chunk, parts);
     for (const part of chunk.isSeparate ? listedParts : parts) homes.set(part, chunk);
     if (chunk.isSeparate) continue;

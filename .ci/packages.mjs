@@ -12,7 +12,7 @@ const DEFERRED = [
   "iconv-lite/lib/index", // 11 ms; raw-body
   "string-width/index", // 20 ms; the terminal's first frame
 ];
-/** The same for CommonJS modules whose export is a function or a class. */
+/** Like DEFERRED, for CommonJS modules whose export is a function or a class. */
 const DEFERRED_FUNCTIONS = ["cookies/index", "http-assert/index"]; // 12 ms together; koa
 /** Import statements to insert before a module's own imports. */
 const PRELUDES = {
@@ -25,7 +25,7 @@ const PRELUDES = {
 const createFilter = (names) => new RegExp(`[\\\\/]node_modules[\\\\/](${names.join("|").replaceAll("/", "[\\\\/]")})`);
 
 /** Returns an esbuild plugin and `files`: the deferred modules that it found, with their names in dist/chunks. */
-export function packages() {
+export function createPackagesPlugin() {
   const files = new Map();
   const setup = (build) => {
     const isDeferred = createFilter([...DEFERRED, ...DEFERRED_FUNCTIONS].map((name) => `${name}\\.js$`));

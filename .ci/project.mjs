@@ -16,8 +16,8 @@ export const inRoot = (...parts) => path.join(ROOT, ...parts);
 export function checkNode() {
   const [major = 0, minor = 0] = process.versions.node.split(".").map(Number);
   if ((major === 20 && minor >= 19) || (major === 22 && minor >= 3) || major > 22) return;
-  const needed = major > 20 ? "22.3" : "20.19";
-  process.stderr.write(`gantry needs Node ${needed} or later; this is ${process.version} (${process.execPath})\n`);
+  const minVersion = major > 20 ? "22.3" : "20.19";
+  process.stderr.write(`gantry needs Node ${minVersion} or later; this is ${process.version} (${process.execPath})\n`);
   process.exit(1);
 }
 
@@ -48,13 +48,13 @@ export function listFiles(folder) {
   return paths.map((file) => path.relative(ROOT, file).replaceAll("\\", "/")).sort();
 }
 
-/** Replaces a folder with the one that `make` writes. Processes that use the old folder keep their open files. */
-export async function replaceFolder(folder, make) {
+/** Replaces a folder with the output of `writeFolder`. Processes that use the old folder keep their open files. */
+export async function replaceFolder(folder, writeFolder) {
   const newFolder = inRoot(`.dist-${process.pid}`);
   const oldFolder = `${newFolder}-old`;
   try {
     await rm(newFolder, { recursive: true, force: true });
-    await make(newFolder);
+    await writeFolder(newFolder);
     if (existsSync(folder)) await rename(folder, oldFolder);
     await mkdir(path.dirname(folder), { recursive: true });
     await rename(newFolder, folder);
@@ -92,8 +92,8 @@ export function listTestFiles(folder = "test") {
 
 /** Lists the test files that run once for each store of `STORES` (test/helpers/stores.ts, server-stores.ts). */
 export function listStoreTests() {
-  const isOverStores = /\b(?:ALL_|QUICK_|SERVER_)?STORES\b.*helpers\/(?:server-)?stores\.js"/;
-  return listTestFiles().filter((file) => isOverStores.test(readFileSync(inRoot(file), "utf8")));
+  const storesPattern = /\b(?:ALL_|QUICK_|SERVER_)?STORES\b.*helpers\/(?:server-)?stores\.js"/;
+  return listTestFiles().filter((file) => storesPattern.test(readFileSync(inRoot(file), "utf8")));
 }
 
 /** Runs a command until it exits, with its output sent to `stdio`. Resolves with the exit code. */

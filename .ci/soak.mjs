@@ -1,5 +1,5 @@
-// `npm run soak`: long forms of the tests that search for rare failures. It sets their seed (SEED) and the number of
-// random schedules of the drivers (SEEDS). A failure prints the variables and files that repeat it.
+// `npm run soak`: long forms of the tests that search for rare failures. SEED is the seed of the tests, SEEDS the
+// number of random schedules of the drivers. A failure prints the variables and files that repeat the failed step.
 import { SOURCE_FLAGS, checkNode, install, run, listStoreTests } from "./project.mjs";
 
 checkNode();

@@ -37,26 +37,26 @@ after(() => clearInterval(timer));
 
 const getPackagePath = (name) => inRoot("node_modules", name);
 /** TypeScript 7 checks in a third of the time. ESLint and the build of declarations still need the API of version 6. */
-const tsc = (project, name) => [
+const tscArgs = (project, name) => [
   ...[getPackagePath("typescript-native/bin/tsc"), "-p", project, "--noEmit", "--incremental"],
   ...["--tsBuildInfoFile", path.join(CACHE, `${name}.tsbuildinfo`)],
 ];
-const eslint = (files) => [
+const eslintArgs = (files) => [
   ...[getPackagePath("eslint/bin/eslint.js"), "--config=.ci/eslint.config.js", "--max-warnings=0", "--no-warn-ignored"],
   ...["--cache", "--cache-strategy=content", `--cache-location=${path.join(CACHE, "eslint")}`, ...files],
 ];
-const prettier = (files) => [
+const prettierArgs = (files) => [
   ...[getPackagePath("prettier/bin/prettier.cjs"), "--check", "--log-level=warn", "--ignore-unknown"],
   ...["--cache", `--cache-location=${path.join(CACHE, "prettier")}`, ...files],
 ];
 /** Node commands that are not tests. The commands of one step run at the same time. */
 const STEPS = {
-  types: () => [tsc(".", "check"), tsc("adapters/web-console/app", "check-console")],
-  lint: () => [eslint(["."]), prettier(["."])],
+  types: () => [tscArgs(".", "check"), tscArgs("adapters/web-console/app", "check-console")],
+  lint: () => [eslintArgs(["."]), prettierArgs(["."])],
   "lint:changed": async () => {
-    const files = await changedFiles();
-    const code = files.filter((file) => /\.(ts|tsx|js|mjs|cjs)$/.test(file));
-    return [...(code.length > 0 ? [eslint(code)] : []), ...(files.length > 0 ? [prettier(files)] : [])];
+    const files = await listChangedFiles();
+    const scripts = files.filter((file) => /\.(ts|tsx|js|mjs|cjs)$/.test(file));
+    return [...(scripts.length > 0 ? [eslintArgs(scripts)] : []), ...(files.length > 0 ? [prettierArgs(files)] : [])];
   },
 };
 
@@ -67,7 +67,7 @@ mkdirSync(CACHE, { recursive: true });
 const isGroup = process.argv.includes("--group");
 const names = process.argv.slice(2).filter((arg) => arg !== "--group");
 const failures = [];
-const startedAt = Date.now();
+const runStartMs = Date.now();
 
 const steps = names.filter((name) => name in STEPS);
 const suites = names.filter((name) => !(name in STEPS));
@@ -81,7 +81,7 @@ if (failures.length === 0) {
   else for (const name of names) await (name in STEPS ? runStep(name) : runTests([name]));
 }
 process.stdout.write(failures.length === 0 ? "\nall good" : `\nfailed: ${failures.join(", ")}`);
-process.stdout.write(` (${names.join(" ")}, ${formatSeconds(startedAt)})\n`);
+process.stdout.write(` (${names.join(" ")}, ${formatSeconds(runStartMs)})\n`);
 process.exitCode = failures.length === 0 ? 0 : 1;
 
 function formatSeconds(startMs) {
@@ -159,7 +159,7 @@ function writeBatches(files, name) {
   });
 }
 
-async function changedFiles() {
+async function listChangedFiles() {
   const listGitFiles = async (...args) => {
     const child = spawn("git", [...args, "-z"], { cwd: inRoot(), stdio: ["ignore", "pipe", "inherit"] });
     const chunks = await child.stdout.toArray();
@@ -193,7 +193,7 @@ function keepTsxCache(tempFolder) {
   symlinkSync(cache, path.join(tempFolder, `tsx-${process.geteuid()}`), "dir");
 }
 
-/** Reports a failure for processes and files that tests have left, and removes them. */
+/** Reports a failure for processes and files that tests have left. Kills the processes and removes the files. */
 async function reportLeftovers(tempFolder, name) {
   for (const { pid, command } of await findLeftProcesses(tempFolder)) {
     failures.push(`${name}: process left behind`);

@@ -1,5 +1,5 @@
-// An agent in ten lines: no server, no container, no config file. It answers without a key;
-// with a key, swap in: new AiSdkProvider({ preset: "openai", apiKey: process.env.OPENAI_API_KEY })
+// An agent in ten lines: no server, no container, no config file. OfflineProvider needs no API key.
+// With an API key, use new AiSdkProvider({ preset: "openai", apiKey: process.env.OPENAI_API_KEY }) instead.
 import { Agent, builtinTools } from "gantry";
 import { OfflineProvider } from "gantry/adapters/offline-provider";
 

@@ -12,7 +12,7 @@ const linesTransport: Transport = {
     const server = createServer();
     await once(server.listen(0, "127.0.0.1"), "listening");
     const activeRuns = new Set<Promise<void>>();
-    const serving = new (class extends ListeningBase {
+    const listener = new (class extends ListeningBase {
       readonly address = `tcp://127.0.0.1:${(server.address() as AddressInfo).port}`;
       protected async end(): Promise<void> {
         server.close();
@@ -20,7 +20,7 @@ const linesTransport: Transport = {
       }
     })();
     const answerPrompt = async (socket: Socket, message: string): Promise<void> => {
-      const run = await agent.run({ message, signal: serving.shutdown, overflow: "merge" });
+      const run = await agent.run({ message, signal: listener.shutdown, overflow: "merge" });
       for await (const event of run) if (event.type === "token") socket.write(event.text ?? "");
       await run.result;
     };
@@ -33,7 +33,7 @@ const linesTransport: Transport = {
         activeRuns.add(activeRun.finally(() => activeRuns.delete(activeRun)));
       });
     });
-    return serving;
+    return listener;
   },
 };
 

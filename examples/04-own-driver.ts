@@ -1,4 +1,4 @@
-// Your own session driver. This one keeps sessions in memory and writes each changed chain to a file.
+// Your own session driver. This driver keeps sessions in memory and writes each synced chain to a file.
 // docs/writing-a-driver.md has the contract of drivers and the checks for it.
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-// Your own tool. The model sees name, description and schema; its arguments are validated before `run` gets them.
+// Your own tool. The model sees name, description and schema. `run` gets validated arguments.
 import { Agent, defineTool } from "gantry";
 import { callTools, ScriptedProvider } from "gantry/testing";
 

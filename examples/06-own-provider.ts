@@ -1,4 +1,4 @@
-// Your own model provider, which returns answers as chunks. This one repeats the prompt word by word.
+// Your own model provider, which returns answers as chunks. This provider repeats the prompt word by word.
 import { Agent } from "gantry";
 import type { Model, ModelChunk, ModelProvider, ModelRequest } from "gantry/plugin";
 

@@ -1,5 +1,5 @@
-// A client for a remote server: 09-client.ts http://127.0.0.1:8080 "Count to five". It starts a detached run and
-// follows it to its end, across lost connections. It grants permission only to the tool `read`.
+// A client for a remote server: 09-client.ts http://127.0.0.1:8080 "Count to five". The client starts a
+// detached run and follows the run to its end, across lost connections. It grants permission only to the tool `read`.
 import { GantryClient, ApiError, SessionMirror, type WatchedEvent } from "gantry/client";
 
 const [url = "http://127.0.0.1:8080", message = "Which files are here?"] = process.argv.slice(2);

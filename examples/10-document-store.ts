@@ -5,7 +5,7 @@ import { Agent } from "gantry";
 import { DocumentDriver, type DocumentChange, type DocumentStore, type StoredDocument } from "gantry/plugin";
 import { OfflineProvider } from "gantry/adapters/offline-provider";
 
-/** A connection that sends one command at a time and parses RESP replies: +text -error :number $bytes *array. */
+/** A connection that sends one command at a time and parses replies of RESP: +text -error :number $bytes *array. */
 class Redis implements DocumentStore {
   #socket!: Socket;
   #chunks!: NodeJS.AsyncIterator<Buffer>;

@@ -18,7 +18,10 @@ import {
 import { ACP_HTTP_DEFAULTS, type AcpHttpOptions } from "./options.js";
 import { createRoutes, type Clients } from "./routes.js";
 import { SocketOutbox } from "./socket.js";
-import { CONNECTION_HEADER, JSON_MEDIA_TYPE, ADVERTISED_PATH } from "./wire.js";
+import { CLOSE_CODES, CONNECTION_HEADER, JSON_MEDIA_TYPE, ADVERTISED_PATH } from "./wire.js";
+
+/** Random bytes of a connection id, which must not be guessable. */
+const CONNECTION_ID_BYTES = 32;
 
 /** The Agent Client Protocol over HTTP with SSE, and over WebSocket, on any path. */
 export class AcpHttpTransport implements Transport {
@@ -30,7 +33,7 @@ export class AcpHttpTransport implements Transport {
   constructor(
     options: Partial<AcpHttpOptions>,
     logger: Logger,
-    /** A shared HTTP listener; undefined: the transport opens its own. */
+    /** A shared HTTP listener. Undefined: the transport opens its own listener. */
     host?: HttpHost,
   ) {
     this.#options = { ...ACP_HTTP_DEFAULTS, ...options };
@@ -52,7 +55,7 @@ export class AcpHttpTransport implements Transport {
     const server = new AcpServer(agent, this.#options, this.#logger);
     const serving = new AcpServing({ server, options: this.#options, logger: this.#logger, sockets, host, ownHost });
     try {
-      const origin = await host.mount(serving.mount(new KoaApp()));
+      const origin = await host.mount(serving.createMount(new KoaApp()));
       serving.address = `${origin}${ADVERTISED_PATH}`;
       return serving;
     } catch (error) {
@@ -69,29 +72,30 @@ interface ServingDependencies {
   logger: Logger;
   sockets: WebSocketServer;
   host: HttpHost;
-  /** The transport's own HTTP listener; undefined if it uses a shared one. */
+  /** The transport's own HTTP listener; undefined if a shared listener is used. */
   ownHost: HttpHost | undefined;
 }
 
-/** The clients, and the assignment of requests and sockets to them. */
+/** The clients of the transport. Assigns requests and sockets to clients. */
 class AcpServing extends ListeningBase implements Clients {
   address = "";
   readonly #dependencies: ServingDependencies;
   readonly #clients = new Map<string, ClientConnection>();
   /** Removed clients that are not closed yet. */
   readonly #pendingCloses = new Set<Promise<void>>();
-  #openStreams = 0;
+  #openStreamCount = 0;
 
   constructor(dependencies: ServingDependencies) {
     super();
     this.#dependencies = dependencies;
     dependencies.sockets.on("headers", (headers, request) => {
-      const id = this.#idByRequest.get(request);
+      const id = this.#clientIdByRequest.get(request);
       if (id !== undefined) headers.push(`${CONNECTION_HEADER}: ${id}`);
     });
     // Without a listener, `ws` answers an invalid handshake with HTML.
     dependencies.sockets.on("wsClientError", (error, socket, request) => {
       const status = request.method === "GET" ? 400 : 405;
+      // The protocol versions that `ws` supports.
       const headers = { "Sec-WebSocket-Version": "13, 8" };
       endRaw(
         socket,
@@ -101,8 +105,8 @@ class AcpServing extends ListeningBase implements Clients {
     });
   }
 
-  /** The mount of this transport on the HTTP listener. */
-  mount(app: Koa): HttpMount {
+  /** Creates the mount of this transport for the HTTP listener. */
+  createMount(app: Koa): HttpMount {
     app.use(async (context, next) => {
       try {
         await next();
@@ -118,7 +122,7 @@ class AcpServing extends ListeningBase implements Clients {
     app.use(createRoutes(this, this.#dependencies.options));
     // Errors that reach this handler belong to broken sockets; no client can receive an answer.
     app.on("error", (error: unknown) => this.#dependencies.logger.debug("a response failed", { error }));
-    const callback = app.callback();
+    const handleRequest = app.callback();
     const { requiredHeaders, allowedOrigins } = this.#dependencies.options;
     return {
       prefix: "/",
@@ -126,7 +130,7 @@ class AcpServing extends ListeningBase implements Clients {
       authenticated: false,
       requiredHeaders,
       allowedOrigins,
-      handler: (request, response) => void callback(request, response),
+      handler: (request, response) => void handleRequest(request, response),
       upgrade: (request, socket, head) => this.#upgrade(request, socket, head),
       refuse: sendRefusal,
     };
@@ -141,7 +145,7 @@ class AcpServing extends ListeningBase implements Clients {
     if (this.isStopping) throw createShuttingDownRefusal();
     if (this.#clients.size >= options.connections && !this.#closeUnused(address))
       throw createTooManyRefusal("connections");
-    const id = randomBytes(32).toString("base64url");
+    const id = randomBytes(CONNECTION_ID_BYTES).toString("base64url");
     const client = new ClientConnection(server, {
       id,
       address,
@@ -157,19 +161,22 @@ class AcpServing extends ListeningBase implements Clients {
 
   reserveStream(): () => void {
     const releaseSlot =
-      this.#openStreams < this.#dependencies.options.streams ? this.#dependencies.host.reserveStreamSlot() : undefined;
+      this.#openStreamCount < this.#dependencies.options.streams
+        ? this.#dependencies.host.reserveStreamSlot()
+        : undefined;
     if (!releaseSlot) throw createTooManyRefusal("streams");
-    this.#openStreams += 1;
+    this.#openStreamCount += 1;
     return () => {
-      this.#openStreams -= 1;
+      this.#openStreamCount -= 1;
       releaseSlot();
     };
   }
 
   /**
-   * Closes an unused connection so that `address` can open a new one. Returns false if there is none.
+   * Closes an unused connection so that `address` can open a new connection. Returns false if no connection can be
+   * closed.
    *
-   * Closes the oldest unused connection of the address with the most connections. If this is `address` itself, or has
+   * Closes the oldest unused connection of the address with the most connections. If this address is `address` or has
    * no unused connection, closes the oldest replaceable connection of any address.
    */
   #closeUnused(address: string): boolean {
@@ -180,18 +187,18 @@ class AcpServing extends ListeningBase implements Clients {
       entry[1] > largestEntry[1] ? entry : largestEntry,
     );
     const allClients = [...this.#clients.values()];
-    const unusedOfLargest = allClients.filter(
+    const unusedClientsOfLargest = allClients.filter(
       (client) => client.address === largestAddress && largestAddress !== address && !client.isInUse,
     );
     const candidates =
-      unusedOfLargest.length > 0
-        ? unusedOfLargest
-        : allClients.filter((client) => client.replaceableSince !== undefined);
+      unusedClientsOfLargest.length > 0
+        ? unusedClientsOfLargest
+        : allClients.filter((client) => client.replaceableSinceMs !== undefined);
     const [firstCandidate] = candidates;
     if (!firstCandidate) return false;
     void candidates
       .reduce((oldest, client) => (client.lastRequestAtMs < oldest.lastRequestAtMs ? client : oldest), firstCandidate)
-      .close(1013, "too many connections");
+      .close(CLOSE_CODES.tryAgainLater, "too many connections");
     return true;
   }
 
@@ -201,19 +208,22 @@ class AcpServing extends ListeningBase implements Clients {
     this.#pendingCloses.add(pendingClose);
   }
 
-  /** Every client gets its pending answers before its connection is closed. */
+  /** Stops in this order: rejects new prompts, waits for pending answers, closes connections, waits for runs. */
   protected async end(): Promise<void> {
     const { server, ownHost, sockets } = this.#dependencies;
     ownHost?.stopAccepting();
     await server.drain(this.shutdown);
     const clients = [...this.#clients.values()];
-    await Promise.all([...clients.map((client) => client.close(1001, "server shutting down")), ...this.#pendingCloses]);
+    await Promise.all([
+      ...clients.map((client) => client.close(CLOSE_CODES.goingAway, "server shutting down")),
+      ...this.#pendingCloses,
+    ]);
     sockets.close();
     await server.close();
     await ownHost?.close(this.shutdown);
   }
 
-  readonly #idByRequest = new WeakMap<IncomingMessage, string>();
+  readonly #clientIdByRequest = new WeakMap<IncomingMessage, string>();
 
   #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     let client: ClientConnection;
@@ -224,8 +234,8 @@ class AcpServing extends ListeningBase implements Clients {
       endRaw(socket, { status, message, code: "refused", headers }, body);
       return;
     }
-    this.#idByRequest.set(request, client.id);
-    // If `ws` rejects the handshake, or the socket breaks before it is complete, the client is removed.
+    this.#clientIdByRequest.set(request, client.id);
+    // If `ws` rejects the handshake, or the socket breaks before the handshake is complete, remove the client.
     const onSocketLost = () => client.handleSocketLoss();
     socket.once("close", onSocketLost);
     this.#dependencies.sockets.handleUpgrade(request, socket, head, (webSocket) => {
@@ -235,7 +245,7 @@ class AcpServing extends ListeningBase implements Clients {
         onInvalidText: () =>
           client.send(createErrorResponse(ERROR_CODES.parse, "parse error: expected UTF-8 text"), undefined),
         onClosed: () => client.handleSocketLoss(),
-        onOverflow: () => void client.close(1013, "too many unread messages"),
+        onOverflow: () => void client.close(CLOSE_CODES.tryAgainLater, "too many unread messages"),
       });
       client.useSocket(outbox);
     });

@@ -3,7 +3,7 @@ import { BodyError, readBody } from "gantry/http";
 import { ERROR_CODES, createErrorResponse } from "../acp-shared/index.js";
 import { createInvalidMessageRefusal, createTooLargeRefusal } from "./errors.js";
 
-/** Reads the text of a request's body. Rejects with `HttpRefusal` if it is too large or not UTF-8. */
+/** Reads the text of a request's body. Rejects with `HttpRefusal` if the body is too large or not UTF-8. */
 export async function readText(request: IncomingMessage, maxBytes: number): Promise<string> {
   try {
     return await readBody(request, maxBytes);

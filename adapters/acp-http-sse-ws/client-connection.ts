@@ -9,6 +9,7 @@ import {
 import { isOverLimit, type QueuedMessage, type Outbox } from "./outbox.js";
 import type { SocketOutbox } from "./socket.js";
 import { SseOutbox } from "./stream.js";
+import { CLOSE_CODES } from "./wire.js";
 
 export interface ClientConnectionOptions {
   /** Unguessable id of the connection. */
@@ -17,13 +18,11 @@ export interface ClientConnectionOptions {
   address: string;
   /** Whether the WebSocket gets the updates if no SSE stream is open. */
   websocketUpdates: boolean;
-  /**
-   * `heartbeatMs`: interval between comments of a stream. `idleMs`: time without stream, socket and request before the
-   * connection is closed.
-   */
+  /** Interval between comments of a stream, in ms. */
   heartbeatMs: number;
+  /** Time without stream, socket and request before the connection is closed, in ms. */
   idleMs: number;
-  /** Time after which a connection that was never used may be closed for a new one. */
+  /** Time after which a connection that was never used may be closed for a new connection, in ms. */
   unusedMs: number;
   /** Called once when the connection closes. */
   onClosed: () => void;
@@ -31,6 +30,8 @@ export interface ClientConnectionOptions {
 
 /** Maximum time for sent messages to reach the client before its streams end, in ms. */
 const FLUSH_TIMEOUT_MS = 500;
+/** A connection without use may be closed for a new connection after `idleMs` divided by this number. */
+const REPLACEABLE_IDLE_DIVISOR = 10;
 
 /**
  * A client with its SSE streams and optional WebSocket. Streams belong to a session or to the connection. Each message
@@ -43,7 +44,7 @@ export class ClientConnection implements Sink {
   readonly #server: AcpServer;
   readonly #options: ClientConnectionOptions;
   /** Streams by session id; the connection's own stream has the key undefined. */
-  readonly #streams = new Map<string | undefined, SseOutbox>();
+  readonly #streamsBySessionId = new Map<string | undefined, SseOutbox>();
   #undeliveredMessages: QueuedMessage[] = [];
   #undeliveredBytes = 0;
   /** Called when a stream or socket opens, or the connection closes. */
@@ -51,7 +52,7 @@ export class ClientConnection implements Sink {
   #socket: SocketOutbox | undefined;
   #idleTimer: NodeJS.Timeout | undefined;
   #lastRequestAtMs = 0;
-  #wasUsed = false;
+  #hasBeenUsed = false;
   #closePromise: Promise<void> | undefined;
 
   constructor(server: AcpServer, options: ClientConnectionOptions) {
@@ -63,6 +64,7 @@ export class ClientConnection implements Sink {
     this.recordRequest();
   }
 
+  /** Whether the connection is closed or closing. */
   get isClosed(): boolean {
     return this.#closePromise !== undefined;
   }
@@ -73,7 +75,7 @@ export class ClientConnection implements Sink {
   }
 
   get isReachable(): boolean {
-    return this.#socket !== undefined || this.#streams.size > 0;
+    return this.#socket !== undefined || this.#streamsBySessionId.size > 0;
   }
 
   /** Time of the last request, in ms since the epoch. */
@@ -82,27 +84,28 @@ export class ClientConnection implements Sink {
   }
 
   /**
-   * Time since which the connection may be closed for a new one, in ms since the epoch. Undefined if the connection is
-   * in use or was used recently.
+   * Time since which the connection may be closed for a new connection, in ms since the epoch. Undefined if the
+   * connection is in use or was used recently.
    */
-  get replaceableSince(): number | undefined {
+  get replaceableSinceMs(): number | undefined {
     if (this.isInUse) return undefined;
     const replaceableAtMs =
-      this.#lastRequestAtMs + (this.#wasUsed ? this.#options.idleMs / 10 : this.#options.unusedMs);
+      this.#lastRequestAtMs +
+      (this.#hasBeenUsed ? this.#options.idleMs / REPLACEABLE_IDLE_DIVISOR : this.#options.unusedMs);
     return replaceableAtMs <= Date.now() ? replaceableAtMs : undefined;
   }
 
   /** Records a request: the client is alive. */
   recordRequest(): void {
     // The constructor makes the first call; it does not count as use.
-    this.#wasUsed = this.#lastRequestAtMs !== 0;
+    this.#hasBeenUsed = this.#lastRequestAtMs !== 0;
     this.#lastRequestAtMs = Date.now();
     clearTimeout(this.#idleTimer);
     this.acp.updateReachability();
     if (this.isClosed || this.isReachable) return;
     this.#idleTimer = setTimeout(() => {
       if (this.acp.unansweredCount > 0) this.recordRequest();
-      else void this.close(1001, "idle");
+      else void this.close(CLOSE_CODES.goingAway, "idle");
     }, this.#options.idleMs).unref();
   }
 
@@ -113,20 +116,20 @@ export class ClientConnection implements Sink {
     this.recordRequest();
   }
 
-  /** Opens the stream of a session or of the connection; replaces an older one. */
+  /** Opens the stream of a session, or of the connection if `sessionId` is undefined. Replaces an older stream. */
   openStream(sessionId: string | undefined, response: ServerResponse, onEnd: () => void): void {
-    const previousStream = this.#streams.get(sessionId);
+    const previousStream = this.#streamsBySessionId.get(sessionId);
     const stream: SseOutbox = new SseOutbox(response, this.#options.heartbeatMs, {
       onClosed: (unsentMessages) => {
         onEnd();
-        if (this.#streams.get(sessionId) === stream) this.#streams.delete(sessionId);
+        if (this.#streamsBySessionId.get(sessionId) === stream) this.#streamsBySessionId.delete(sessionId);
         for (const queuedMessage of unsentMessages) this.#deliver(queuedMessage);
         this.recordRequest();
       },
-      onOverflow: () => void this.close(1013, "too many unread messages"),
+      onOverflow: () => void this.close(CLOSE_CODES.tryAgainLater, "too many unread messages"),
     });
-    this.#streams.set(sessionId, stream);
-    // Messages that the old stream did not deliver come first.
+    this.#streamsBySessionId.set(sessionId, stream);
+    // The old stream's end delivers its unsent messages to the new stream first.
     previousStream?.end();
     const sessionMessages = this.#undeliveredMessages.filter(
       (queuedMessage) => sessionId === undefined || queuedMessage.sessionId === sessionId,
@@ -161,7 +164,7 @@ export class ClientConnection implements Sink {
   async closeGracefully(): Promise<void> {
     this.acp.cancelAll();
     await this.acp.waitForIdle();
-    await this.close(1000, "closed");
+    await this.close(CLOSE_CODES.normal, "closed");
   }
 
   /**
@@ -174,7 +177,7 @@ export class ClientConnection implements Sink {
   /** Handles the loss of the socket, which also ends the client. */
   handleSocketLoss(): void {
     this.#socket = undefined;
-    void this.close(1000, "socket closed");
+    void this.close(CLOSE_CODES.normal, "socket closed");
   }
 
   async #close(code: number, reason: string): Promise<void> {
@@ -182,9 +185,9 @@ export class ClientConnection implements Sink {
     this.#notifyReaders();
     this.#server.disconnect(this.acp);
     this.#options.onClosed();
-    const outboxes: Outbox[] = [...this.#streams.values(), ...(this.#socket ? [this.#socket] : [])];
+    const outboxes: Outbox[] = [...this.#streamsBySessionId.values(), ...(this.#socket ? [this.#socket] : [])];
     await Promise.all(outboxes.map((outbox) => outbox.waitUntilWritten(FLUSH_TIMEOUT_MS)));
-    for (const stream of [...this.#streams.values()]) stream.end();
+    for (const stream of [...this.#streamsBySessionId.values()]) stream.end();
     this.#undeliveredMessages = [];
     await this.#socket?.close(code, reason);
   }
@@ -200,20 +203,23 @@ export class ClientConnection implements Sink {
   #deliver(queuedMessage: QueuedMessage): void {
     const outbox = this.#findOutbox(queuedMessage.sessionId);
     if (outbox) outbox.write(queuedMessage);
-    else if (!this.#socket && !this.isClosed) this.#buffer(queuedMessage);
+    else if (!this.#socket && !this.isClosed) this.#bufferMessage(queuedMessage);
   }
 
-  /** The stream or socket for messages of a session. With a socket, only updates use this method. */
+  /**
+   * The stream or socket for updates of a session; undefined if none is open. Without a socket, also for other
+   * messages.
+   */
   #findOutbox(sessionId: string | undefined): Outbox | undefined {
-    const stream = this.#streams.get(sessionId) ?? this.#streams.get(undefined);
+    const stream = this.#streamsBySessionId.get(sessionId) ?? this.#streamsBySessionId.get(undefined);
     return stream ?? (this.#options.websocketUpdates ? this.#socket : undefined);
   }
 
-  #buffer(queuedMessage: QueuedMessage): void {
+  #bufferMessage(queuedMessage: QueuedMessage): void {
     this.#undeliveredMessages.push(queuedMessage);
     this.#undeliveredBytes += queuedMessage.bytes;
     if (isOverLimit(this.#undeliveredMessages.length, this.#undeliveredBytes))
-      void this.close(1013, "too many unread messages");
+      void this.close(CLOSE_CODES.tryAgainLater, "too many unread messages");
   }
 }
 

@@ -42,7 +42,7 @@ export const createTooManyRefusal = (resource: string) =>
 export const createShuttingDownRefusal = () => createRefusal(503, "server shutting down", { "Retry-After": "1" });
 export const createInvalidMessageRefusal = (answer: ResponseMessage) => new HttpRefusal(400, answer);
 
-/** The body for a refusal of the HTTP listener. For a missing header it is the same as in the HTTP API. */
+/** The body for a refusal of the HTTP listener. For status 401, the same body as in the HTTP API. */
 export function toHostRefusalBody({ status, message, code }: Refusal): unknown {
   return status === 401 ? { error: message, code } : createRefusalBody(status, message);
 }

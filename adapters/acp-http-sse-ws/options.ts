@@ -38,13 +38,13 @@ type OwnOptions = option.SectionValue<typeof entries & { max_body_bytes: typeof 
  */
 export interface AcpHttpOptions
   extends AcpOptions, OwnOptions, Omit<HttpHostOptions, "logger" | "requiredHeaders" | "streams" | "connections"> {
-  /**
-   * `heartbeatMs`: interval between comments and pings. `idleMs`: time without stream, socket and request before a
-   * connection is closed.
-   */
+  /** Interval between comments and pings, in ms; default 15,000. */
   heartbeatMs: number;
+  /** Time without stream, socket and request before a connection is closed, in ms; default 600,000. */
   idleMs: number;
-  /** Time for which a client that only initialized keeps its connection if the limit is reached. */
+  /**
+   * Time for which a client that only initialized keeps its connection if the limit is reached, in ms; default 5,000.
+   */
   unusedMs: number;
 }
 

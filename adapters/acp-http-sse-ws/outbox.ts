@@ -1,15 +1,19 @@
 /** A serialized message with its size and session. */
 export interface QueuedMessage {
   readonly text: string;
+  /** Size of the text in UTF-8. */
   readonly bytes: number;
+  /** Undefined for a message that belongs to no session. */
   readonly sessionId: string | undefined;
 }
 
 /** Maximum bytes that a socket has accepted but not written; further messages are queued. */
 const MAX_UNWRITTEN_BYTES = 256 * 1024;
-/** Maximum messages and bytes that are queued for a reader that does not read. */
+/** Maximum number of messages, and of bytes, that are queued for a client that does not read. */
 export const MAX_QUEUED_MESSAGES = 1_000;
 export const MAX_QUEUED_BYTES = 8 * 1024 * 1024;
+
+const WRITTEN_POLL_INTERVAL_MS = 5;
 
 /** Output queue of one stream or socket, with backpressure. */
 export class Outbox {
@@ -36,17 +40,17 @@ export class Outbox {
     if (isOverLimit(this.#queue.length, this.#queuedBytes)) this.#onOverflow();
   }
 
-  /** Resolves when the queue is empty and the socket can take more; undefined if this is so now. */
+  /** Resolves when the queue is empty and the socket can take more; undefined if both are true now. */
   waitUntilReady(): Promise<void> | undefined {
     if (this.#isClosed || (this.#queue.length === 0 && this.#unwrittenBytes < MAX_UNWRITTEN_BYTES)) return undefined;
     return new Promise((resolve) => this.#readyResolvers.push(resolve));
   }
 
-  /** Resolves when everything is written, or after the timeout. */
+  /** Resolves when all messages are written, or after the timeout. */
   async waitUntilWritten(timeoutMs: number): Promise<void> {
     const deadlineMs = Date.now() + timeoutMs;
     while (!this.#isClosed && this.#queue.length + this.#unwrittenMessages.size > 0 && Date.now() < deadlineMs) {
-      await new Promise((resolve) => setTimeout(resolve, 5));
+      await new Promise((resolve) => setTimeout(resolve, WRITTEN_POLL_INTERVAL_MS));
     }
   }
 
@@ -81,7 +85,7 @@ export class Outbox {
   }
 }
 
-/** Whether a queue exceeds its limits. A single message never does. */
+/** Whether a queue exceeds its limits. A single message never exceeds them. */
 export function isOverLimit(messageCount: number, byteCount: number): boolean {
   return messageCount > MAX_QUEUED_MESSAGES || (messageCount > 1 && byteCount > MAX_QUEUED_BYTES);
 }

@@ -25,7 +25,9 @@ import {
   SESSION_HEADER,
 } from "./wire.js";
 
+/** The clients of a transport. */
 export interface Clients {
+  /** The client with this connection id; undefined for an unknown id. */
   get(id: string): ClientConnection | undefined;
   /** Creates the connection of a client at an IP address. Throws `HttpRefusal` if there are too many. */
   openConnection(address: string): ClientConnection;
@@ -35,7 +37,7 @@ export interface Clients {
   removeClient(client: ClientConnection): void;
 }
 
-/** Handles requests. The checks have the order of the specification. Throws `HttpRefusal`. */
+/** Creates the handler of all requests. The checks have the order of the specification. Rejects with `HttpRefusal`. */
 export function createRoutes(clients: Clients, options: AcpHttpOptions): Koa.Middleware {
   return async (context) => {
     const { req } = context;
@@ -45,7 +47,7 @@ export function createRoutes(clients: Clients, options: AcpHttpOptions): Koa.Mid
         const client = findClient(req, clients);
         const frame = await readFrame(req, options);
         if (client) forwardFrame(client, frame, readSessionHeader(req));
-        else return initialize(context, clients, frame);
+        else return initializeClient(context, clients, frame);
         break;
       }
       case "GET": {
@@ -73,7 +75,7 @@ export function createRoutes(clients: Clients, options: AcpHttpOptions): Koa.Mid
   };
 }
 
-/** The client of the request's connection id; undefined without one. */
+/** The client of the request's connection id; undefined without the header. Throws `HttpRefusal` for an unknown id. */
 function findClient(request: IncomingMessage, clients: Clients): ClientConnection | undefined {
   const id = readHeader(request, CONNECTION_HEADER);
   if (id === undefined) return undefined;
@@ -95,7 +97,7 @@ async function readFrame(
   options: AcpHttpOptions,
 ): Promise<Exclude<ClientFrame, { kind: "invalid" }>> {
   const frame = parseFrame(await readText(request, options.maxBodyBytes), options.jsonDepth);
-  if (frame.kind === "invalid") throw createInvalidMessageRefusal(frame.answer);
+  if (frame.kind === "invalid") throw createInvalidMessageRefusal(frame.errorResponse);
   return frame;
 }
 
@@ -107,15 +109,15 @@ function forwardFrame(
   const frameSessionId = "params" in frame ? readSessionId(frame.params) : undefined;
   if (sessionId !== undefined && frameSessionId !== undefined && sessionId !== frameSessionId)
     throw createSessionMismatchRefusal();
-  // The connection was closed while the body was read.
+  // The connection may have closed while the body was read.
   if (client.isClosed) throw createUnknownConnectionRefusal();
   client.acp.receiveFrame(frame, sessionId);
 }
 
-async function initialize(context: Koa.Context, clients: Clients, frame: ClientFrame): Promise<void> {
+async function initializeClient(context: Koa.Context, clients: Clients, frame: ClientFrame): Promise<void> {
   if (frame.kind !== "request" || frame.method !== METHODS.initialize) throw createMissingConnectionRefusal();
   const client = clients.openConnection(context.req.socket.remoteAddress ?? "");
-  const answer = await client.acp.call(frame);
+  const answer = await client.acp.handleRequest(frame);
   if ("error" in answer) await client.close(1000, "not initialized");
   else context.set(CONNECTION_HEADER, client.id);
   context.set("Content-Type", JSON_MEDIA_TYPE);

@@ -13,12 +13,14 @@ export interface SocketEvents {
 
 /** Time for a socket to close before it is terminated, in ms. */
 const CLOSE_TIMEOUT_MS = 1_000;
+/** Number of pings without an answer after which the socket is terminated. */
+const MAX_MISSED_PONGS = 2;
 
-/** Output queue of a WebSocket; also passes on what the client sends. */
+/** Output queue of a WebSocket. Passes the client's messages to `events`. */
 export class SocketOutbox extends Outbox {
   readonly #socket: WebSocket;
   readonly #heartbeat: NodeJS.Timeout;
-  #missedPongs = 0;
+  #missedPongCount = 0;
 
   constructor(socket: WebSocket, heartbeatMs: number, events: SocketEvents) {
     // Each message ends with a line feed, for bridges that copy frames to a stream of lines.
@@ -26,14 +28,14 @@ export class SocketOutbox extends Outbox {
     this.#socket = socket;
     this.#heartbeat = setInterval(() => this.#sendPing(), heartbeatMs).unref();
     socket.on("message", (data: RawData, isBinary: boolean) => {
-      this.#missedPongs = 0;
+      this.#missedPongCount = 0;
       // Bridges forward text as binary frames; valid UTF-8 is accepted as text.
       const text = decodeFrame(data as Buffer, isBinary);
       if (text === undefined) events.onInvalidText();
       else events.onText(text);
     });
-    socket.on("pong", () => (this.#missedPongs = 0));
-    // `ws` closes the socket with 1007 or 1009 itself; `close` follows.
+    socket.on("pong", () => (this.#missedPongCount = 0));
+    // `ws` closes the socket with 1007 (invalid UTF-8) or 1009 (too large); the event `close` follows.
     socket.on("error", () => undefined);
     socket.on("close", () => {
       clearInterval(this.#heartbeat);
@@ -53,15 +55,18 @@ export class SocketOutbox extends Outbox {
   }
 
   #sendPing(): void {
-    if (this.#missedPongs >= 2) this.#socket.terminate();
+    if (this.#missedPongCount >= MAX_MISSED_PONGS) this.#socket.terminate();
     else {
-      this.#missedPongs += 1;
+      this.#missedPongCount += 1;
       this.#socket.ping();
     }
   }
 }
 
-/** The socket's binary type is `nodebuffer`, so a frame is one Buffer. `ws` has already validated text frames. */
+/**
+ * Decodes a frame; undefined if it is not UTF-8. The socket's binary type is `nodebuffer`, so a frame is one Buffer.
+ * `ws` has already validated text frames.
+ */
 function decodeFrame(data: Buffer, isBinary: boolean): string | undefined {
   try {
     return isBinary ? new TextDecoder("utf-8", { fatal: true }).decode(data) : data.toString("utf8");

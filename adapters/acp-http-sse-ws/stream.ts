@@ -9,6 +9,7 @@ export interface StreamEvents {
   onOverflow(): void;
 }
 
+/** Output queue of a stream of server-sent events. */
 export class SseOutbox extends Outbox {
   readonly #response: ServerResponse;
   readonly #heartbeat: NodeJS.Timeout;

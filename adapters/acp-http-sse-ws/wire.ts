@@ -17,7 +17,7 @@ export function isConnectionId(value: string): boolean {
   return CONNECTION_ID_PATTERN.test(value);
 }
 
-/** Whether a header value has the form of a session id; the agent never issues longer ones. */
+/** Whether a header value has the form of a session id. The agent never issues longer ids. */
 export function isSessionId(value: string): boolean {
   return value !== "" && value.length <= MAX_SESSION_ID_CHARACTERS;
 }
@@ -37,3 +37,6 @@ export function encodeEvent(json: string): string {
 
 /** Prevents timeouts of silent streams in proxies and clients. */
 export const SSE_COMMENT = ":\n\n";
+
+/** Close codes of WebSockets (RFC 6455). */
+export const CLOSE_CODES = { normal: 1000, goingAway: 1001, tryAgainLater: 1013 } as const;

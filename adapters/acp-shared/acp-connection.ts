@@ -11,13 +11,16 @@ import { listSessions } from "./session-list.js";
 import { ERROR_CODES, METHODS, PROTOCOL_VERSION, type ResponseMessage } from "./wire.js";
 
 type Params = Readonly<Record<string, unknown>>;
-type Method = (params: Params, context: RequestContext) => Promise<unknown>;
+type MethodHandler = (params: Params, context: RequestContext) => Promise<unknown>;
+
+/** Maximum characters of an unknown method in an error. */
+const MAX_METHOD_CHARACTERS = 100;
 
 /** A client: its `initialize` data, its open sessions and all methods. Independent of the transport. */
 export class AcpConnection implements ClientFacts {
   readonly #dependencies: ConnectionDependencies;
   readonly #dispatcher: Dispatcher;
-  readonly #methods: ReadonlyMap<string, Method>;
+  readonly #methods: ReadonlyMap<string, MethodHandler>;
   readonly #sessions: ClientSessions;
   readonly #closeController = new AbortController();
   readonly #sink: Sink;
@@ -32,16 +35,16 @@ export class AcpConnection implements ClientFacts {
     this.#dispatcher = new Dispatcher({
       sink,
       logger: dependencies.logger,
-      maxDepth: dependencies.options.jsonDepth,
+      maxJsonDepth: dependencies.options.jsonDepth,
       handlers: {
-        request: (method, params, context) => this.#request(method, params, context),
-        notification: (method, params) => this.#notification(method, params),
+        request: (method, params, context) => this.#callMethod(method, params, context),
+        notification: (method, params) => this.#handleNotification(method, params),
         answersCancel: (method) => method === METHODS.sessionPrompt,
       },
     });
     const sessions = new ClientSessions(dependencies, this, this.#dispatcher, sink, this.#closeController.signal);
     this.#sessions = sessions;
-    const methods = new Map<string, Method>([
+    const methods = new Map<string, MethodHandler>([
       [METHODS.sessionNew, (params, context) => sessions.create(params, context)],
       [METHODS.sessionLoad, (params, context) => sessions.attach(params, context, true)],
       [METHODS.sessionResume, (params, context) => sessions.attach(params, context, false)],
@@ -59,6 +62,7 @@ export class AcpConnection implements ClientFacts {
     this.#methods = methods;
   }
 
+  /** Undefined before `initialize` has succeeded. */
   get client(): InitializeData | undefined {
     return this.#client;
   }
@@ -82,14 +86,14 @@ export class AcpConnection implements ClientFacts {
     this.#dispatcher.receive(text);
   }
 
-  /** Handles one parsed frame; `sessionId` is the id from the transport, if it has one. */
+  /** Handles one parsed frame; `sessionId`: the session id from the transport; undefined if it sends none. */
   receiveFrame(frame: ClientFrame, sessionId?: string): void {
     this.#dispatcher.receiveFrame(frame, sessionId);
   }
 
   /** Handles a request and returns the answer instead of sending it to the sink. */
-  call(frame: Extract<ClientFrame, { kind: "request" }>): Promise<ResponseMessage> {
-    return this.#dispatcher.call(frame);
+  handleRequest(frame: Extract<ClientFrame, { kind: "request" }>): Promise<ResponseMessage> {
+    return this.#dispatcher.handleRequest(frame);
   }
 
   /** Resolves when every request is answered. */
@@ -97,7 +101,7 @@ export class AcpConnection implements ClientFacts {
     return this.#dispatcher.waitForIdle();
   }
 
-  /** Cancels every request; prompts are answered with `cancelled`. */
+  /** Cancels every request of the client. The answer to a cancelled prompt is `cancelled`. */
   cancelAll(): void {
     this.#dispatcher.cancelAll();
   }
@@ -139,20 +143,21 @@ export class AcpConnection implements ClientFacts {
     this.#sessions.handleDeletion(rootId);
   }
 
-  /** Handles `initialize` before the first await, so that the frames after it find the client initialized. */
-  async #request(method: string, params: unknown, context: RequestContext): Promise<unknown> {
+  /** Handles `initialize` before the first await, so that the next frames find the client initialized. */
+  async #callMethod(method: string, params: unknown, context: RequestContext): Promise<unknown> {
     if (method === METHODS.initialize) return this.#initialize(params);
-    const perform = this.#methods.get(method);
-    if (!perform) throw new RpcError(ERROR_CODES.methodNotFound, `method not found: ${method.slice(0, 100)}`);
+    const handleMethod = this.#methods.get(method);
+    if (!handleMethod)
+      throw new RpcError(ERROR_CODES.methodNotFound, `method not found: ${method.slice(0, MAX_METHOD_CHARACTERS)}`);
     if (!this.isInitialized) throw new RpcError(ERROR_CODES.invalidRequest, "initialize first");
-    return perform(readParams(params), context);
+    return handleMethod(readParams(params), context);
   }
 
-  async #notification(method: string, params: unknown): Promise<void> {
+  async #handleNotification(method: string, params: unknown): Promise<void> {
     // A cancel must not wait in a queue.
     if (method === METHODS.sessionCancel && this.isInitialized) this.#sessions.cancel(readParams(params));
     else
-      await this.#request(method, params, {
+      await this.#callMethod(method, params, {
         signal: this.#closeController.signal,
         runAfterAnswer: (callback) => callback(),
       });
@@ -175,7 +180,9 @@ export class AcpConnection implements ClientFacts {
     };
   }
 
-  /** Checks only the method id: the server's config has the keys of the providers. */
+  /**
+   * Checks only the method id: no credentials are needed, because the server's config has the keys of the providers.
+   */
   #authenticate(params: Params): unknown {
     const methodId = readString(params, "methodId");
     if (!this.#dependencies.options.authMethods.some(({ id }) => id === methodId)) {

@@ -12,7 +12,7 @@ export class AcpServer {
   readonly #turns = new Turns();
   readonly #drainController = new AbortController();
   readonly #connections = new Set<AcpConnection>();
-  /** Watches of disconnected clients that have not ended yet. */
+  /** Promises of disconnected clients whose watches have not ended yet. */
   readonly #pendingCloses = new Set<Promise<void>>();
   readonly #unsubscribers: (() => void)[];
 
@@ -44,7 +44,7 @@ export class AcpServer {
     return connection;
   }
 
-  /** Removes a client: its prompts are cancelled, stored messages stay. */
+  /** Removes a client and cancels its prompts. Stored messages stay. */
   disconnect(connection: AcpConnection): void {
     this.#connections.delete(connection);
     const watchesEnded = connection.close();

@@ -13,20 +13,20 @@ export interface ClientResources {
   readonly folders: readonly string[];
 }
 
-/** The resources and the names of ignored fields. */
 export interface ClientResourcesResult extends ClientResources {
+  /** Names of the request fields that were ignored. */
   readonly ignoredFields: readonly string[];
 }
 
 export const NO_RESOURCES: ClientResources = { servers: [], folders: [] };
 
-/** Maximum number of MCP servers, and of folders. */
+/** Maximum length of the list of MCP servers, and of the list of folders. */
 const MAX_RESOURCES = 64;
 
 /**
  * Reads `mcpServers` and `additionalDirectories` of a request. Rejects with `RpcError` for an invalid server or folder,
- * and for a server that this agent does not allow. `readsFields`: whether to use the two fields; otherwise they are
- * reported as ignored.
+ * and for a server that this agent does not allow. `readsFields`: whether to use the two fields. If false, fields that
+ * are not empty are reported as ignored.
  */
 export async function readClientResources(
   params: Params,
@@ -97,12 +97,13 @@ function readServer(input: unknown, field: string): McpServer {
   return { name, url: readText(input, "url", field), headers: readPairs(input.headers, `${field}.headers`), type };
 }
 
+/** Converts a list of `{ name, value }` to an object; undefined and null give an empty object. */
 function readPairs(input: unknown, field: string): Record<string, string> {
-  const list = input ?? [];
+  const pairs = input ?? [];
   const isPair = (pair: unknown): pair is { name: string; value: string } =>
     isRecord(pair) && typeof pair.name === "string" && pair.name !== "" && typeof pair.value === "string";
-  if (!Array.isArray(list) || !list.every(isPair)) throw createParamsError(field, "an array of { name, value }");
-  return Object.fromEntries(list.map(({ name, value }) => [name, value]));
+  if (!Array.isArray(pairs) || !pairs.every(isPair)) throw createParamsError(field, "an array of { name, value }");
+  return Object.fromEntries(pairs.map(({ name, value }) => [name, value]));
 }
 
 function readText(record: Params, key: string, field: string): string {

@@ -19,7 +19,7 @@ export class ClientSessions {
   readonly #facts: ClientFacts;
   readonly #sessions: OpenSessions;
   readonly #prompts: ClientPrompts;
-  /** The last unfinished change of a session by the client's session id; the next request of the session waits for it. */
+  /** Last unfinished change by the client's session id. The next request of the session waits until the change ends. */
   readonly #pendingChangeBySessionId = new Map<string, Promise<unknown>>();
 
   /** `closeSignal` aborts when the client disconnects. */
@@ -36,7 +36,7 @@ export class ClientSessions {
     this.#prompts = new ClientPrompts(dependencies, facts, this.#sessions, this.#pendingChangeBySessionId);
   }
 
-  /** Call this when a session was changed in this process. */
+  /** Call this when a session was changed in this process. Sends the changes if the client has the session open. */
   reportSession(session: Session): void {
     const openSession = this.#sessions.get(session.chain.root);
     if (openSession) this.#sessions.sessionUpdates.sendChanges(openSession, session);
@@ -47,7 +47,7 @@ export class ClientSessions {
     this.#prompts.forgetSession(rootId);
   }
 
-  /** Whether the client can answer questions of a session that is not open here. */
+  /** Whether the client can answer questions of a session that it has not opened. */
   canAnswer(root: string): boolean {
     return this.#sessions.canAnswer(root);
   }
@@ -65,7 +65,7 @@ export class ClientSessions {
     const { agent } = this.#dependencies;
     const sessions = this.#sessions;
     const session = await agent.sessions.create({ projectDir: cwd, title: "ACP Session", alias: sessionId });
-    this.#logIgnored(session, resources);
+    this.#logIgnoredFields(session, resources);
     const openSession = sessions.register(session, sessionId);
     openSession.clientResources = resources;
     openSession.reportedSeq = 0;
@@ -90,7 +90,7 @@ export class ClientSessions {
       const cwd = await readCwd(params);
       const sessions = this.#sessions;
       const session = await sessions.requireSession(sessionId);
-      this.#logIgnored(session, resources);
+      this.#logIgnoredFields(session, resources);
       const openSession = sessions.register(session, sessionId);
       openSession.reset(session, cwd, resources);
       const sessionWatch = await sessions.createWatch(openSession, session);
@@ -177,7 +177,7 @@ export class ClientSessions {
     });
   }
 
-  /** `modes` of an answer; empty for clients that do not show them. */
+  /** The field `modes` of an answer; empty for clients that do not show modes. */
   #toModeFields({ mode }: Session) {
     return this.#facts.clientProfile.isEditor ? { modes: toModeState(mode) } : {};
   }
@@ -188,7 +188,7 @@ export class ClientSessions {
     return readClientResources(params, agent, options.mcp ?? options.profile !== "spec");
   }
 
-  #logIgnored(session: Session, { ignoredFields }: ClientResourcesResult): void {
+  #logIgnoredFields(session: Session, { ignoredFields }: ClientResourcesResult): void {
     const { root } = session.chain;
     if (ignoredFields.length > 0 && !this.#sessions.get(root))
       this.#dependencies.logger.info(`${ignoredFields.join(" and ")} accepted and ignored`, { session: root });
@@ -201,6 +201,7 @@ export class ClientSessions {
     work: (root: string) => Promise<unknown>,
   ): Promise<unknown> {
     const sessionId = readString(params, "sessionId");
+    // Stop at once. The other ids of the session are known only after the read.
     const firstStop = this.#dependencies.turns.stop([sessionId], matches);
     return this.#runInOrder(sessionId, async () => {
       const { chain, alias } = await this.#sessions.requireSession(sessionId);
@@ -210,7 +211,7 @@ export class ClientSessions {
     });
   }
 
-  /** Runs changes of one session one after another, in the order of the requests. */
+  /** Runs the changes of a session one after another, in the order of the requests. Settles like `work`. */
   #runInOrder<T>(sessionId: string, work: () => Promise<T>): Promise<T> {
     const previousChange = this.#pendingChangeBySessionId.get(sessionId);
     const result = previousChange ? previousChange.then(work) : work();

@@ -26,10 +26,11 @@ export interface AcpClient {
    * lines.
    */
   readTextFile(file: { path: string; line?: number; limit?: number }, options?: ClientRequestOptions): Promise<string>;
+  /** Writes a file over the client. `path` is absolute. */
   writeTextFile(file: { path: string; content: string }, options?: ClientRequestOptions): Promise<void>;
-  /** Whether the client has answered a permission request with "method not found". */
+  /** Whether the client has no permission requests: it has answered one with "method not found". */
   readonly lacksPermissions: boolean;
-  /** Asks the client's user for permission. */
+  /** Asks the client's user for permission. Default timeout: one hour. */
   requestPermission(
     toolCall: ToolCallFields,
     permissions: readonly PermissionOption[],
@@ -111,6 +112,7 @@ function createInvalidAnswerError(method: string): RpcError {
   return new RpcError(ERROR_CODES.internal, `the client's answer to ${method} is invalid`);
 }
 
+/** Clients by session id. */
 type ClientRegistry = Map<string, AcpClient>;
 
 // The registry of the process, shared by all copies of this module in plugins.
@@ -122,14 +124,14 @@ function getRegistry(): ClientRegistry {
 }
 
 /**
- * The client that currently prompts a session; `sessionId`: as in a tool's context. Undefined if the run was not
- * started over ACP.
+ * The client that currently prompts a session. `sessionId`: the id in a tool's context. Undefined if no ACP client in
+ * this process prompts the session.
  */
 export function acpClient(sessionId: string): AcpClient | undefined {
   return getRegistry().get(sessionId);
 }
 
-/** Registers the client that prompts a session; the returned function removes it. */
+/** Registers the client that prompts a session. The returned function removes the registration. */
 export function registerClient(sessionId: string, client: AcpClient): () => void {
   getRegistry().set(sessionId, client);
   return () => {

@@ -6,10 +6,10 @@ import type { SelectOption } from "./wire.js";
 
 const MODEL_OPTION = "model";
 const EFFORT_OPTION = "thought_level";
-/** Maximum time for a new session to wait for models, in ms. After that the answer has no models. */
+/** Maximum time to wait for models, in ms. After this time the answer has only the models known so far. */
 const MODEL_LIST_TIMEOUT_MS = 1_000;
 
-/** The value for the effort `""`: some clients do not accept an empty value. */
+/** Option value of the effort `""`: some clients do not accept an empty value. */
 const DEFAULT_EFFORT = "default";
 const EFFORTS: readonly { value: string; name: string; effort: ReasoningEffort }[] = [
   { value: DEFAULT_EFFORT, name: "Default", effort: "" },
@@ -35,8 +35,8 @@ export interface OptionDependencies {
 }
 
 /**
- * The settings of a session's next run with all choices. Uses the cached models; if there are none, waits up to a
- * second. `waitsForAll`: waits until every provider has answered.
+ * The settings of a session's next run with all choices. Uses the cached models. Without cached models, waits up to
+ * `MODEL_LIST_TIMEOUT_MS`. `waitsForAll`: waits until every provider has answered.
  */
 export async function loadConfigOptions(
   dependencies: OptionDependencies,
@@ -105,7 +105,7 @@ async function loadModelOptions(
   return { options, isComplete };
 }
 
-/** Sets one option of a session. Throws `RpcError` for a value that is not offered. */
+/** Sets one option of a session and returns the session. Rejects with `RpcError` for a value that is not offered. */
 export async function setConfigOption(
   dependencies: OptionDependencies,
   session: Session,
@@ -114,13 +114,13 @@ export async function setConfigOption(
   signal: AbortSignal,
 ): Promise<Session> {
   const { agent } = dependencies;
-  const isRequested = ({ id }: SelectOption) => id === configId;
+  const hasRequestedId = ({ id }: SelectOption) => id === configId;
   const { options, isComplete } = await loadConfigOptions(dependencies, session, signal);
-  let option = options.find(isRequested);
+  let option = options.find(hasRequestedId);
   const isOffered = () => option?.options.some((optionValue) => optionValue.value === value) === true;
   // The value may belong to a provider that has not answered yet.
   if (!isOffered() && !isComplete)
-    option = (await loadConfigOptions(dependencies, session, signal, true)).options.find(isRequested);
+    option = (await loadConfigOptions(dependencies, session, signal, true)).options.find(hasRequestedId);
   // Accept only offered values: an effort set for a model without reasoning would be stored and used by the next model.
   if (!option) throw createParamsError("configId", "the id of one of the session's options");
   if (!isOffered()) throw createParamsError("value", "one of the option's values");
@@ -132,7 +132,7 @@ export async function setConfigOption(
   // Names of providers and models may contain a slash: search for the pair instead of splitting the value.
   const pairs = agent.models.entries().map(({ provider, model }) => ({ provider, model: model.id }));
   const pair = pairs.find(({ provider, model }) => `${provider}/${model}` === value);
-  // An offered but unknown value is the current choice.
+  // A value that is offered but not listed is the current model: nothing changes.
   return pair ? agent.sessions.update(session.id, pair) : session;
 }
 
@@ -144,10 +144,13 @@ function listEfforts({ reasoning, efforts }: Model): readonly ReasoningEffort[] 
   return efforts ?? ["minimal", "low", "medium", "high"];
 }
 
-/** The model of the session's next run; undefined if there is none. */
+/** Maximum number of recent sessions that are searched for a model. */
+const MAX_SEARCHED_SESSIONS = 10;
+
+/** The model of the session's next run; undefined if no model is available before `signal` aborts. */
 async function resolveModel(agent: Agent, session: Session, signal: AbortSignal, logger: Logger) {
   const findRecentSession = async () => {
-    const { sessions } = await agent.sessions.list({ projectDir: session.projectDir, limit: 10 });
+    const { sessions } = await agent.sessions.list({ projectDir: session.projectDir, limit: MAX_SEARCHED_SESSIONS });
     return sessions.find(({ provider, model }) => provider !== "" && model !== "");
   };
   try {

@@ -13,13 +13,13 @@ import {
 
 /** Output of a connection. */
 export interface Sink {
-  /** Sends a message; never throws. `sessionId`: the session of the message as the client knows it. */
+  /** Sends a message; never throws. `sessionId`: the client's session id; undefined if the message has no session. */
   send(message: OutgoingMessage, sessionId: string | undefined): void;
-  /** Resolves when the buffer can take more messages; undefined if it can now. Never rejects. */
+  /** Resolves when the buffer can take more messages; undefined if the buffer can take more now. Never rejects. */
   waitUntilReady(sessionId: string | undefined): Promise<void> | undefined;
   /**
-   * Resolves when the client has an open stream or socket for the session's updates; undefined if it has one now. Never
-   * rejects. Messages sent earlier are buffered.
+   * Resolves when the client has an open stream or socket for the session's updates; undefined if one is open now.
+   * Never rejects. Messages sent earlier are buffered.
    */
   waitForReader(sessionId: string): Promise<void> | undefined;
   /** Whether the client has an open stream or socket. Call `AcpConnection.updateReachability` when this changes. */
@@ -43,7 +43,7 @@ export interface Handlers {
   answersCancel(method: string): boolean;
 }
 
-/** A request to the client. */
+/** Options of a request to the client. */
 export interface ClientRequestOptions {
   /** An abort cancels the request at the client; the call then rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
@@ -66,8 +66,8 @@ export class Dispatcher {
   readonly #sink: Sink;
   readonly #handlers: Handlers;
   readonly #logger: Logger;
-  readonly #maxDepth: number;
-  /** Controllers of active requests by type and value of the id; clients may reuse an id while it is active. */
+  readonly #maxJsonDepth: number;
+  /** Controllers of active requests by type and value of the id. Clients may reuse the id of an active request. */
   readonly #controllersByRequestKey = new Map<string, Set<AbortController>>();
   readonly #pendingRequests = new Map<RequestId, PendingRequest>();
   readonly #closeController = new AbortController();
@@ -75,11 +75,11 @@ export class Dispatcher {
   #unansweredCount = 0;
   #idleResolvers: (() => void)[] = [];
 
-  constructor(dependencies: { sink: Sink; handlers: Handlers; logger: Logger; maxDepth: number }) {
+  constructor(dependencies: { sink: Sink; handlers: Handlers; logger: Logger; maxJsonDepth: number }) {
     this.#sink = dependencies.sink;
     this.#handlers = dependencies.handlers;
     this.#logger = dependencies.logger;
-    this.#maxDepth = dependencies.maxDepth;
+    this.#maxJsonDepth = dependencies.maxJsonDepth;
   }
 
   /** Number of unanswered requests. */
@@ -89,45 +89,45 @@ export class Dispatcher {
 
   /** Handles one text frame. Never throws; an invalid message is answered with an error. */
   receive(text: string, sessionId?: string): void {
-    this.receiveFrame(parseFrame(text, this.#maxDepth), sessionId);
+    this.receiveFrame(parseFrame(text, this.#maxJsonDepth), sessionId);
   }
 
-  /** Handles one frame. `sessionId`: the session of the frame according to the transport. */
+  /** Handles one frame. `sessionId`: the session id from the transport; undefined if it sends none. */
   receiveFrame(frame: ClientFrame, sessionId?: string): void {
     if (this.#closeController.signal.aborted) return;
     switch (frame.kind) {
       case "invalid":
-        this.#rejectPending(frame.answer);
-        this.#sink.send(frame.answer, sessionId);
+        this.#rejectPendingRequest(frame.errorResponse);
+        this.#sink.send(frame.errorResponse, sessionId);
         break;
       case "request": {
         const routeSessionId = sessionId ?? readSessionId(frame.params);
         this.#unansweredCount += 1;
-        // The answer is sent in the tick of the result, so that no earlier update arrives after it.
-        void this.#answer(frame, (answer) => this.#send(answer, routeSessionId)).then(() => this.#recordAnswer());
+        // The answer is sent in the tick in which the handler resolves, so that no later update overtakes it.
+        void this.#respond(frame, (answer) => this.#send(answer, routeSessionId)).then(() => this.#recordAnswer());
         break;
       }
       case "notification":
         this.#handleNotification(frame.method, frame.params);
         break;
       case "response":
-        this.#takePending(frame.id)?.resolve(frame.result);
+        this.#takePendingRequest(frame.id)?.resolve(frame.result);
         break;
       case "failure":
-        this.#takePending(frame.id)?.reject(toClientError(frame.error));
+        this.#takePendingRequest(frame.id)?.reject(toClientError(frame.error));
     }
   }
 
   /** Handles a request and returns the answer instead of sending it to the sink. */
-  async call(frame: Extract<ClientFrame, { kind: "request" }>): Promise<ResponseMessage> {
+  async handleRequest(frame: Extract<ClientFrame, { kind: "request" }>): Promise<ResponseMessage> {
     let answer: ResponseMessage | undefined;
     this.#unansweredCount += 1;
-    await this.#answer(frame, (message) => (answer = message));
+    await this.#respond(frame, (message) => (answer = message));
     this.#recordAnswer();
     return answer ?? { jsonrpc: "2.0", id: frame.id, error: createCancelledError().toObject() };
   }
 
-  /** Sends a request to the client. Rejects with `RpcError` if it refuses, does not answer in time, or disconnects. */
+  /** Sends a request to the client. Rejects with `RpcError` for a refusal, a timeout or a lost connection. */
   request(method: string, params: unknown, options: ClientRequestOptions = {}): Promise<unknown> {
     const { signal, timeoutMs = REQUEST_TIMEOUT_MS } = options;
     if (this.#closeController.signal.aborted)
@@ -194,8 +194,8 @@ export class Dispatcher {
     if (!this.#closeController.signal.aborted) this.#sink.send(message, sessionId);
   }
 
-  /** Never rejects. */
-  async #answer(
+  /** Calls the handler, and `respond` with the answer. Never rejects. */
+  async #respond(
     frame: Extract<ClientFrame, { kind: "request" }>,
     respond: (answer: ResponseMessage) => void,
   ): Promise<void> {
@@ -204,16 +204,16 @@ export class Dispatcher {
     const key = toRequestKey(id);
     const controllers = this.#controllersByRequestKey.get(key) ?? new Set();
     this.#controllersByRequestKey.set(key, controllers.add(controller));
-    const afterAnswer: (() => void)[] = [];
+    const afterAnswerCallbacks: (() => void)[] = [];
     try {
       const { signal } = controller;
       const work = this.#perform(method, frame.params, {
         signal,
-        runAfterAnswer: (callback) => void afterAnswer.push(callback),
+        runAfterAnswer: (callback) => void afterAnswerCallbacks.push(callback),
       });
       const result = await (this.#handlers.answersCancel(method) ? work : raceCancellation(work, signal));
       respond({ jsonrpc: "2.0", id, result });
-      for (const callback of afterAnswer) callback();
+      for (const callback of afterAnswerCallbacks) callback();
     } catch (error) {
       respond({ jsonrpc: "2.0", id, error: toRpcError(error, this.#logger).toObject() });
     } finally {
@@ -240,7 +240,7 @@ export class Dispatcher {
     }
     const logFailure = (error: unknown) => {
       // Notifications have no answer, and errors of the client are not logged.
-      if (!(error instanceof RpcError)) this.#logger.error("a notification failed", { method, error });
+      if (!(error instanceof RpcError)) this.#logger.error("notification handler failed", { method, error });
     };
     try {
       const work = this.#handlers.notification(method, params);
@@ -256,16 +256,17 @@ export class Dispatcher {
     for (const resolve of this.#idleResolvers.splice(0)) resolve();
   }
 
-  #takePending(id: RequestId): PendingRequest | undefined {
-    const pending = this.#pendingRequests.get(id);
+  #takePendingRequest(id: RequestId): PendingRequest | undefined {
+    const request = this.#pendingRequests.get(id);
     this.#pendingRequests.delete(id);
-    return pending;
+    return request;
   }
 
-  /** An invalid response still ends the request that it names. */
-  #rejectPending(answer: ResponseMessage): void {
-    if (answer.id === null) return;
-    this.#takePending(answer.id)?.reject(new RpcError(ERROR_CODES.internal, "the client sent an invalid response"));
+  /** Rejects the request that an invalid response names. `errorResponse`: the answer to the invalid response. */
+  #rejectPendingRequest(errorResponse: ResponseMessage): void {
+    if (errorResponse.id === null) return;
+    const error = new RpcError(ERROR_CODES.internal, "the client sent an invalid response");
+    this.#takePendingRequest(errorResponse.id)?.reject(error);
   }
 }
 
@@ -286,7 +287,7 @@ function toError(error: unknown): Error {
   return error instanceof Error ? error : new RpcError(ERROR_CODES.internal, String(error));
 }
 
-/** The result of the work, or error -32800 as soon as the signal aborts. */
+/** Settles like `work`, or rejects with error -32800 as soon as the signal aborts. */
 function raceCancellation<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const onAbort = () => reject(createCancelledError());

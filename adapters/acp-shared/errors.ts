@@ -68,7 +68,10 @@ function toStoreText(error: unknown): string | undefined {
   return error.isUnavailable ? "session store unavailable" : undefined;
 }
 
-/** Also compares the code, so that errors of another copy of the package match. */
+/**
+ * Whether the error's message is for users. Also compares the code, so that errors of another copy of the package
+ * match.
+ */
 function isGantryError(error: Error): boolean {
   return (
     error instanceof GantryError ||
@@ -77,6 +80,7 @@ function isGantryError(error: Error): boolean {
   );
 }
 
+/** Codes of run errors whose messages are for users. */
 const SENT_ERROR_CODES: ReadonlySet<string> = new Set([
   "lease_lost",
   "model_selection",

@@ -8,9 +8,9 @@ export type ClientFrame =
   | { kind: "response"; id: RequestId; result: unknown }
   | { kind: "failure"; id: RequestId; error: ErrorObject }
   /** An invalid message; `answer` is the error response to it. */
-  | { kind: "invalid"; answer: ResponseMessage };
+  | { kind: "invalid"; errorResponse: ResponseMessage };
 
-/** The error response to an invalid message. */
+/** The error response to an invalid message. `id`: null if the message has no valid id. */
 export function createErrorResponse(code: number, message: string, id: RequestId = null): ResponseMessage {
   return { jsonrpc: "2.0", id, error: { code, message } };
 }
@@ -24,9 +24,9 @@ export function parseFrame(text: string, maxDepth: number): ClientFrame {
     return error instanceof JsonDepthError
       ? {
           kind: "invalid",
-          answer: createErrorResponse(ERROR_CODES.invalidRequest, `invalid request: ${error.message}`),
+          errorResponse: createErrorResponse(ERROR_CODES.invalidRequest, `invalid request: ${error.message}`),
         }
-      : { kind: "invalid", answer: createErrorResponse(ERROR_CODES.parse, "parse error") };
+      : { kind: "invalid", errorResponse: createErrorResponse(ERROR_CODES.parse, "parse error") };
   }
   return readFrame(value);
 }
@@ -63,10 +63,15 @@ export function readFrame(value: unknown): ClientFrame {
 }
 
 function createInvalidFrame(reason: string, id: RequestId = null): ClientFrame {
-  return { kind: "invalid", answer: createErrorResponse(ERROR_CODES.invalidRequest, `invalid request: ${reason}`, id) };
+  return {
+    kind: "invalid",
+    errorResponse: createErrorResponse(ERROR_CODES.invalidRequest, `invalid request: ${reason}`, id),
+  };
 }
 
-/** Integers beyond 2^53 are rejected: they cannot be echoed exactly. */
+/**
+ * Whether the value is a request id. Integers beyond 2^53 are no ids, because the answer could not repeat them exactly.
+ */
 function isId(value: unknown): value is RequestId {
   return value === null || typeof value === "string" || Number.isSafeInteger(value);
 }

@@ -21,7 +21,7 @@ interface SeqRange {
 export class OpenSession {
   /** Session id as the client knows it. */
   id: string;
-  /** Working folder of the tools; undefined: the session's own folder. */
+  /** Working folder of the tools. Undefined: the session's own folder. */
   cwd: string | undefined;
   /** MCP servers and folders for prompts of this client. */
   clientResources: ClientResources = NO_RESOURCES;
@@ -43,11 +43,13 @@ export class OpenSession {
   hasWatchFailed = false;
   /** The last `seq` that the client has or does not need; undefined until a watch or prompt starts. */
   reportedSeq: number | undefined;
-  /** Settles when the messages of a new prompt are known; undefined if no prompt is starting. */
+  /** Resolves when a starting prompt has its run or has failed; undefined if no prompt is starting. */
   promptStart: Promise<void> | undefined;
   /** The client's running prompt; undefined if there is none. */
   ownRun: OwnRun | undefined;
+  /** Ids of all runs that this client has prompted. */
   readonly #ownRunIds = new Set<string>();
+  /** Messages of ended prompts that the watch has not reached yet. */
   #ownRanges: SeqRange[] = [];
 
   constructor(session: Session, id: string) {
@@ -69,8 +71,8 @@ export class OpenSession {
     this.hasWatchFailed = false;
   }
 
-  /** Marks a prompt of the client as starting. Call the returned function when it has started or failed. */
-  beginStart(): () => void {
+  /** Marks a prompt of the client as starting. Call the returned function when the prompt has started or failed. */
+  beginPromptStart(): () => void {
     let settle = (): void => undefined;
     const promptStart = new Promise<void>((resolve) => (settle = resolve));
     this.promptStart = promptStart;
@@ -86,6 +88,7 @@ export class OpenSession {
     this.reportedSeq ??= ownRun.run.after;
   }
 
+  /** Records the messages of an ended prompt. */
   endOwnRun({ run }: OwnRun): void {
     if (this.ownRun?.run === run) this.ownRun = undefined;
     this.#ownRanges.push({ afterSeq: run.after, lastSeq: run.lastSeq });
@@ -103,7 +106,9 @@ export class OpenSession {
     return this.#ownRanges.some(({ afterSeq, lastSeq }) => seq > afterSeq && seq <= lastSeq);
   }
 
-  /** The end of the client's own messages that follow `seq` without a gap. Removes the ranges up to it. */
+  /**
+   * Returns the `seq` of the last own message that follows `seq` without a gap. Removes the ranges up to this message.
+   */
   skipOwnMessages(seq: number): number {
     let endSeq = seq;
     for (const { afterSeq, lastSeq } of this.#ownRanges) if (afterSeq <= endSeq) endSeq = Math.max(endSeq, lastSeq);

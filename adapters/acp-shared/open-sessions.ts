@@ -12,7 +12,7 @@ import { escapeInvisible } from "./printable-line.js";
 import type { SessionWatch } from "./session-watch.js";
 import { CLIENT_METHODS, type SessionUpdate } from "./wire.js";
 
-/** Delay before a new session is watched, in ms: the first prompt has priority. The watch then sends all events. */
+/** Delay before a new session is watched, in ms. The first prompt has priority; the watch sends earlier events too. */
 const WATCH_DELAY_MS = 1_000;
 /** Maximum characters of a client's name in stored answers. */
 const MAX_NAME_CHARACTERS = 100;
@@ -29,6 +29,7 @@ export interface ConnectionDependencies {
 
 /** Facts about the client from `initialize`. */
 export interface ClientFacts {
+  /** Undefined before `initialize`. */
   readonly client: InitializeData | undefined;
   readonly clientProfile: ClientProfile;
 }
@@ -42,7 +43,7 @@ export class OpenSessions {
   readonly #sink: Sink;
   readonly #closeSignal: AbortSignal;
   /** Open sessions by the id of the chain's first session. */
-  readonly #openSessions = new Map<string, OpenSession>();
+  readonly #openSessionsByRootId = new Map<string, OpenSession>();
   /** Active watches, until they have ended. */
   readonly #activeWatches = new Set<Promise<void>>();
   readonly #sharedFacts: SharedFacts = { lacksPermissions: false };
@@ -78,8 +79,8 @@ export class OpenSessions {
   }
 
   /**
-   * Whether runs of a session may ask the client. Editors can always answer; other clients only by `requestPermission`
-   * or in a mode other than `auto`.
+   * Whether runs of a session may ask the client. An editor can always answer. Other clients are asked only with the
+   * option `requestPermission`, or in a mode other than `auto`.
    */
   canAsk({ mode }: Pick<Session, "mode">): boolean {
     return this.#dependencies.options.requestPermission || this.#facts.clientProfile.isEditor || mode !== "auto";
@@ -91,13 +92,13 @@ export class OpenSessions {
    * session, its watch or the client's own prompt decides.
    */
   canAnswer(root: string): boolean {
-    const { watch, hasWatchFailed, promptStart, ownRun } = this.#openSessions.get(root) ?? {};
-    const isDecided = watch?.isFollowing || hasWatchFailed || promptStart !== undefined || ownRun?.asksClient;
-    return !isDecided && this.canAsk({ mode: "auto" }) && !this.#sharedFacts.lacksPermissions;
+    const { watch, hasWatchFailed, promptStart, ownRun } = this.#openSessionsByRootId.get(root) ?? {};
+    const isDecidedElsewhere = watch?.isFollowing || hasWatchFailed || promptStart !== undefined || ownRun?.asksClient;
+    return !isDecidedElsewhere && this.canAsk({ mode: "auto" }) && !this.#sharedFacts.lacksPermissions;
   }
 
   get(root: string): OpenSession | undefined {
-    return this.#openSessions.get(root);
+    return this.#openSessionsByRootId.get(root);
   }
 
   /** The stored session with this id or alias. Rejects with `RpcError` if it does not exist. */
@@ -109,15 +110,15 @@ export class OpenSessions {
 
   /** Registers a session as open under the client's id. */
   register(session: Session, id: string): OpenSession {
-    const openSession = this.#openSessions.get(session.chain.root) ?? new OpenSession(session, id);
+    const openSession = this.#openSessionsByRootId.get(session.chain.root) ?? new OpenSession(session, id);
     openSession.id = id;
-    this.#openSessions.set(openSession.root, openSession);
+    this.#openSessionsByRootId.set(openSession.root, openSession);
     return openSession;
   }
 
   close(root: string): void {
-    this.#openSessions.get(root)?.watch?.end();
-    this.#openSessions.delete(root);
+    this.#openSessionsByRootId.get(root)?.watch?.end();
+    this.#openSessionsByRootId.delete(root);
   }
 
   /** Creates the interface to the client for tools and questions of a session. */
@@ -143,12 +144,14 @@ export class OpenSessions {
     setTimeout(() => void this.watch(openSession), WATCH_DELAY_MS).unref();
   }
 
-  /** Starts the watch of a session, unless it is watched. Never rejects. */
+  /** Starts the watch of a session that is open and not watched yet. Never rejects. */
   async watch(openSession: OpenSession): Promise<void> {
     const { logger } = this.#dependencies;
     try {
       const needsWatch = () =>
-        !this.#closeSignal.aborted && !openSession.watch && this.#openSessions.get(openSession.root) === openSession;
+        !this.#closeSignal.aborted &&
+        !openSession.watch &&
+        this.#openSessionsByRootId.get(openSession.root) === openSession;
       if (!needsWatch()) return;
       const sessionWatch = await this.createWatch(openSession, await this.requireSession(openSession.root));
       if (needsWatch()) this.follow(openSession, sessionWatch);
@@ -164,9 +167,9 @@ export class OpenSessions {
 
   /** Creates a watch without starting it. */
   async createWatch(openSession: OpenSession, { projectDir }: Session): Promise<SessionWatch> {
-    // Loaded on demand: neither the start nor a first prompt needs it.
     const { agent, logger } = this.#dependencies;
-    // The tools define how stored calls are shown.
+    // Load the module on demand: neither the start nor a first prompt needs the module. Prepare the agent, because its
+    // tools define how stored calls are shown.
     const [{ SessionWatch: Watch }] = await Promise.all([import("./session-watch.js"), agent.prepare()]);
     const { clientProfile } = this.#facts;
     return new Watch({
@@ -187,7 +190,7 @@ export class OpenSessions {
     });
   }
 
-  /** Starts to send the session's events of other clients, instead of an earlier watch. */
+  /** Replaces an earlier watch: the new watch sends the session's events of other clients from now on. */
   follow(openSession: OpenSession, sessionWatch: SessionWatch): void {
     openSession.watch?.end();
     openSession.watch = sessionWatch;

@@ -11,15 +11,18 @@ export function readParams(params: unknown): Readonly<Record<string, unknown>> {
 }
 
 export interface InitializeData {
+  /** `""` if the client sends no name. */
   clientName: string;
   /** Whether the client shows compactions. */
   showsCompactions: boolean;
+  /** Whether the client reads and writes files for the agent. */
   readTextFile: boolean;
   writeTextFile: boolean;
   /** Whether the client offers files or terminals, as editors and bridges do, even without a name. */
   isEditor: boolean;
 }
 
+/** Reads the params of `initialize`. Throws `RpcError` for invalid values. */
 export function readInitialize(params: unknown): InitializeData {
   const { protocolVersion, clientCapabilities, clientInfo } = readParams(params);
   if (!Number.isInteger(protocolVersion) || (protocolVersion as number) < 1) {
@@ -40,20 +43,23 @@ export function readInitialize(params: unknown): InitializeData {
   };
 }
 
+/** A string that is not empty. Throws `RpcError` for other values. */
 export function readString(params: Readonly<Record<string, unknown>>, field: string): string {
   const value = params[field];
   if (typeof value !== "string" || value === "") throw createParamsError(field, "a string that is not empty");
   return value;
 }
 
-/** A string; undefined if the field is absent or null. */
+/** A string; undefined if the field is absent or null. Throws `RpcError` for other values. */
 export function readOptionalString(params: Readonly<Record<string, unknown>>, field: string): string | undefined {
   const value = params[field] ?? undefined;
   if (value !== undefined && typeof value !== "string") throw createParamsError(field, "a string");
   return value;
 }
 
-/** Absolute path of an existing folder, without a trailing slash. */
+/**
+ * The folder in `cwd` as an absolute path without a trailing slash. Rejects with `RpcError` if no such folder exists.
+ */
 export async function readCwd(params: Readonly<Record<string, unknown>>): Promise<string> {
   const { cwd } = params;
   if (typeof cwd !== "string" || !path.isAbsolute(cwd)) throw createParamsError("cwd", "an absolute path");

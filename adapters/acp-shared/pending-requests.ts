@@ -22,45 +22,46 @@ interface OpenRequest {
   readonly ask: Ask;
   /** Aborts when the question is answered or withdrawn. */
   readonly closeController: AbortController;
+  /** `searched`: `#showCall` has searched for the message with the tool call. */
   state: "new" | "searched" | "sent";
 }
 
 /** Sends questions of runs that this client did not prompt to its user. The first answer of any client counts. */
 export class PendingRequests {
   readonly #dependencies: PendingRequestsDependencies;
-  readonly #openRequests = new Map<string, OpenRequest>();
+  readonly #openRequestsByAskId = new Map<string, OpenRequest>();
   /** Ids of open questions for which the client returned no answer. */
   readonly #unansweredIds = new Set<string>();
-  #canAsk = false;
+  #mayAsk = false;
 
   constructor(dependencies: PendingRequestsDependencies) {
     this.#dependencies = dependencies;
   }
 
-  /** Whether the user answers new questions. */
+  /** Whether the client may still answer: it has permission requests, and no open question was left unanswered. */
   get canAnswer(): boolean {
     return !this.#dependencies.client.lacksPermissions && this.#unansweredIds.size === 0;
   }
 
-  /** Replaces the list of open questions. */
+  /** Replaces the list of open questions. `canAsk`: whether runs of the session may ask this client. */
   setAsks(asks: readonly Ask[], canAsk: boolean): void {
-    this.#canAsk = canAsk;
-    for (const [id, { closeController }] of this.#openRequests) {
+    this.#mayAsk = canAsk;
+    for (const [id, { closeController }] of this.#openRequestsByAskId) {
       if (asks.some((ask) => ask.id === id)) continue;
-      this.#openRequests.delete(id);
+      this.#openRequestsByAskId.delete(id);
       this.#unansweredIds.delete(id);
       closeController.abort();
     }
     for (const ask of asks)
-      if (!this.#openRequests.has(ask.id))
-        this.#openRequests.set(ask.id, { ask, closeController: new AbortController(), state: "new" });
+      if (!this.#openRequestsByAskId.has(ask.id))
+        this.#openRequestsByAskId.set(ask.id, { ask, closeController: new AbortController(), state: "new" });
   }
 
   /** Sends the questions whose tool calls the client has already received. */
   sendQuestions(): void {
     const { client, openSession, updateBuilder } = this.#dependencies;
-    if (!this.#canAsk || client.lacksPermissions) return;
-    for (const request of this.#openRequests.values()) {
+    if (!this.#mayAsk || client.lacksPermissions) return;
+    for (const request of this.#openRequestsByAskId.values()) {
       if (request.state === "sent") continue;
       const ownRun = openSession.ownRun?.run.id === request.ask.runId ? openSession.ownRun : undefined;
       if (ownRun?.asksClient) request.state = "sent";
@@ -72,11 +73,14 @@ export class PendingRequests {
   }
 
   close(): void {
-    for (const { closeController } of this.#openRequests.values()) closeController.abort();
-    this.#openRequests.clear();
+    for (const { closeController } of this.#openRequestsByAskId.values()) closeController.abort();
+    this.#openRequestsByAskId.clear();
   }
 
-  /** Normally the client gets a call with its message. If this message will not be sent, sends the call alone. */
+  /**
+   * Sends the call of a question if no message with this call will be sent. Otherwise the client gets it with the
+   * message.
+   */
   async #showCall(request: OpenRequest): Promise<void> {
     const { agent, openSession, updateBuilder, logger, sendUpdates } = this.#dependencies;
     const { ask, closeController } = request;
@@ -98,13 +102,13 @@ export class PendingRequests {
     }
   }
 
-  #sendQuestion(request: OpenRequest, callReported: Promise<void> = Promise.resolve()): void {
+  #sendQuestion(request: OpenRequest, callReport: Promise<void> = Promise.resolve()): void {
     request.state = "sent";
-    void callReported.then(() => this.#ask(request));
+    void callReport.then(() => this.#askUser(request));
   }
 
-  /** Never rejects. */
-  async #ask({ ask, closeController }: OpenRequest): Promise<void> {
+  /** Sends the question and stores the user's answer. Never rejects. */
+  async #askUser({ ask, closeController }: OpenRequest): Promise<void> {
     const { agent, client, profile, clientName, logger, openSession } = this.#dependencies;
     if (closeController.signal.aborted) return;
     try {

@@ -24,11 +24,11 @@ const LABEL_BY_CHOICE: ReadonlyMap<string, string> = new Map([
 ]);
 const PERMISSION_CHOICES = [...OPTION_BY_CHOICE.keys()].map((id) => ({ id, label: "" }));
 
-/** Option to leave a question unanswered. Its id cannot collide: ids of choices are numbers. */
+/** Option to leave a question unanswered. Its id differs from all ids of choices, which are numbers. */
 const NO_ANSWER_OPTION: PermissionOption = { optionId: "no_answer", name: "No answer", kind: "reject_once" };
 const CHOICES_ONLY_NOTE = "This client can only choose one of these options; free text requires the HTTP API.";
 
-/** Converts a request of the client's own run to the common form. */
+/** Converts a question of the client's own run to a `PermissionQuestion`. */
 export function toPermissionQuestion({
   question,
   kind,
@@ -74,8 +74,8 @@ function toContent({ reason, diff, kind, freeText }: PermissionQuestion): ToolCa
 }
 
 /**
- * Asks the client's user. Resolves with the id of the choice. Rejects with `RpcError` if the user made no choice, which
- * neither allows nor denies. `kind`: the tool kind as shown to the client.
+ * Asks the client's user. Resolves with the id of the choice. Rejects with `RpcError` if the user made no choice: the
+ * question then stays open. `kind`: the tool kind as shown to the client.
  */
 export async function askClient(
   client: AcpClient,

@@ -12,8 +12,9 @@ export interface ClientProfile {
 }
 
 /**
- * The behavior from config and `initialize`. Editors send several blocks, and the question is rarely in the first. A
- * client with editor capabilities is therefore read fully, even if its name is unknown.
+ * The behavior from config and `initialize`. Editors send several blocks, and the user's question is rarely in the
+ * first block. Prompts of a client with editor capabilities are therefore read fully, even if the client's name is
+ * unknown.
  */
 export function resolveProfile(
   { profile, officialClients }: Pick<AcpOptions, "profile" | "officialClients">,
@@ -24,6 +25,7 @@ export function resolveProfile(
   return { profile: "spec", isEditor: client?.isEditor === true };
 }
 
+/** Whether a list contains the name; an entry that ends with `*` matches all names with this start. */
 function isListed(name: string, listedNames: readonly string[]): boolean {
   if (name === "") return false;
   return listedNames.some((entry) => (entry.endsWith("*") ? name.startsWith(entry.slice(0, -1)) : name === entry));

@@ -14,8 +14,8 @@ export interface PromptInput {
 const IMAGE_MEDIA_TYPES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 
 /**
- * Reads the first text block only, or with `readsAllBlocks` every text, resource, link and image in order. Throws
- * `RpcError` for an invalid prompt.
+ * Reads the first text block of a prompt. With `readsAllBlocks`, reads every text, resource, link and image in order.
+ * Throws `RpcError` for an invalid prompt.
  */
 export function readPrompt(prompt: unknown, readsAllBlocks: boolean): PromptInput {
   if (!Array.isArray(prompt)) throw createParamsError("prompt", "an array of content blocks");
@@ -47,7 +47,7 @@ export function readPrompt(prompt: unknown, readsAllBlocks: boolean): PromptInpu
 
 type Block = Readonly<Record<string, unknown>>;
 
-/** Adds the block to `texts` or `attachments`. Returns false for an unsupported type. */
+/** Adds the block to `texts` or `attachments`. Returns false, and adds nothing, for an unsupported type. */
 function addBlock(
   type: string,
   block: Block,
@@ -101,6 +101,7 @@ function toOptionalString(value: unknown): string | undefined {
   return typeof value === "string" ? value : undefined;
 }
 
+/** The file name in a URI; `resource` if there is none. */
 function toFileName(uri: string): string {
   const baseName = path.posix.basename(uri.replace(/[?#].*$/, ""));
   return baseName === "" ? "resource" : baseName;

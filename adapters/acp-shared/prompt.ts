@@ -28,7 +28,7 @@ export interface PromptContext {
   clientName: string;
   /** Whether the client answers the questions of the run. */
   canAsk: boolean;
-  /** Whether tools that need permission ask in every mode of the session. */
+  /** Whether tools that need permission ask in every mode of the session, also in `auto`. */
   alwaysAsk: boolean;
   /** Whether the client shows compactions. */
   showsCompactions: boolean;
@@ -37,7 +37,7 @@ export interface PromptContext {
   send(update: SessionUpdate): void;
   /** Called once, when the run has started. */
   onStarted(): void;
-  /** Resolves when the client can take more updates; undefined if it can now. */
+  /** Resolves when the client can take more updates; undefined if the client can take more now. */
   waitUntilReady(): Promise<void> | undefined;
 }
 
@@ -51,7 +51,10 @@ const REQUEST_ERROR_CODES: ReadonlySet<string> = new Set([
   "too_many_runs",
 ]);
 
-/** Runs one prompt to its end. Sends nothing after the turn was answered. */
+/**
+ * Runs one prompt to its end. Rejects with `RpcError` if the run could not start, or with profile `official` if it
+ * failed. Sends nothing after the turn was answered.
+ */
 export async function runPrompt(turn: Turn, context: PromptContext): Promise<PromptResult> {
   const { agent, session, openSession, input, profile, logger, client } = context;
   const send = (update: SessionUpdate) => {
@@ -70,7 +73,7 @@ export async function runPrompt(turn: Turn, context: PromptContext): Promise<Pro
   });
   let ownRun: OwnRun | undefined;
   try {
-    const endStart = openSession.beginStart();
+    const endStart = openSession.beginPromptStart();
     try {
       run = await agent.run({
         message: input.message,
@@ -100,7 +103,11 @@ export async function runPrompt(turn: Turn, context: PromptContext): Promise<Pro
     const result = await run.result;
     // A run that only compacts sends nothing if there is too little to compact.
     if (context.isEditor && result.iterations === 0 && result.endedBy === "model" && !isCompacted)
-      send({ sessionUpdate: "agent_message_chunk", messageId: newId(), content: toTextBlock(TOO_LITTLE_TEXT) });
+      send({
+        sessionUpdate: "agent_message_chunk",
+        messageId: newId(),
+        content: toTextBlock(TOO_LITTLE_TO_COMPACT_TEXT),
+      });
     const usage = toUsageUpdate(result, profile);
     if (usage) send(usage);
     return toPromptResult(result, turn, profile);
@@ -128,7 +135,7 @@ export async function runPrompt(turn: Turn, context: PromptContext): Promise<Pro
   }
 }
 
-/** Asks the client's user a tool's question. Rejects if the user does not answer. */
+/** Sends a tool's question to the client's user. Rejects with `RpcError` if the user does not answer. */
 async function askOwnClient(
   request: AskRequest,
   signal: AbortSignal,
@@ -146,7 +153,7 @@ function toStartedUpdate(toolCallId: string): SessionUpdate {
   return { sessionUpdate: "tool_call_update", toolCallId, status: "in_progress" };
 }
 
-const TOO_LITTLE_TEXT = "There is too little to compact.";
+const TOO_LITTLE_TO_COMPACT_TEXT = "There is too little to compact.";
 
 /**
  * Sends the events of a run as fast as the client reads; the agent merges events for slow clients. Returns whether the
@@ -179,16 +186,16 @@ async function sendEvents(
     const editorUpdate = isEditor ? toEditorUpdate(event, reportedCalls, inputsByCallId) : undefined;
     if (editorUpdate) send(editorUpdate);
     if (event.type === "tool_result") inputsByCallId.delete(event.callId);
-    const capacity = waitUntilReady();
+    const clientReady = waitUntilReady();
     // A cancel is answered at once, even if the client does not read.
-    if (capacity) await Promise.race([capacity, cancellation]);
+    if (clientReady) await Promise.race([clientReady, cancellation]);
   }
   for (const toolCallId of inputsByCallId.keys())
     send({ sessionUpdate: "tool_call_update", toolCallId, status: "failed" });
   return isCompacted;
 }
 
-/** The additional update of an event for editors. `inputsByCallId`: inputs of the calls without a result. */
+/** The additional update of an event for editors; undefined if there is none. `inputsByCallId`: as in `sendEvents`. */
 function toEditorUpdate(
   event: AgentEvent,
   reportedCalls: ReportedCalls,
@@ -222,6 +229,7 @@ function toPromptResult(result: RunResult, turn: Turn, profile: Profile): Prompt
   return turn.isCancelled ? { stopReason: "cancelled" } : toFinishedResult(result, profile);
 }
 
+/** The code of an error; `""` if there is none. */
 function readErrorCode(error: unknown): string {
   const code: unknown = error instanceof Error ? (error as { code?: unknown }).code : undefined;
   return typeof code === "string" ? code : "";

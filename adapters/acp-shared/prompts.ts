@@ -18,9 +18,9 @@ export class ClientPrompts {
   readonly #pendingChangeBySessionId: ReadonlyMap<string, Promise<unknown>>;
   readonly #ownTurns = new Set<Turn>();
   /** Root ids of the sessions for which ignored prompt blocks were logged. */
-  readonly #loggedSessions = new Set<string>();
+  readonly #loggedRootIds = new Set<string>();
 
-  /** `pendingChangeBySessionId`: as in `ClientSessions`; prompts wait for it. */
+  /** `pendingChangeBySessionId`: as in `ClientSessions`. A prompt waits for the pending change of its session. */
   constructor(
     dependencies: ConnectionDependencies,
     facts: ClientFacts,
@@ -39,10 +39,10 @@ export class ClientPrompts {
   }
 
   forgetSession(rootId: string): void {
-    this.#loggedSessions.delete(rootId);
+    this.#loggedRootIds.delete(rootId);
   }
 
-  /** `session/prompt`. Registers the turn synchronously, so that the next frame finds it. */
+  /** `session/prompt`. Registers the turn synchronously, so that the next frame finds the turn. */
   prompt(params: Params, context: RequestContext): Promise<PromptResult> {
     const sessionId = readString(params, "sessionId");
     const input = readPrompt(params.prompt, this.#facts.clientProfile.isEditor);
@@ -79,7 +79,8 @@ export class ClientPrompts {
     const cancelResult = turn.cancelTimeout.then((): PromptResult => ({ stopReason: "cancelled" }));
     return Promise.race([work, cancelResult]).finally(() => {
       turn.isAnswered = true;
-      // The race may have ignored this promise: avoid an unhandled rejection. `turns` waits for its end.
+      // If the cancel timeout won the race, a later rejection must not be unhandled. `turns` waits for the end of
+      // `work`.
       work.catch(() => undefined);
     });
   }
@@ -97,7 +98,7 @@ export class ClientPrompts {
     if (turn.isCancelled) return { stopReason: "cancelled" };
     turns.addIds(turn, [session.id, session.alias, session.chain.root]);
     const openSession = sessions.register(session, sessionId);
-    this.#logIgnored(openSession.root, input.ignoredTypes);
+    this.#logIgnoredBlocks(openSession.root, input.ignoredTypes);
     const { clientProfile, client } = this.#facts;
     return runPrompt(turn, {
       agent,
@@ -122,18 +123,18 @@ export class ClientPrompts {
     });
   }
 
-  /** Sends the text to the active run. Without an active run it becomes a normal prompt. */
+  /** Sends the text to the active run. Without an active run, the text becomes a normal prompt. */
   async #steer(sessionId: string, input: PromptInput, context: RequestContext): Promise<PromptResult> {
     const { agent, turns } = this.#dependencies;
     const run = await this.#findActiveRun(sessionId);
     if (run) {
       if (input.attachments.length > 0) throw createParamsError("prompt", "text only, because a run is active");
-      this.#logIgnored(run.sessionId, input.ignoredTypes);
+      this.#logIgnoredBlocks(run.sessionId, input.ignoredTypes);
       const _meta = { steered: { runId: run.id } };
       if (await agent.runs.steer(run.id, input.message)) return { stopReason: "end_turn", _meta };
     }
     const previousTurn = turns.get(sessionId);
-    // The previous prompt has arrived, but its run has not started.
+    // The run of the previous prompt has not started: no run can receive the text.
     if (previousTurn && !previousTurn.isCancelled && !run) throw createSessionBusyError(sessionId);
     return this.#startTurn(sessionId, input, previousTurn, context);
   }
@@ -158,9 +159,9 @@ export class ClientPrompts {
   }
 
   /** Logs ignored prompt blocks once for each session. */
-  #logIgnored(rootId: string, types: readonly string[]): void {
-    if (types.length === 0 || this.#loggedSessions.has(rootId)) return;
-    this.#loggedSessions.add(rootId);
+  #logIgnoredBlocks(rootId: string, types: readonly string[]): void {
+    if (types.length === 0 || this.#loggedRootIds.has(rootId)) return;
+    this.#loggedRootIds.add(rootId);
     const { client, clientProfile } = this.#facts;
     const message = clientProfile.isEditor
       ? "prompt blocks ignored; gantry cannot read them"

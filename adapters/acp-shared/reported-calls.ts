@@ -4,7 +4,7 @@ export class ReportedCalls {
   readonly #askedIds = new Set<string>();
   readonly #resolversByCallId = new Map<string, () => void>();
 
-  /** Marks a call with a question: it does not run before the answer. */
+  /** Marks a call that has a question: the call does not run before the answer. */
   markAsked(callId: string): void {
     this.#askedIds.add(callId);
   }
@@ -13,6 +13,7 @@ export class ReportedCalls {
     return this.#askedIds.has(callId);
   }
 
+  /** Records that the client has received the call. */
   add(callId: string): void {
     this.#reportedIds.add(callId);
     this.#resolversByCallId.get(callId)?.();

@@ -17,7 +17,7 @@ export class RunUsage {
     });
   }
 
-  /** The usage so far; undefined if the run used nothing. Never rejects. */
+  /** The usage so far as an update; undefined if the run used nothing, or the session cannot be read. Never rejects. */
   async readUpdate(run: Run | undefined, profile: Profile, logger: Logger): Promise<SessionUpdate | undefined> {
     const usage = this.#lastUsage;
     if (!usage) return undefined;
@@ -38,24 +38,29 @@ export class RunUsage {
 
 /** Usage of runs of other clients, from their stored records. */
 export class StoredRunUsage {
-  #run: Pick<RunRecord, "id" | "iterations"> & { tokens: number } = { id: "", iterations: 0, tokens: 0 };
+  /** The last recorded state; `""` as id before the first record. */
+  #recordedRun: Pick<RunRecord, "id" | "iterations"> & { totalTokens: number } = {
+    id: "",
+    iterations: 0,
+    totalTokens: 0,
+  };
   /** Estimated tokens of the last model call. */
   #contextTokens = 0;
 
-  /** Records a changed run. */
+  /** Records the current state of a run. */
   record({ id, iterations, usage }: RunRecord): void {
-    if (this.#run.id !== id) {
-      this.#run = { id, iterations: 0, tokens: 0 };
+    if (this.#recordedRun.id !== id) {
+      this.#recordedRun = { id, iterations: 0, totalTokens: 0 };
       this.#contextTokens = 0;
     }
-    const tokens = usage.totalTokens - this.#run.tokens;
-    if (tokens <= 0) return;
+    const addedTokens = usage.totalTokens - this.#recordedRun.totalTokens;
+    if (addedTokens <= 0) return;
     // Average over the calls since the last record.
-    this.#contextTokens = tokens / Math.max(1, iterations - this.#run.iterations);
-    this.#run = { id, iterations, tokens: usage.totalTokens };
+    this.#contextTokens = addedTokens / Math.max(1, iterations - this.#recordedRun.iterations);
+    this.#recordedRun = { id, iterations, totalTokens: usage.totalTokens };
   }
 
-  /** The usage of the recorded run; undefined if it used nothing. */
+  /** The usage of the recorded run; undefined if the run used nothing. */
   toUpdate(
     { provider, model, usage }: RunRecord,
     agent: Agent,

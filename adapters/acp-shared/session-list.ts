@@ -11,6 +11,7 @@ const PAGE_SIZE = 50;
 
 interface SessionListEntry {
   id: string;
+  /** In the profile `official`, the alias that the client got from `session/new`; otherwise the same as `id`. */
   sessionId: string;
   cwd: string;
   title: string;
@@ -36,7 +37,7 @@ export async function listSessions(agent: Agent, rawParams: unknown, profile: Pr
   const page = await agent.sessions.list({
     projectDir: cwd !== undefined && path.isAbsolute(cwd) ? path.resolve(cwd) : cwd,
     ...position,
-    // An extra session shows that there is another page.
+    // An extra session shows that another page follows.
     limit: PAGE_SIZE + 1,
   });
   const pageSessions = page.sessions.slice(0, PAGE_SIZE);

@@ -23,7 +23,7 @@ export interface SessionUpdatesDependencies {
   closeSignal: AbortSignal;
 }
 
-/** Sends changed titles, modes and options of a session to a client, each once, for changes of any client. */
+/** Sends changed titles, modes and options of a session to a client: each change once, from any client. */
 export class SessionUpdates {
   readonly #dependencies: SessionUpdatesDependencies;
 
@@ -72,8 +72,8 @@ export class SessionUpdates {
   }
 
   /**
-   * Applies a change that this client requested. The answer contains the new options: they are not sent as an update.
-   * `mode`: the requested mode, which is not sent either.
+   * Applies a change that this client requested. The new options are not sent as an update, because the answer contains
+   * them. `mode`: the requested mode, which is not sent as an update either; undefined for other changes.
    */
   async applySetting(
     openSession: OpenSession | undefined,
@@ -102,7 +102,10 @@ export class SessionUpdates {
     return options;
   }
 
-  /** Sends the options if they differ from the last ones sent. Never rejects. */
+  /**
+   * Sends the options if they differ from the last options sent. With a delay, waits until every provider has answered.
+   * Never rejects.
+   */
   async sendOptions(openSession: OpenSession, delayMs = OPTIONS_DELAY_MS): Promise<void> {
     const { agent, logger, closeSignal, sendUpdate } = this.#dependencies;
     try {
@@ -121,10 +124,10 @@ export class SessionUpdates {
     }
   }
 
-  /** Sends the slash commands if they differ from the last ones sent. Never rejects. */
+  /** Sends the slash commands if they differ from the last commands sent. Never rejects. */
   async sendCommands(openSession: OpenSession): Promise<void> {
     const { agent, logger, closeSignal, offersModes, sendUpdate } = this.#dependencies;
-    // The interface specification has no such update.
+    // A client without modes follows the interface specification, which has no update for commands.
     if (!offersModes()) return;
     try {
       const { servers } = openSession.clientResources;

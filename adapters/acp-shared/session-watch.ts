@@ -11,8 +11,8 @@ import type { SessionUpdate } from "./wire.js";
 
 /** Delay before a retry after a store failure, in ms. */
 const RETRY_DELAY_MS = 1_000;
-/** Time after which a call without a result or a question is reported as running, in ms. */
-const RUNNING_DELAY_MS = 150;
+/** Delay before a call is reported as running, in ms. A call with a result or question by then is not reported. */
+const STARTED_DELAY_MS = 150;
 /** Number of last messages that are searched for running calls when the history is skipped. */
 const MAX_SEARCHED_MESSAGES = 20;
 
@@ -26,9 +26,9 @@ export interface SessionWatchDependencies extends UpdateBuilderDependencies {
   /** Whether runs of the session may ask this client. */
   canAsk: (session: Pick<SessionState["session"], "mode">) => boolean;
   send(update: SessionUpdate): void;
-  /** Resolves when the client reads the session's updates; undefined if it reads now. */
+  /** Resolves when the client reads the session's updates; undefined if the client reads now. */
   waitForReader(): Promise<void> | undefined;
-  /** Resolves when the client can take more updates; undefined if it can now. */
+  /** Resolves when the client can take more updates; undefined if the client can take more now. */
   waitUntilReady(): Promise<void> | undefined;
   /** Called with a session state that may differ from what the client knows. */
   onSession(session: SessionState["session"]): void;
@@ -38,7 +38,7 @@ export interface SessionWatchDependencies extends UpdateBuilderDependencies {
   closeSignal: AbortSignal;
 }
 
-/** The end of a run. It is reported when `isDue` returns true: after the run's last message was sent. */
+/** The end of a run, to report when `isDue` returns true: after the run's last message was sent. */
 interface PendingEnd {
   run: RunRecord;
   isDue: () => boolean;
@@ -66,10 +66,10 @@ export class SessionWatch {
   /** Run id and time of the last reported retry of a model call. */
   #lastRetryKey = "";
   #pendingEnd: PendingEnd | undefined;
-  #hasSkipped = false;
-  /** `seq` of the message that was unfinished when `skip` was called. */
+  #hasSkippedHistory = false;
+  /** `seq` of the message that was unfinished when `skip` was called; undefined if there was none. */
   #unfinishedSeq: number | undefined;
-  /** The newest run that ended before the watch, or whose end was reported. */
+  /** Id of the newest run that ended before the watch, or whose end was reported. */
   #endedRunId: string | undefined;
   #startTimer: NodeJS.Timeout | undefined;
 
@@ -126,7 +126,7 @@ export class SessionWatch {
     });
     this.#updateBuilder.skipMessages(lastMessages);
     openSession.reportedSeq = this.#updateBuilder.lastSeq;
-    this.#hasSkipped = true;
+    this.#hasSkippedHistory = true;
     const [lastMessage] = lastMessages.slice(-1);
     if (lastMessage && !lastMessage.finished) this.#unfinishedSeq = lastMessage.seq;
   }
@@ -173,17 +173,16 @@ export class SessionWatch {
     }
   }
 
-  /** Skips earlier messages that the client knows already, or did not request. */
+  /** Skips earlier messages that the client has received or did not request. */
   async #catchUp(): Promise<void> {
     const { openSession } = this.#dependencies;
     if (openSession.reportedSeq === undefined) await this.skip();
-    else if (!this.#hasSkipped) this.#updateBuilder.skip(openSession.skipOwnMessages(openSession.reportedSeq));
-    // The last message may have been unfinished.
-    if (this.#unfinishedSeq !== undefined) await this.#sendRest(this.#unfinishedSeq);
+    else if (!this.#hasSkippedHistory) this.#updateBuilder.skip(openSession.skipOwnMessages(openSession.reportedSeq));
+    if (this.#unfinishedSeq !== undefined) await this.#sendMissingPart(this.#unfinishedSeq);
   }
 
-  /** Sends the rest of a message that was unfinished. */
-  async #sendRest(seq: number): Promise<void> {
+  /** Sends the part of a message that was still missing when `skip` was called, and all later messages. */
+  async #sendMissingPart(seq: number): Promise<void> {
     const options = { afterSeq: seq - 1, follow: false };
     for await (const event of this.#agent.sessions.watch(this.#dependencies.openSession.root, options)) {
       if ("cursor" in event) this.#cursor = event.cursor;
@@ -302,7 +301,7 @@ export class SessionWatch {
     if (usage) this.#send([usage]);
   }
 
-  /** Whether the client answers questions now. The client's own prompt sends its questions itself. */
+  /** Whether the watch can send questions to the client now. The client's own prompt sends its own questions. */
   get #canAnswer(): boolean {
     const { openSession } = this.#dependencies;
     return (
@@ -325,7 +324,7 @@ export class SessionWatch {
     this.#startTimer = setTimeout(() => {
       this.#startTimer = undefined;
       if (!this.#endController.signal.aborted) this.#send(this.#toStartedUpdates());
-    }, RUNNING_DELAY_MS).unref();
+    }, STARTED_DELAY_MS).unref();
   }
 
   /** Reports the open calls without a question as running. */
@@ -357,11 +356,11 @@ function isActive({ state }: RunRecord): boolean {
   return state === "running" || state === "waiting";
 }
 
-/** Resolves with the promise, or when the signal aborts. */
+/** Settles like the promise, or resolves when the signal aborts. */
 async function waitOrAbort(promise: Promise<void>, signal: AbortSignal): Promise<void> {
   if (signal.aborted) return;
   let onAbort = (): void => undefined;
-  const abortion = new Promise<void>((resolve) => (onAbort = resolve));
+  const abort = new Promise<void>((resolve) => (onAbort = resolve));
   signal.addEventListener("abort", onAbort, { once: true });
-  await Promise.race([promise, abortion]).finally(() => signal.removeEventListener("abort", onAbort));
+  await Promise.race([promise, abort]).finally(() => signal.removeEventListener("abort", onAbort));
 }

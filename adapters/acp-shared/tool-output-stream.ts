@@ -1,9 +1,7 @@
 import { toTextBlock } from "./updates.js";
 import type { SessionUpdate } from "./wire.js";
 
-/**
- * Maximum characters of a running call's output in an update: the last ones. Each update replaces the previous one.
- */
+/** Maximum characters of a running call's output in an update. Each update replaces the previous update. */
 const MAX_OUTPUT_CHARACTERS = 8 * 1024;
 /** Minimum interval between updates, in ms. */
 const UPDATE_INTERVAL_MS = 300;
@@ -19,7 +17,9 @@ export class ToolOutputStream {
     this.#send = send;
   }
 
+  /** Adds output of a call. Sends the first output at once, later output every `UPDATE_INTERVAL_MS`. */
   add(callId: string, text: string): void {
+    // Keep more than an update shows: the length then tells `takeLastLines` that the start is missing.
     this.#outputByCallId.set(
       callId,
       ((this.#outputByCallId.get(callId) ?? "") + text).slice(-2 * MAX_OUTPUT_CHARACTERS),
@@ -55,7 +55,7 @@ export class ToolOutputStream {
   }
 }
 
-/** The last characters up to the limit, from the start of a line if there is one. */
+/** The last `MAX_OUTPUT_CHARACTERS` of a longer text after a `[…]` line, from the start of a line if possible. */
 function takeLastLines(text: string): string {
   if (text.length <= MAX_OUTPUT_CHARACTERS) return text;
   const tail = text.slice(-MAX_OUTPUT_CHARACTERS);

@@ -30,7 +30,7 @@ export class Turn {
     return this.#runEnd.promise;
   }
 
-  /** Resolves when a cancelled run has not ended in time and the prompt must be answered. */
+  /** Resolves `CANCEL_TIMEOUT_MS` after a cancel, unless the run has ended: the prompt must then be answered. */
   get cancelTimeout(): Promise<void> {
     return this.#cancelTimeout.promise;
   }
@@ -41,6 +41,7 @@ export class Turn {
     this.#timer = setTimeout(() => this.#cancelTimeout.resolve(), CANCEL_TIMEOUT_MS);
   }
 
+  /** Marks the run as ended. */
   end(): void {
     clearTimeout(this.#timer);
     this.#runEnd.resolve();
@@ -64,7 +65,7 @@ export class Turns {
     return turn;
   }
 
-  /** Registers a turn under more ids of its session; ids in use stay with their turn. */
+  /** Registers a turn under more ids of its session. An id that another turn has stays with that turn. */
   addIds(turn: Turn, ids: readonly string[]): void {
     for (const id of ids) {
       if (id === "" || this.#turnsById.has(id)) continue;
@@ -73,6 +74,7 @@ export class Turns {
     }
   }
 
+  /** Removes a turn whose run has ended. */
   end(turn: Turn): void {
     for (const id of this.#idsByTurn.get(turn) ?? []) if (this.#turnsById.get(id) === turn) this.#turnsById.delete(id);
     this.#idsByTurn.delete(turn);
@@ -80,8 +82,8 @@ export class Turns {
   }
 
   /**
-   * Cancels the turns of these ids that `matches` selects. Resolves when their runs have ended, or their prompts must
-   * be answered.
+   * Cancels the turns of these ids that `matches` selects. Resolves when each run has ended, or its cancel timeout has
+   * elapsed.
    */
   async stop(sessionIds: readonly string[], matches: (turn: Turn) => boolean): Promise<void> {
     const sessionTurns = sessionIds.map((id) => this.#turnsById.get(id)).filter((turn) => turn !== undefined);

@@ -5,7 +5,7 @@ import { toTextBlock, toToolCallUpdate, toToolResultUpdate } from "./updates.js"
 import { escapeInvisible } from "./printable-line.js";
 import type { ContentBlock, Profile, SessionUpdate } from "./wire.js";
 
-/** Data about the client and the session. */
+/** Agent, and data about the client and the session. */
 export interface UpdateBuilderDependencies {
   agent: Agent;
   /** Working folder of the tools. */
@@ -21,12 +21,13 @@ interface OpenCall {
   diff: readonly Diff[];
   /** The `tool_call` update of this call. */
   update: SessionUpdate;
+  /** Whether the `tool_call` update was sent. */
   isReported: boolean;
   /** Whether an update has reported the call as running. */
-  hasBegun: boolean;
+  isReportedRunning: boolean;
 }
 
-/** Characters of an unfinished message that the client has received. */
+/** Number of characters of an unfinished message that the client has received, by kind. */
 interface SentLength {
   seq: number;
   text: number;
@@ -39,6 +40,7 @@ export class UpdateBuilder {
   /** Calls without a result, by id. */
   readonly #openCallsById = new Map<string, OpenCall>();
   #lastSeq = 0;
+  /** Undefined if the last message is complete. */
   #sentLength: SentLength | undefined;
   #lastPlanJson = "[]";
 
@@ -56,7 +58,7 @@ export class UpdateBuilder {
     return [...this.#openCallsById].flatMap(([id, { isReported }]) => (isReported ? [id] : []));
   }
 
-  /** Whether the client has this call, and no result of it yet. */
+  /** Whether the client has received this call but not its result. */
   hasOpenCall(callId: string): boolean {
     return this.#openCallsById.get(callId)?.isReported === true;
   }
@@ -87,7 +89,7 @@ export class UpdateBuilder {
     }
   }
 
-  /** The updates for an event. `isReplay`: whether to mark unfinished messages. */
+  /** The updates for an event; empty for parts that were sent. `isReplay`: whether to mark unfinished messages. */
   toUpdates(
     event: Extract<WatchEvent, { type: "message" | "delta" | "message_end" }>,
     isReplay = false,
@@ -101,19 +103,22 @@ export class UpdateBuilder {
     return this.#toMessageUpdates(message, isReplay);
   }
 
-  /** Drops the state after this `seq`. Returns whether the client has messages after it. */
-  rewind(after: number): boolean {
-    if (this.#sentLength && this.#sentLength.seq > after) this.#sentLength = undefined;
-    return this.#lastSeq > after;
+  /** Drops the state after this `seq`. Returns whether the client has received messages with a greater `seq`. */
+  rewind(afterSeq: number): boolean {
+    if (this.#sentLength && this.#sentLength.seq > afterSeq) this.#sentLength = undefined;
+    return this.#lastSeq > afterSeq;
   }
 
-  /** The update for the call of a question, if it was not sent. Built from the question if the call is unknown. */
+  /**
+   * The `tool_call` update for the call of a question; empty if it was sent. An unknown call is built from the
+   * question.
+   */
   toAskedCallUpdates({ callId, toolKind: kind, title, input, locations, diff }: Ask): SessionUpdate[] {
     const openCall = this.#openCallsById.get(callId);
     if (openCall) return this.#reportCall(openCall);
     const description = { callId, title, kind, input, arguments: "", locations };
     const update = toToolCallUpdate(description, this.#dependencies.profile);
-    this.#openCallsById.set(callId, { input, locations, diff, update, isReported: true, hasBegun: false });
+    this.#openCallsById.set(callId, { input, locations, diff, update, isReported: true, isReportedRunning: false });
     return [update];
   }
 
@@ -122,8 +127,8 @@ export class UpdateBuilder {
     if (!this.#dependencies.isEditor) return [];
     return callIds.flatMap((toolCallId) => {
       const call = this.#openCallsById.get(toolCallId);
-      if (!call || call.hasBegun) return [];
-      call.hasBegun = true;
+      if (!call || call.isReportedRunning) return [];
+      call.isReportedRunning = true;
       return [
         ...this.#reportCall(call),
         { sessionUpdate: "tool_call_update" as const, toolCallId, status: "in_progress" },
@@ -138,7 +143,7 @@ export class UpdateBuilder {
     return callIds.map((toolCallId) => ({ sessionUpdate: "tool_call_update", toolCallId, status: "failed" }));
   }
 
-  /** The todo list, if it differs from the last one sent. */
+  /** The update for a todo list; empty if the list is the same as the last list sent. */
   toPlanUpdates(entries: readonly PlanEntry[]): SessionUpdate[] {
     return this.#toPlanUpdates(toPlanUpdate(entries));
   }
@@ -197,11 +202,11 @@ export class UpdateBuilder {
     const { agent, projectDir, profile } = this.#dependencies;
     const description = agent.describeCall(part.name, part.arguments, projectDir);
     const update = toToolCallUpdate({ callId: part.id, arguments: part.arguments, ...description }, profile);
-    this.#openCallsById.set(part.id, { ...description, update, isReported, hasBegun: false });
+    this.#openCallsById.set(part.id, { ...description, update, isReported, isReportedRunning: false });
     return update;
   }
 
-  /** Stored results have a diff and locations. Older results lack them: then the call gives both. */
+  /** Stored results have a diff and locations. For an older result without them, the call gives both. */
   #toResultUpdates(message: Message): SessionUpdate[] {
     const { toolCallId: callId, failed, shown } = message;
     const call = this.#openCallsById.get(callId);

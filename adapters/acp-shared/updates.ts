@@ -47,7 +47,7 @@ export function toRunUpdates(event: AgentEvent, profile: Profile, showsCompactio
   }
 }
 
-/** Reports that a model call is retried after `delayMs`. */
+/** The update that reports a retry of a model call after `delayMs`. */
 export function toRetryThought(reason: string, delayMs: number): SessionUpdate {
   const text = `[${escapeInvisible(reason)}; retrying in ${Math.max(1, Math.ceil(delayMs / 1000))} s]\n`;
   return { sessionUpdate: "agent_thought_chunk", messageId: newId(), content: toTextBlock(text) };
@@ -101,7 +101,7 @@ export function toToolResultUpdate(
   };
 }
 
-/** The usage update of a run; undefined if it used no tokens. */
+/** The usage update of a run; undefined if the run used no tokens. */
 export function toUsageUpdate(
   { context, sessionUsage, usage }: Pick<RunResult, "context" | "sessionUsage" | "usage">,
   profile: Profile,
@@ -115,7 +115,7 @@ export function toUsageUpdate(
   };
 }
 
-/** Clients drop updates with fractional numbers. */
+/** Rounds a number to an integer of at least 0: clients drop updates with fractional numbers. */
 function toInteger(value: number): number {
   return Math.max(0, Math.round(value));
 }

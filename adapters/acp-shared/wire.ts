@@ -128,7 +128,7 @@ export type SessionUpdate =
       sessionUpdate: "user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk";
       messageId: string;
       content: ContentBlock;
-      /** Set on the last chunk of an unfinished stored message: it is still being written, or was interrupted. */
+      /** Set on the last chunk of a stored message that is still being written or was interrupted. */
       _meta?: { finished: false };
     }
   | ({ sessionUpdate: "tool_call"; title: string } & ToolCallFields)

@@ -13,16 +13,18 @@ import { createLineTooLongResponse, createNotUtf8Response } from "./errors.js";
 import { LineSplitter, type InputLine } from "./lines.js";
 import { createOutput, reserveStdout, type Output } from "./stdout.js";
 
-/** Streams to use instead of the process's own. */
+/** Streams to use instead of standard input and output. */
 export interface StdioStreams {
   input: Readable;
   output: Writable;
 }
 
-/** Time for requests to finish after the end of the input, in ms; then they are cancelled. */
+/** Time for requests to finish after the end of the input, in ms. Remaining requests are then cancelled. */
 const FINISH_TIMEOUT_MS = 4_200;
-/** Maximum unwritten output in characters; beyond it the input is paused. */
+/** Maximum characters of unwritten output. Beyond this limit the input is paused. */
 const MAX_PENDING_CHARACTERS = 8 * 1024 * 1024;
+/** Maximum time to write the last answers at the end, in ms. */
+const FLUSH_TIMEOUT_MS = 500;
 
 /** The Agent Client Protocol over standard input and output, one JSON message per line. */
 export class AcpStdioTransport implements Transport {
@@ -47,7 +49,7 @@ export class AcpStdioTransport implements Transport {
   }
 }
 
-/** The connection to the only client. */
+/** The connection to the client, which is the only client of this transport. */
 class StdioConnection extends ListeningBase implements Sink {
   readonly address = "stdio";
   readonly #server: AcpServer;
@@ -55,7 +57,7 @@ class StdioConnection extends ListeningBase implements Sink {
   readonly #input: Readable;
   readonly #output: Output;
   readonly #frameBytes: number;
-  readonly #lines: LineSplitter;
+  readonly #lineSplitter: LineSplitter;
   #pendingDrain: Promise<void> | undefined;
   #pendingCharacters = 0;
   #isDisconnected = false;
@@ -66,7 +68,7 @@ class StdioConnection extends ListeningBase implements Sink {
     this.#input = input;
     this.#output = output;
     this.#frameBytes = options.frameBytes;
-    this.#lines = new LineSplitter(options.frameBytes);
+    this.#lineSplitter = new LineSplitter(options.frameBytes);
     this.#connection = server.connect(this);
     output.onReaderLost(() => this.#disconnect());
     input.on("data", this.#onData);
@@ -79,8 +81,8 @@ class StdioConnection extends ListeningBase implements Sink {
     if (this.#isDisconnected) return;
     const text = `${JSON.stringify(message)}\n`;
     this.#pendingCharacters += text.length;
-    const canTakeMore = this.#output.write(text, () => this.#recordWritten(text.length));
-    if (!canTakeMore) this.#pendingDrain ??= this.#output.waitForDrain().then(() => (this.#pendingDrain = undefined));
+    const canWriteMore = this.#output.write(text, () => this.#recordWritten(text.length));
+    if (!canWriteMore) this.#pendingDrain ??= this.#output.waitForDrain().then(() => (this.#pendingDrain = undefined));
     if (this.#pendingCharacters > MAX_PENDING_CHARACTERS) this.#input.pause();
   }
 
@@ -96,17 +98,19 @@ class StdioConnection extends ListeningBase implements Sink {
     return undefined;
   }
 
-  #recordWritten(length: number): void {
-    this.#pendingCharacters -= length;
+  #recordWritten(characters: number): void {
+    this.#pendingCharacters -= characters;
+    // Resume at half of the maximum, so that the input does not pause again at the next message.
     if (this.#pendingCharacters <= MAX_PENDING_CHARACTERS / 2 && !this.isStopping) this.#input.resume();
   }
 
   readonly #onData = (chunk: Buffer | string): void => {
-    for (const line of this.#lines.push(typeof chunk === "string" ? Buffer.from(chunk) : chunk)) this.#handleLine(line);
+    for (const line of this.#lineSplitter.push(typeof chunk === "string" ? Buffer.from(chunk) : chunk))
+      this.#handleLine(line);
   };
 
   readonly #onEnd = (): void => {
-    for (const line of this.#lines.end()) this.#handleLine(line);
+    for (const line of this.#lineSplitter.end()) this.#handleLine(line);
     if (this.isStopping) return;
     // The timer of `AbortSignal.timeout` is unreferenced: the process could end before the answers are written.
     const timeoutController = new AbortController();
@@ -139,12 +143,12 @@ class StdioConnection extends ListeningBase implements Sink {
     this.#output.release();
   }
 
-  /** Resolves when all answers are written, or after a timeout. */
+  /** Resolves when all answers are written, or after `FLUSH_TIMEOUT_MS`. */
   async #waitUntilWritten(): Promise<void> {
     let timer: NodeJS.Timeout | undefined;
     await Promise.race([
       new Promise<void>((resolve) => this.#output.write("", () => resolve())),
-      new Promise<void>((resolve) => (timer = setTimeout(resolve, 500))),
+      new Promise<void>((resolve) => (timer = setTimeout(resolve, FLUSH_TIMEOUT_MS))),
     ]);
     clearTimeout(timer);
   }

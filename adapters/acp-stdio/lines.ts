@@ -3,7 +3,7 @@ import { LINE_FEED } from "./wire.js";
 /** A line of a stream, or the fault of a line that is too long or not UTF-8. */
 export type InputLine = { text: string } | { fault: "too_long" | "not_utf8" };
 
-/** Splits bytes into lines. A line over `maxBytes` is discarded while it arrives and is never held in memory. */
+/** Splits bytes into lines. Discards the pieces of a line over `maxBytes` as they arrive. */
 export class LineSplitter {
   readonly #maxBytes: number;
   readonly #decoder = new TextDecoder("utf-8", { fatal: true });
@@ -15,7 +15,7 @@ export class LineSplitter {
     this.#maxBytes = maxBytes;
   }
 
-  /** The lines that end in this chunk. Empty lines are omitted. */
+  /** Yields the lines that end in this chunk, except empty lines. The caller must consume all lines. */
   *push(chunk: Buffer): Generator<InputLine> {
     let start = 0;
     for (let end = chunk.indexOf(LINE_FEED); end !== -1; end = chunk.indexOf(LINE_FEED, start)) {
@@ -26,7 +26,7 @@ export class LineSplitter {
     this.#add(chunk.subarray(start));
   }
 
-  /** The last line, if the stream ended without a line feed. */
+  /** Yields the last line, if the stream ended without a line feed. */
   *end(): Generator<InputLine> {
     yield* this.#takeLine();
   }

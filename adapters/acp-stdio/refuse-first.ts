@@ -2,14 +2,15 @@ import type { Readable, Writable } from "node:stream";
 import { ERROR_CODES, parseFrame, createErrorResponse, type RequestId } from "../acp-shared/index.js";
 import { LineSplitter, type InputLine } from "./lines.js";
 
-/** Maximum wait for the first request, in ms. A client that started this process sends it at once. */
+/** Maximum wait for the first request, in ms. A client that started this process sends a request at once. */
 const FIRST_REQUEST_TIMEOUT_MS = 5_000;
 const MAX_LINE_BYTES = 1024 * 1024;
 const MAX_JSON_DEPTH = 64;
 
 /**
- * Answers the first request with the reason why the agent could not start. Editors show this error; for a process that
- * only exits they show the exit code. Resolves when the answer is sent, or when no request arrives. Never rejects.
+ * Answers the first request with the reason why the agent could not start. Editors show this error. For a process that
+ * exits without an answer, editors show only the exit code. Resolves when the answer is sent, or when no request
+ * arrives in time. Never rejects.
  */
 export async function refuseFirstRequest(
   reason: string,
@@ -25,9 +26,9 @@ export async function refuseFirstRequest(
   await new Promise<void>((resolve) => output.write(answer, () => resolve()));
 }
 
-/** The id of the first request; undefined if none arrives in time. */
+/** The id of the first request; undefined if no request arrives in time. */
 function waitForFirstRequest(input: Readable): Promise<RequestId | undefined> {
-  const lines = new LineSplitter(MAX_LINE_BYTES);
+  const lineSplitter = new LineSplitter(MAX_LINE_BYTES);
   return new Promise((resolve) => {
     const handleLines = (newLines: Iterable<InputLine>) => {
       for (const line of newLines) {
@@ -37,9 +38,9 @@ function waitForFirstRequest(input: Readable): Promise<RequestId | undefined> {
       }
     };
     const onData = (chunk: Buffer | string) =>
-      handleLines(lines.push(typeof chunk === "string" ? Buffer.from(chunk) : chunk));
+      handleLines(lineSplitter.push(typeof chunk === "string" ? Buffer.from(chunk) : chunk));
     const onEnd = () => {
-      handleLines(lines.end());
+      handleLines(lineSplitter.end());
       finish(undefined);
     };
     const finish = (id: RequestId | undefined) => {

@@ -1,6 +1,6 @@
 import { Writable } from "node:stream";
 
-/** Writes text. Returns whether more can be written at once. */
+/** Writes text and calls `done` when the text is written. Returns whether more can be written at once. */
 export type Write = (text: string, done: (error?: Error | null) => void) => boolean;
 
 /** Output of a transport. */
@@ -33,7 +33,7 @@ export function reserveStdout(): Output {
   };
 }
 
-/** Creates an output for a stream. `write`: default is the stream's own. */
+/** Creates an output for a stream. `write`: default is the stream's own `write`. */
 export function createOutput(
   stream: Writable,
   write: Write = (text, done) => stream.write(text, "utf8", done),
@@ -62,7 +62,7 @@ export function createOutput(
     },
     release: () => {
       for (const [event, listener] of listeners) stream.off(event, listener);
-      // Keep a listener: without it a later error would end the process.
+      // Keep a listener: without a listener, a later error would end the process.
       stream.on("error", ignoreError);
     },
   };

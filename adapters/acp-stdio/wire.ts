@@ -1,2 +1,2 @@
-/** The only separator of messages; Unicode line separators are not. */
+/** Byte that separates messages. Unicode line separators do not separate messages. */
 export const LINE_FEED = 0x0a;

@@ -9,7 +9,7 @@ import type { ResponseBody } from "./response-body.js";
 export interface ApiDependencies {
   agent: Agent;
   options: KoaHttpOptions;
-  /** Headers of every response. */
+  /** Headers of every response, by name. */
   headers: Readonly<Record<string, string>>;
   logger: Logger;
   /** Names of the headers that authenticate clients. */
@@ -18,16 +18,19 @@ export interface ApiDependencies {
   isFromPerson: (request: IncomingMessage) => boolean;
   /** Whether the HTTP listener accepts only clients of this machine. */
   isLoopback: () => boolean;
-  /** Reserves a stream slot of the HTTP listener; returns the function that releases it. Undefined: no slot is free. */
+  /**
+   * Reserves a stream slot of the HTTP listener. Returns the function that releases the slot; undefined if none is
+   * free.
+   */
   reserveStreamSlot: () => (() => void) | undefined;
-  /** Aborts when the server begins to stop: this ends streams that only watch. */
+  /** Aborts when the server begins to stop. Streams that only watch a session then end. */
   stopSignal: AbortSignal;
   /** Aborts when runs must end. */
   shutdownSignal: AbortSignal;
 }
 
-/** Answers with JSON. The type argument is required to compile: `send<typeof Run>(...)`. */
-export function send<Shape extends v.GenericSchema = v.NeverSchema<undefined>>(
+/** Answers with JSON. The compiler rejects a call without the type argument: write `sendJson<typeof Run>(...)`. */
+export function sendJson<Shape extends v.GenericSchema = v.NeverSchema<undefined>>(
   ctx: Context,
   body: NoInfer<ResponseBody<Shape>>,
   status = 200,

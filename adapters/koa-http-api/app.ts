@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { hasCode, type Logger } from "gantry";
 import Koa, { type Context } from "koa";
-import { send, type ApiDependencies } from "./api.js";
+import { sendJson, type ApiDependencies } from "./api.js";
 import { HttpError, isInternal, toRefusal } from "./errors.js";
 import { createRouter } from "./routes.js";
 import type { Failure } from "./shapes.js";
@@ -16,7 +16,7 @@ export function createApp(dependencies: ApiDependencies): (request: IncomingMess
     try {
       if (ctx.method === "OPTIONS") {
         ctx.status = 204;
-        // Only browsers send preflights, and they cache the answer: the code is loaded on demand.
+        // Only browsers send preflights, and browsers cache the answer: the code is loaded on demand.
         const { createPreflightHeaders } = await import("./preflight.js");
         ctx.set({ ...createPreflightHeaders(ctx, dependencies), ...dependencies.options.headers });
         return;
@@ -35,14 +35,15 @@ export function createApp(dependencies: ApiDependencies): (request: IncomingMess
   });
   // Errors that reach this handler belong to broken connections; no client can receive an answer.
   app.on("error", (error: unknown) => logger.debug("a response failed", { error }));
-  const callback = app.callback();
-  return (request, response) => void callback(request, response);
+  const handleRequest = app.callback();
+  return (request, response) => void handleRequest(request, response);
 }
 
 function respondWithError(ctx: Context, error: unknown, logger: Logger): void {
   const refusal = toRefusal(error);
   const { status, message, code, headers } = refusal;
-  // The code that throws an `HttpError` logs it. Work that ended because its client disconnected is no failure.
+  // The code that throws an `HttpError` logs the failure. Work that ended because its client disconnected is no
+  // failure.
   if (isInternal(refusal) && !(error instanceof HttpError) && !ctx.res.closed)
     logger.error("a request failed", { method: ctx.method, path: ctx.path, error });
   if (ctx.headerSent) {
@@ -50,6 +51,7 @@ function respondWithError(ctx: Context, error: unknown, logger: Logger): void {
     return;
   }
   if (headers) ctx.set({ ...headers });
+  // The last error of each provider, for users.
   const detail = hasCode(error, "model_timeout") && error.reason !== "" ? { detail: error.reason } : {};
-  send<typeof Failure>(ctx, { error: message, code, ...detail }, status);
+  sendJson<typeof Failure>(ctx, { error: message, code, ...detail }, status);
 }

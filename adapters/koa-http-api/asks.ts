@@ -1,6 +1,6 @@
 import { AskNotFoundError, hasCode, SessionNotFoundError, type Agent, type Ask as AskRecord } from "gantry";
 import type { Context } from "koa";
-import { send, type ApiDependencies } from "./api.js";
+import { sendJson, type ApiDependencies } from "./api.js";
 import type { BodyReader } from "./body.js";
 import { HttpError } from "./errors.js";
 import { Fields, createFieldError } from "./fields.js";
@@ -13,9 +13,12 @@ import { toWireAsk } from "./wire-live.js";
 type AskDependencies = Pick<ApiDependencies, "agent">;
 
 /** Time for which a polling client counts as connected, in ms. Browsers limit hidden pages to one poll a minute. */
-const POLLING_CLIENT_MS = 90_000;
+const POLLING_CLIENT_TIMEOUT_MS = 90_000;
 
-/** Clients that poll the agent's questions instead of watching a stream. After a poll they count as connected. */
+/**
+ * Clients that poll the agent's questions instead of watching a stream. After a poll they count as connected for
+ * `POLLING_CLIENT_TIMEOUT_MS`.
+ */
 export class PollingClients {
   readonly #agent: Agent;
   #connectedUntilMs = 0;
@@ -26,7 +29,7 @@ export class PollingClients {
   }
 
   recordPoll(): void {
-    this.#connectedUntilMs = performance.now() + POLLING_CLIENT_MS;
+    this.#connectedUntilMs = performance.now() + POLLING_CLIENT_TIMEOUT_MS;
     // Add and remove a responder: the removal starts the agent's own grace period, which may be longer.
     this.#agent.addResponder()();
   }
@@ -39,42 +42,42 @@ export async function listAsks(
   pollingClients: PollingClients,
 ): Promise<void> {
   const query = new QueryParameters(ctx);
-  if (query.oneOf("can_answer", ["true", "false"]) === "true") pollingClients.recordPoll();
-  const beforeId = query.text("before");
+  if (query.getOneOf("can_answer", ["true", "false"]) === "true") pollingClients.recordPoll();
+  const beforeId = query.getText("before");
   const beforeAsk = beforeId === undefined ? undefined : await agent.asks.get(beforeId);
   if (beforeId !== undefined && !beforeAsk)
     throw new HttpError(400, "invalid query parameter: before", {}, "invalid_query");
-  const sessionId = query.text("session_id") || undefined;
+  const sessionId = query.getText("session_id") || undefined;
   const session = sessionId === undefined ? undefined : await agent.sessions.get(sessionId);
   if (sessionId !== undefined && !session) throw new SessionNotFoundError(sessionId);
   const asks = await agent.asks.list({
-    limit: Math.min(query.integer("size", 1) ?? PAGE_SIZE, MAX_PAGE_SIZE),
+    limit: Math.min(query.getInteger("size", 1) ?? PAGE_SIZE, MAX_PAGE_SIZE),
     sessionId: session?.id,
-    open: query.oneOf("state", ["open", "all"]) !== "all",
+    open: query.getOneOf("state", ["open", "all"]) !== "all",
     before: beforeAsk,
   });
-  send<typeof AskList>(ctx, { asks: asks.map(toWireAsk) });
+  sendJson<typeof AskList>(ctx, { asks: asks.map(toWireAsk) });
 }
 
 /** `GET /api/asks/{id}`. */
 export async function showAsk(ctx: Context, dependencies: AskDependencies): Promise<void> {
-  send<typeof Ask>(ctx, toWireAsk(await requireAsk(ctx, dependencies)));
+  sendJson<typeof Ask>(ctx, toWireAsk(await requireAsk(ctx, dependencies)));
 }
 
 /** `POST /api/asks/{id}`. */
-export async function answerAsk(ctx: Context, dependencies: ApiDependencies, bodies: BodyReader): Promise<void> {
+export async function answerAsk(ctx: Context, dependencies: ApiDependencies, bodyReader: BodyReader): Promise<void> {
   const { id } = await requireAsk(ctx, dependencies);
   requirePerson(ctx, dependencies);
-  const fields = new Fields(AnswerRequest, await bodies.json(ctx));
-  const reply = { choice: fields.text("choice") ?? "", text: fields.text("text") ?? "" };
+  const fields = new Fields(AnswerRequest, await bodyReader.readJson(ctx));
+  const reply = { choice: fields.getText("choice") ?? "", text: fields.getText("text") ?? "" };
   // A reply is a choice or a text: with both, the answer would be ambiguous.
   if (reply.choice !== "" && reply.text !== "") throw createFieldError("text");
   try {
-    send<typeof Ask>(ctx, toWireAsk(await dependencies.agent.asks.answer(id, reply, "http")));
+    sendJson<typeof Ask>(ctx, toWireAsk(await dependencies.agent.asks.answer(id, reply, "http")));
   } catch (error) {
     if (!hasCode(error, "ask_closed")) throw error;
     // A late client receives the stored decision.
-    send<typeof AskClosed>(ctx, { error: error.message, code: error.code, ask: toWireAsk(error.ask) }, 409);
+    sendJson<typeof AskClosed>(ctx, { error: error.message, code: error.code, ask: toWireAsk(error.ask) }, 409);
   }
 }
 

@@ -4,12 +4,16 @@ import { createFieldError } from "./fields.js";
 
 const IMAGE_MEDIA_TYPES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 const MEDIA_TYPE_PATTERN = /^[\w.+-]{1,100}\/[\w.+-]{1,100}$/;
+/** Characters of base64. The length of the text is checked separately. */
 const BASE64_PATTERN = /^[A-Za-z0-9+/]*={0,2}$/;
 const MIB = 1024 * 1024;
-/** Limits of one request. The number of files is limited like that of the field `files`. */
+/** Limits of one request. The field `files` has the same limit for the number of files. */
 const ATTACHMENT_LIMITS = { fileBytes: 20 * MIB, totalBytes: 64 * MIB, files: 256, nameCharacters: 255 };
 
-/** Reads the attached files of a request body. Throws `HttpError`, and `AttachmentError` for too many bytes. */
+/**
+ * Reads the field `attachments` of a request body; an absent field gives an empty list. Throws `HttpError` for an
+ * invalid field, and `AttachmentError` for too many bytes.
+ */
 export function readAttachedFiles(value: unknown): (ImagePart | FilePart)[] {
   if (value === undefined) return [];
   if (!Array.isArray(value) || value.length > ATTACHMENT_LIMITS.files) throw createFieldError("attachments");

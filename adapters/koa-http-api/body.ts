@@ -7,6 +7,7 @@ import { JSON_TYPE } from "./headers.js";
 
 export interface RequestBodyLimits {
   maxBodyBytes: number;
+  /** Maximum nesting depth of the JSON. */
   jsonDepth: number;
 }
 
@@ -36,13 +37,13 @@ export class BodyReader {
     }) as Middleware;
   }
 
-  /** Reads a body that must be a JSON object. Throws `HttpError`. */
-  async json(ctx: Context): Promise<Record<string, unknown>> {
+  /** Reads a body that must be a JSON object. Rejects with `HttpError` for other, invalid or too large bodies. */
+  async readJson(ctx: Context): Promise<Record<string, unknown>> {
     const { headers } = ctx.req;
     const encoding = headers["content-encoding"] ?? "identity";
     if (encoding.toLowerCase() !== "identity")
       throw new HttpError(415, "content encoding not supported", { "Accept-Encoding": "identity" });
-    // Reject before reading the body.
+    // Reject a body that is too large before reading it.
     if (Number(headers["content-length"] ?? 0) > this.#limits.maxBodyBytes) throw createTooLargeError();
     // The parser chooses the format by this header; clients of this API may send any type.
     headers["content-type"] = JSON_TYPE;

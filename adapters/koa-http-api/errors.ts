@@ -1,19 +1,19 @@
 import { hasCode, type GantryError } from "gantry";
 import { JsonError } from "gantry/plugin";
 import type { Refusal } from "gantry/http";
-import { SHUTTING_DOWN } from "./serving.js";
+import { SHUTTING_DOWN_REFUSAL } from "./serving.js";
 
 /** An error response; thrown anywhere below the Koa application. */
 export class HttpError extends Error {
   readonly status: number;
-  /** Error code for programs; the default depends on the status. */
+  /** Error code for programs. Default: the code of the status in `DEFAULT_CODE_BY_STATUS`, else `internal`. */
   readonly code: string;
   readonly headers: Readonly<Record<string, string>>;
   constructor(
     status: number,
     message: string,
     headers: Readonly<Record<string, string>> = {},
-    code = DEFAULT_CODES[status] ?? "internal",
+    code = DEFAULT_CODE_BY_STATUS[status] ?? "internal",
   ) {
     super(message);
     this.name = "HttpError";
@@ -23,7 +23,7 @@ export class HttpError extends Error {
   }
 }
 
-const DEFAULT_CODES: Readonly<Record<number, string>> = {
+const DEFAULT_CODE_BY_STATUS: Readonly<Record<number, string>> = {
   400: "invalid_request",
   404: "not_found",
   405: "method_not_allowed",
@@ -35,21 +35,25 @@ const DEFAULT_CODES: Readonly<Record<number, string>> = {
 export const INVALID_BODY_MESSAGE = "invalid request body";
 /** Generic message of internal errors; the details are in the log. */
 export const INTERNAL_ERROR_MESSAGE = "internal error";
-const UNEXPECTED_ERROR: Refusal = { status: 500, message: INTERNAL_ERROR_MESSAGE, code: "internal" };
+const UNEXPECTED_ERROR_REFUSAL: Refusal = { status: 500, message: INTERNAL_ERROR_MESSAGE, code: "internal" };
 /** The only store failure that a user can fix. The store's own message names files and is not sent. */
-const STORE_FULL: Refusal = { status: 500, message: "session store: no space left", code: "store_full" };
+const STORE_FULL_REFUSAL: Refusal = { status: 500, message: "session store: no space left", code: "store_full" };
 
 /** A temporary failure. The store's own message may name hosts and is not sent. */
-const STORE_UNAVAILABLE: Refusal = {
+const STORE_UNAVAILABLE_REFUSAL: Refusal = {
   status: 503,
   message: "session store unavailable",
   code: "store_unavailable",
   headers: { "Retry-After": "1" },
 };
 
-/** Whether only the log has the details. */
+/** Whether the message is generic, so that only the log has the details. */
 export function isInternal({ message }: Refusal | HttpError): boolean {
-  return message === INTERNAL_ERROR_MESSAGE || message === STORE_FULL.message || message === STORE_UNAVAILABLE.message;
+  return (
+    message === INTERNAL_ERROR_MESSAGE ||
+    message === STORE_FULL_REFUSAL.message ||
+    message === STORE_UNAVAILABLE_REFUSAL.message
+  );
 }
 
 /** Wire names of the fields of a run's input. */
@@ -61,11 +65,12 @@ const WIRE_FIELD_NAMES: Readonly<Record<string, string>> = {
   idempotencyKey: "Idempotency-Key",
 };
 
-/** Converts an error before or outside a run into a response. Internal errors keep their details from the client. */
+/** Converts an error before or outside a run to a refusal. The refusal has no details of internal errors. */
 export function toRefusal(error: unknown): Refusal {
   if (error instanceof HttpError) return error;
   if (error instanceof JsonError) return { status: 400, message: INVALID_BODY_MESSAGE, code: "invalid_body" };
-  if (!(error instanceof Error) || typeof (error as Partial<GantryError>).code !== "string") return UNEXPECTED_ERROR;
+  if (!(error instanceof Error) || typeof (error as Partial<GantryError>).code !== "string")
+    return UNEXPECTED_ERROR_REFUSAL;
   if (hasCode(error, "invalid_input")) {
     const { field } = error;
     if (field === "message") return { status: 400, message: "message is required", code: "message_required" };
@@ -82,12 +87,12 @@ export function toRefusal(error: unknown): Refusal {
     const { code, message } = error;
     return { status: code === "session_busy" ? 409 : 503, message, code, headers };
   }
-  if (hasCode(error, "store") && error.isFull) return STORE_FULL;
-  if (hasCode(error, "store") && error.isUnavailable) return STORE_UNAVAILABLE;
-  if (hasCode(error, "shutting_down")) return SHUTTING_DOWN;
+  if (hasCode(error, "store") && error.isFull) return STORE_FULL_REFUSAL;
+  if (hasCode(error, "store") && error.isUnavailable) return STORE_UNAVAILABLE_REFUSAL;
+  if (hasCode(error, "shutting_down")) return SHUTTING_DOWN_REFUSAL;
   const { code } = error as GantryError;
   const status = STATUS_BY_CODE[code];
-  return status === undefined ? UNEXPECTED_ERROR : { status, message: error.message, code };
+  return status === undefined ? UNEXPECTED_ERROR_REFUSAL : { status, message: error.message, code };
 }
 
 const STATUS_BY_CODE: Readonly<Record<string, number>> = {
@@ -106,7 +111,7 @@ const STATUS_BY_CODE: Readonly<Record<string, number>> = {
   lease_lost: 500,
 };
 
-/** Converts the error of a run that failed after its start into a response. */
+/** Converts the error of a run that failed after its start to a refusal. */
 export function toRunRefusal(error: unknown): Refusal {
   // The session existed when the run started: it was deleted meanwhile.
   if (hasCode(error, "session_not_found")) return { status: 500, message: "session deleted", code: "session_deleted" };

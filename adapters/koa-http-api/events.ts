@@ -12,23 +12,23 @@ export async function serveEvents(
   ctx: Context,
   id: string,
   { agent, options, stopSignal }: ApiDependencies,
-  streams: StreamLimiter,
+  streamLimiter: StreamLimiter,
 ) {
   const query = new QueryParameters(ctx);
   // HEAD is answered like GET, but does not wait for events.
-  const follow = query.oneOf("follow", ["true", "false"]) !== "false" && ctx.method !== "HEAD";
+  const follow = query.getOneOf("follow", ["true", "false"]) !== "false" && ctx.method !== "HEAD";
   const disconnectController = new AbortController();
   if (ctx.res.closed) disconnectController.abort();
   ctx.res.once("close", () => disconnectController.abort());
   const { signal, removeListeners } = combineSignals(disconnectController.signal, stopSignal);
   const events = agent.sessions
     .watch(id, {
-      after: query.text("after") ?? "",
-      afterSeq: query.integer("after_seq", 0),
+      after: query.getText("after") ?? "",
+      afterSeq: query.getInteger("after_seq", 0),
       // `EventSource` sends this header automatically when it reconnects.
       lastSeen: ctx.get("Last-Event-ID"),
       follow,
-      canAnswer: query.oneOf("can_answer", ["true", "false"]) === "true",
+      canAnswer: query.getOneOf("can_answer", ["true", "false"]) === "true",
       signal,
     })
     [Symbol.asyncIterator]();
@@ -36,7 +36,7 @@ export async function serveEvents(
     // Await the first event before the headers: a missing session or an invalid cursor then gets a normal error
     // response.
     let next = await events.next();
-    streams.reserveSlot(ctx, "watch");
+    streamLimiter.reserveSlot(ctx, "watch");
     ctx.respond = false;
     const stream = new SseStream(ctx.res, options.heartbeatMs);
     for (; !next.done && stream.isOpen; next = await events.next()) {
@@ -50,7 +50,7 @@ export async function serveEvents(
   }
 }
 
-/** Encoded frames by event. Watchers at the same position receive the same event object, which is encoded once. */
+/** Encoded frames by event. Watchers at the same position receive the same event object; this cache encodes it once. */
 const framesByEvent = new Map<WatchEvent, Buffer>();
 const MAX_CACHED_FRAMES = 64;
 /** Maximum size of a cached frame, in bytes. */
@@ -64,9 +64,9 @@ function toFrame(event: WatchEvent): Buffer {
   );
   if (bytes.length > MAX_CACHED_FRAME_BYTES) return bytes;
   framesByEvent.set(event, bytes);
-  for (const [oldest] of framesByEvent) {
+  for (const [oldestEvent] of framesByEvent) {
     if (framesByEvent.size <= MAX_CACHED_FRAMES) break;
-    framesByEvent.delete(oldest);
+    framesByEvent.delete(oldestEvent);
   }
   return bytes;
 }

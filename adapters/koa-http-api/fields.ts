@@ -9,7 +9,7 @@ export function createFieldError(name: string): HttpError {
 type SchemasByField = Record<string, v.GenericSchema>;
 type SentValue<Shape extends v.GenericSchema | undefined> = Shape extends v.GenericSchema ? v.InferInput<Shape> : never;
 
-/** The fields of a request body, read by a schema. Inherited properties are ignored. */
+/** Reads the fields of a request body by a schema. Ignores inherited properties. */
 export class Fields<const Schemas extends SchemasByField> {
   readonly #schemas: Schemas;
   readonly #body: Readonly<Record<string, unknown>>;
@@ -20,8 +20,8 @@ export class Fields<const Schemas extends SchemasByField> {
   }
 
   /**
-   * The value as sent; undefined if it is absent, even for a required field. Throws `HttpError` if the schema does not
-   * match.
+   * The value as sent; undefined if the field is absent, even a required field. Throws `HttpError` if the value does
+   * not match the schema.
    */
   get<Name extends keyof Schemas & string>(name: Name): SentValue<Schemas[Name]> | undefined {
     if (!Object.hasOwn(this.#body, name)) return undefined;
@@ -30,8 +30,8 @@ export class Fields<const Schemas extends SchemasByField> {
     return value as SentValue<Schemas[Name]>;
   }
 
-  /** Like `get` for a text; `""` counts as absent. */
-  text<Name extends keyof Schemas & string>(name: Name): Exclude<SentValue<Schemas[Name]>, ""> | undefined {
+  /** Like `get` for a text; undefined also for `""`. */
+  getText<Name extends keyof Schemas & string>(name: Name): Exclude<SentValue<Schemas[Name]>, ""> | undefined {
     const value = this.get(name);
     // Clients in typed languages send unset fields as "".
     return value === "" ? undefined : (value as Exclude<SentValue<Schemas[Name]>, "">);

@@ -3,7 +3,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { hasCode, type Agent, type Run, type RunRecord, type WatchEvent } from "gantry";
 import { canRestart, isRecord } from "gantry/plugin";
 import type { Context } from "koa";
-import { send, type ApiDependencies } from "./api.js";
+import { sendJson, type ApiDependencies } from "./api.js";
 import { HttpError, INTERNAL_ERROR_MESSAGE } from "./errors.js";
 import type { RunResult } from "./shapes.js";
 import { combineSignals } from "./signals.js";
@@ -17,9 +17,10 @@ const KEY_PATTERN = /^[\x21-\x7e]{1,256}$/;
 
 /** While another process may be restarting the run: number of retries, and the delay between them in ms. */
 const MAX_RESTART_POLLS = 20;
-const RESTART_POLL_MS = 100;
+const RESTART_POLL_INTERVAL_MS = 100;
+const RUN_PAGE_SIZE = 100;
 
-/** The idempotency key of a request; undefined without one. Throws `HttpError` if it is invalid. */
+/** The idempotency key of a request; undefined without the header. Throws `HttpError` if the key is invalid. */
 export function readIdempotencyKey(ctx: Context): string | undefined {
   if (ctx.headers[KEY_HEADER.toLowerCase()] === undefined) return undefined;
   const key = ctx.get(KEY_HEADER);
@@ -44,8 +45,10 @@ function toCanonicalJson(value: unknown): string {
 }
 
 /**
- * Returns the run of this key, whichever process runs or ran it. Calls `begin` if there is none, or if it was
- * interrupted and can restart. Throws `HttpError` if the key was used with another body.
+ * Returns the run of this key, also if another process runs or ran it. Calls `startRun` if the key has no run, or if
+ * its run was interrupted and can restart. Rejects with `HttpError` if the key was used with another body.
+ *
+ * `startRun` gets the session of the interrupted run; undefined for a new run.
  */
 export async function runOnce(
   agent: Agent,
@@ -66,14 +69,14 @@ export async function runOnce(
       // Another process was faster. A process that restarts a run locks the session before it stores the run.
       const isRestarting = existingRun !== undefined && hasCode(error, "session_busy");
       if (remainingPolls === 0 || !(isRestarting || hasCode(error, "run_key_taken"))) throw error;
-      if (isRestarting) await sleep(RESTART_POLL_MS);
+      if (isRestarting) await sleep(RESTART_POLL_INTERVAL_MS);
     }
   }
 }
 
 /**
- * Answers with a run that was started earlier with the same key. Returns false if that run was interrupted and nothing
- * was sent.
+ * Answers with a run that was started earlier with the same key. Returns false, without sending an answer, if that run
+ * was interrupted. `stream`: undefined for a JSON answer.
  */
 export async function joinRun(
   ctx: Context,
@@ -90,7 +93,7 @@ export async function joinRun(
       return true;
     }
     const result = await waitForResult(agent, run, signal);
-    if (result) send<typeof RunResult>(ctx, result);
+    if (result) sendJson<typeof RunResult>(ctx, result);
     return result !== undefined;
   } catch (error) {
     if (!stream) throw error;
@@ -103,8 +106,8 @@ export async function joinRun(
 }
 
 /**
- * The result of an earlier run; waits for its end. Undefined if the run was interrupted. Rejects with `HttpError` if it
- * failed.
+ * Waits for the end of an earlier run and returns its result; undefined if the run was interrupted. Rejects with
+ * `HttpError` if the run failed.
  */
 async function waitForResult(agent: Agent, run: RunRecord, signal: AbortSignal) {
   const endedRun = await agent.runs.ended(run.id, signal);
@@ -121,11 +124,12 @@ async function joinStream(
   signal: AbortSignal,
 ): Promise<void> {
   const run = await agent.runs.started(requestedRun.id, signal);
+  /** Cursor of the last event that was read; `""` before the first event. */
   let cursor = "";
   const sendEvents = async (follow: boolean, endSeq: number): Promise<void> => {
     let lastSeq = endSeq;
-    const start = cursor === "" ? { afterSeq: run.after } : { after: cursor };
-    for await (const event of agent.sessions.watch(run.sessionId, { ...start, follow, signal })) {
+    const startPosition = cursor === "" ? { afterSeq: run.after } : { after: cursor };
+    for await (const event of agent.sessions.watch(run.sessionId, { ...startPosition, follow, signal })) {
       if (event.type === "state") {
         const { run: currentRun } = event.state;
         if (follow && (currentRun?.id !== run.id || currentRun.endedAt !== "" || currentRun.state === "interrupted"))
@@ -135,15 +139,15 @@ async function joinStream(
       // The next run may start at any moment, even after the last `seq` was read: this message may be its prompt.
       if (event.type === "message" && event.message.role === "user" && event.message.seq > run.after + 1)
         lastSeq = await readLastSeq(agent, run);
-      if (event.type === "deleted" || !stream.isOpen || seqOf(event) > lastSeq) return;
+      if (event.type === "deleted" || !stream.isOpen || getSeq(event) > lastSeq) return;
       if ("cursor" in event) cursor = event.cursor;
       for (const payload of toAgentEvents(event, run, agent.name)) await stream.send("agent", payload);
     }
   };
-  // A run that ended while queued has no messages.
+  // A run without a queue lease has started. A run that ended while queued has no messages.
   if (run.queueLease === null) {
     await sendEvents(true, Infinity);
-    // Read once more: the final write may have added messages.
+    // Read again: the final write may have added messages.
     await sendEvents(false, await readLastSeq(agent, run));
   }
   const endedRun = await agent.runs.ended(run.id, signal);
@@ -156,15 +160,16 @@ async function joinStream(
   }
 }
 
-function seqOf(event: WatchEvent): number {
+/** The `seq` of the event's message; 0 for an event without a message. */
+function getSeq(event: WatchEvent): number {
   return "message" in event ? event.message.seq : event.type === "delta" ? event.seq : 0;
 }
 
-/** Greatest `seq` of the run's messages, which is where the next run started; Infinity if there is no next run. */
+/** Greatest `seq` of the run's messages. The next run starts after this `seq`; Infinity if there is no next run. */
 async function readLastSeq(agent: Agent, run: RunRecord): Promise<number> {
   let nextRun: RunRecord | undefined;
   for (let page: RunRecord[] = [], before: RunRecord | undefined; ; before = page.at(-1)) {
-    page = await agent.runs.list({ sessionId: run.sessionId, limit: 100, ...(before && { before }) });
+    page = await agent.runs.list({ sessionId: run.sessionId, limit: RUN_PAGE_SIZE, ...(before && { before }) });
     for (const listedRun of page) {
       if (listedRun.id === run.id) return nextRun?.after ?? Infinity;
       if (listedRun.queueLease === null) nextRun = listedRun;

@@ -4,7 +4,7 @@ import type { Listening, Transport } from "gantry/plugin";
 import { answer, openHttpHost, type HttpHost, type Refusal } from "gantry/http";
 import { createCommonHeaders } from "./cors.js";
 import { completeOptions, type KoaHttpOptions } from "./options.js";
-import { HttpServing, SHUTTING_DOWN } from "./serving.js";
+import { HttpServing, SHUTTING_DOWN_REFUSAL } from "./serving.js";
 
 const HEALTH_PATH = "/api/health";
 const READY_PATH = "/api/ready";
@@ -65,15 +65,15 @@ export class KoaHttpTransport implements Transport {
         shutdownPaths: [READY_PATH],
         headers,
         handler: (request, response) => {
-          // This response is already closed: a stop would wait for it without end.
+          // A closed response emits no `close` event: if tracked, a stop would wait for it without end.
           if (response.closed) return;
           serving.track(request, response);
-          if (serving.isStopping && request.url?.split("?")[0] !== READY_PATH) refuse(response, SHUTTING_DOWN);
+          if (serving.isStopping && request.url?.split("?")[0] !== READY_PATH) refuse(response, SHUTTING_DOWN_REFUSAL);
           else loadApp().then((handle) => void (response.closed || handle(request, response)), onLoadError(response));
         },
         refuse: (_request, response, refusal) => refuse(response, refusal),
       });
-      // Errors of this preload are reported with the first request.
+      // The first request reports errors of this preload.
       setImmediate(() => {
         loadApp().catch(() => undefined);
         void agent.prepare();
@@ -86,6 +86,7 @@ export class KoaHttpTransport implements Transport {
   }
 }
 
+/** Returns a function that calls `work` once and then returns the same promise, also if it rejects. */
 function memoize<T>(work: () => Promise<T>): () => Promise<T> {
   let promise: Promise<T> | undefined;
   return () => (promise ??= work());

@@ -6,8 +6,8 @@ interface Note {
 }
 
 /**
- * Constraints that the schemas do not express, because the operations check them. Merged over the schemas of the
- * document.
+ * Constraints that the schemas do not express, because the operations check them. The document merges the notes over
+ * its schemas.
  */
 export const NOTES: Readonly<Partial<Record<ShapeName, Note>>> = {
   Budget: {

@@ -3,11 +3,9 @@ import type { ShapeName } from "./openapi-shapes.js";
 import { RunState, type SESSION_EVENTS } from "./shapes.js";
 
 export interface ResponseDescription {
-  /**
-   * Shapes of the JSON body; `Failure` for errors. Undefined for streams, and for a body without a schema.
-   */
+  /** Shapes of the JSON body; `Failure` for errors. Undefined for streams, and for a body without a schema. */
   shapes?: readonly ShapeName[];
-  /** The shape of each event by its name, if the answer may be a stream. */
+  /** Shapes of the stream's events by event name; undefined if the answer is never a stream. */
   events?: Readonly<Record<string, ShapeName>>;
   headers?: readonly (keyof typeof RESPONSE_HEADERS)[];
   description: string;

@@ -90,20 +90,20 @@ function describeOperation({ id, path, summary, parameters = [], body, responses
   };
 }
 
-function describeResponse({ description, shapes: names, events, headers = [] }: ResponseDescription) {
+function describeResponse({ description, shapes: shapeNames, events, headers = [] }: ResponseDescription) {
   const eventSchemas = Object.entries(events ?? {}).map(([event, name]) => ({
     type: "object",
     properties: { event: { const: event }, id: { type: "string" }, data: toReference(name) },
     required: ["event", "data"],
   }));
-  const bodySchema = names ? oneOf(names.map(toReference)) : { type: "object" };
+  const bodySchema = shapeNames ? oneOf(shapeNames.map(toReference)) : { type: "object" };
   return {
     description,
     ...(headers.length > 0 && {
       headers: Object.fromEntries(headers.map((name) => [name, { $ref: `#/components/headers/${name}` }])),
     }),
     content: {
-      ...((names || !events) && { [JSON_TYPE]: { schema: bodySchema } }),
+      ...((shapeNames || !events) && { [JSON_TYPE]: { schema: bodySchema } }),
       ...(events && { "text/event-stream": { schema: oneOf(eventSchemas) } }),
     },
   };

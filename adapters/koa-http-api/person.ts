@@ -5,22 +5,22 @@ import type { ApiDependencies } from "./api.js";
 import { HttpError } from "./errors.js";
 
 /**
- * Throws `HttpError` unless the headers prove that a person sent the request: the required headers, or the token of the
- * HTTP listener.
+ * Throws `HttpError` unless the request's headers prove that a person sent the request. The configured
+ * `required_headers` prove this, or the token of the HTTP listener in the header `Authorization`.
  */
 export function requirePerson(ctx: Context, { isFromPerson }: ApiDependencies): void {
   if (isFromPerson(ctx.req)) return;
   throw new HttpError(
     403,
-    "only a person may do this: send Authorization: Bearer with the token in the file token of gantry's home folder",
+    "this operation requires a person: send `Authorization: Bearer <token>` with the content of the file `token` in gantry's home folder",
     {},
     "person_required",
   );
 }
 
 /**
- * Requires a person for a mode that allows more than the mode of the session, or of new sessions. A stricter mode needs
- * no person.
+ * Requires a person if `mode` allows more than the current mode. The current mode is the mode of the session, or the
+ * agent's default mode if `sessionId` is undefined or unknown. An undefined `mode` changes nothing.
  */
 export async function requirePersonForMode(
   ctx: Context,
@@ -31,5 +31,6 @@ export async function requirePersonForMode(
   const { agent } = dependencies;
   const session = sessionId === undefined ? undefined : await agent.sessions.get(sessionId);
   const currentMode = session?.mode ?? agent.mode;
+  // `SESSION_MODES` begins with the mode that allows most.
   if (SESSION_MODES.indexOf(mode) < SESSION_MODES.indexOf(currentMode)) requirePerson(ctx, dependencies);
 }

@@ -4,7 +4,7 @@ import { createFieldError } from "./fields.js";
 
 /** Rules for the folders in which runs may work. Absolute paths. */
 export interface ProjectRules {
-  /** The served folder. It is always allowed, and relative paths start there. */
+  /** The served folder: always allowed, and the start of relative paths. */
   projectDir: string;
   /** Additional folders that are allowed with everything in them. */
   roots: readonly string[];

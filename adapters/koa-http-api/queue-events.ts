@@ -3,7 +3,7 @@ import type { SseStream } from "./sse.js";
 
 /** Reports to a client that its run is queued. */
 export class QueueEvents {
-  /** Resolves with the stored run when it is queued; stays pending if it starts at once. */
+  /** Resolves with the stored run when the run is queued; stays pending if the run starts at once. */
   readonly queuedRun: Promise<RunRecord>;
   /** The client's stream; undefined until the first report, and for requests without `stream`. */
   stream: SseStream | undefined;
@@ -17,6 +17,7 @@ export class QueueEvents {
     this.queuedRun = new Promise((resolve) => (this.#resolveQueuedRun = resolve));
   }
 
+  /** Callback of `agent.run`: called when the run is queued, and when `runsAhead` changes. */
   readonly report = (runsAhead: number, run: RunRecord): void => {
     this.#resolveQueuedRun(run);
     if (!this.#isStreaming) return;

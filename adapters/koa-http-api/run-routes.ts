@@ -1,6 +1,6 @@
 import { RunNotFoundError, type Agent, type RunRecord } from "gantry";
 import type { Context } from "koa";
-import { send } from "./api.js";
+import { sendJson } from "./api.js";
 import type { BodyReader } from "./body.js";
 import { HttpError } from "./errors.js";
 import { Fields } from "./fields.js";
@@ -13,14 +13,14 @@ import { toWireRun } from "./wire-live.js";
 /** `GET /api/runs`. */
 export async function listRuns(ctx: Context, agent: Agent): Promise<void> {
   const query = new QueryParameters(ctx);
-  const state = query.oneOf("state", RunState.options);
+  const state = query.getOneOf("state", RunState.options);
   const runs = await agent.runs.list({
-    limit: Math.min(query.integer("size", 1) ?? PAGE_SIZE, MAX_PAGE_SIZE),
-    sessionId: query.text("session_id") || undefined,
+    limit: Math.min(query.getInteger("size", 1) ?? PAGE_SIZE, MAX_PAGE_SIZE),
+    sessionId: query.getText("session_id") || undefined,
     states: state && [state],
-    before: await requireRunBefore(agent, query.text("before")),
+    before: await requireRunBefore(agent, query.getText("before")),
   });
-  send<typeof RunList>(ctx, { runs: runs.map(toWireRun) });
+  sendJson<typeof RunList>(ctx, { runs: runs.map(toWireRun) });
 }
 
 /** `GET /api/runs/{id}`. */
@@ -28,30 +28,30 @@ export async function showRun(ctx: Context, agent: Agent): Promise<void> {
   const id = readPathId(ctx, RunNotFoundError);
   const run = await agent.runs.get(id);
   if (!run) throw new RunNotFoundError(id);
-  send<typeof Run>(ctx, toWireRun(run));
+  sendJson<typeof Run>(ctx, toWireRun(run));
 }
 
 /** `POST /api/runs/{id}/cancel`. */
 export async function cancelRun(ctx: Context, agent: Agent): Promise<void> {
-  send<typeof Run>(ctx, toWireRun(await agent.runs.cancel(readPathId(ctx, RunNotFoundError))));
+  sendJson<typeof Run>(ctx, toWireRun(await agent.runs.cancel(readPathId(ctx, RunNotFoundError))));
 }
 
 /** `POST /api/sessions/{id}/cancel`. */
 export async function cancelSession(ctx: Context, id: string, agent: Agent): Promise<void> {
   const run = await findActiveRun(agent, id);
-  send<typeof SessionRun>(ctx, { run: run ? toWireRun(await agent.runs.cancel(run.id)) : null });
+  sendJson<typeof SessionRun>(ctx, { run: run ? toWireRun(await agent.runs.cancel(run.id)) : null });
 }
 
 /** `POST /api/sessions/{id}/steer`. */
-export async function steer(ctx: Context, id: string, agent: Agent, bodies: BodyReader): Promise<void> {
-  const text = new Fields(SteerRequest, await bodies.json(ctx)).text("message");
+export async function steer(ctx: Context, id: string, agent: Agent, bodyReader: BodyReader): Promise<void> {
+  const text = new Fields(SteerRequest, await bodyReader.readJson(ctx)).getText("message");
   if (text === undefined || text.trim() === "") throw new HttpError(400, "message is required", {}, "message_required");
   const run = await findActiveRun(agent, id);
   if (!run || !(await agent.runs.steer(run.id, text))) throw new HttpError(409, "no run to steer", {}, "no_run");
-  send<typeof SteerAccepted>(ctx, { run_id: run.id });
+  sendJson<typeof SteerAccepted>(ctx, { run_id: run.id });
 }
 
-/** The run that ends the previous page; undefined for the first page. Throws `HttpError` for an unknown id. */
+/** The last run of the previous page; undefined for the first page. Rejects with `HttpError` for an unknown id. */
 async function requireRunBefore(agent: Agent, id: string | undefined): Promise<RunRecord | undefined> {
   if (id === undefined) return undefined;
   const run = await agent.runs.get(id);

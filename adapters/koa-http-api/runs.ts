@@ -1,7 +1,7 @@
 import { RunCancelledError, ShuttingDownError, type Run, type RunRecord, type RunResult as Result } from "gantry";
 import { readAttachments } from "gantry/plugin";
 import type { Context } from "koa";
-import { send, type ApiDependencies } from "./api.js";
+import { sendJson, type ApiDependencies } from "./api.js";
 import type { BodyReader } from "./body.js";
 import { HttpError, isInternal, toRunRefusal } from "./errors.js";
 import type { IdempotentRequest } from "./idempotency.js";
@@ -18,13 +18,13 @@ import { toWireDone, toWireEvent, toWireResult } from "./wire.js";
 /** `POST /api/run`. */
 export class RunEndpoint {
   readonly #dependencies: ApiDependencies;
-  readonly #bodies: BodyReader;
-  readonly #streams: StreamLimiter;
+  readonly #bodyReader: BodyReader;
+  readonly #streamLimiter: StreamLimiter;
 
-  constructor(dependencies: ApiDependencies, streams: StreamLimiter, bodies: BodyReader) {
+  constructor(dependencies: ApiDependencies, streamLimiter: StreamLimiter, bodyReader: BodyReader) {
     this.#dependencies = dependencies;
-    this.#bodies = bodies;
-    this.#streams = streams;
+    this.#bodyReader = bodyReader;
+    this.#streamLimiter = streamLimiter;
   }
 
   async serve(ctx: Context): Promise<void> {
@@ -32,24 +32,24 @@ export class RunEndpoint {
     const { res } = ctx;
     // Listen on the response: a request closes as soon as its body is read.
     res.once("close", () => res.writableFinished || disconnectController.abort(new RunCancelledError()));
-    const request = await readRunRequest(await this.#bodies.json(ctx));
+    const request = await readRunRequest(await this.#bodyReader.readJson(ctx));
     if (request.input.mode !== undefined) {
       const { requirePersonForMode } = await import("./person.js");
       await requirePersonForMode(ctx, this.#dependencies, { mode: request.input.mode, sessionId: request.sessionId });
     }
-    // Set also for runs that fail: a misspelled field may be the cause.
+    // Set the header also for runs that fail: a misspelled field may be the cause.
     if (request.ignoredFields.length > 0)
       ctx.set(IGNORED_HEADER, request.ignoredFields.map(encodeHeaderValue).join(", "));
-    if (request.stream) this.#streams.reserveSlot(ctx, "run");
+    if (request.stream) this.#streamLimiter.reserveSlot(ctx, "run");
     const idempotency = ctx.headers["idempotency-key"] === undefined ? undefined : await import("./idempotency.js");
     const key = idempotency?.readIdempotencyKey(ctx);
     const queueModule = request.queue ? await import("./queue-events.js") : undefined;
     const queueEvents = queueModule && new queueModule.QueueEvents((run) => this.#openStream(ctx, run), request.stream);
     const findOrStartRun = () =>
       idempotency === undefined || key === undefined
-        ? this.#start(request, queueEvents, disconnectController.signal)
+        ? this.#startRun(request, queueEvents, disconnectController.signal)
         : idempotency.runOnce(this.#dependencies.agent, key, request.body, (sessionId, idempotentRequest) =>
-            this.#start(
+            this.#startRun(
               { ...request, sessionId: request.sessionId ?? sessionId },
               queueEvents,
               disconnectController.signal,
@@ -61,7 +61,7 @@ export class RunEndpoint {
         const run = await findOrStartRun();
         if (!ctx.headerSent) setRunHeaders(ctx, run);
         isAnswered = true;
-        if (request.background) send<typeof RunAccepted>(ctx, { run_id: run.id, session_id: run.sessionId }, 202);
+        if (request.background) sendJson<typeof RunAccepted>(ctx, { run_id: run.id, session_id: run.sessionId }, 202);
         // If the joined run is interrupted, the loop continues with the run that replaces it.
         else if (!("result" in run)) {
           const stream = request.stream ? this.#openStream(ctx) : undefined;
@@ -85,8 +85,8 @@ export class RunEndpoint {
     return new SseStream(ctx.res, this.#dependencies.options.heartbeatMs);
   }
 
-  /** Returns a running run. For a background run that is queued, returns its stored record. */
-  async #start(
+  /** Starts a run. Resolves when the run has started. For a queued background run, resolves with its stored record. */
+  async #startRun(
     request: ParsedRunRequest,
     queueEvents: QueueEvents | undefined,
     disconnectSignal: AbortSignal,
@@ -113,7 +113,7 @@ export class RunEndpoint {
     const startedRun = agent.run({
       message: request.message,
       ...request.input,
-      // Read the files when the run has a slot: each occupies memory until the run ends.
+      // Read the files when the run has a slot: each file occupies memory until the run ends.
       attach:
         request.files.length === 0
           ? undefined
@@ -137,26 +137,26 @@ export class RunEndpoint {
 
   async #sendResult(ctx: Context, run: Run): Promise<void> {
     try {
-      send<typeof RunResult>(ctx, toWireResult(await waitForResult(run.result, this.#dependencies.shutdownSignal)));
+      sendJson<typeof RunResult>(ctx, toWireResult(await waitForResult(run.result, this.#dependencies.shutdownSignal)));
     } catch (error) {
       throw this.#toHttpError(error);
     }
   }
 
   async #sendStream(run: Run, stream: SseStream): Promise<void> {
-    const eventsSent = sendRunEvents(run, stream);
+    const eventSending = sendRunEvents(run, stream);
     try {
       const result = await waitForResult(run.result, this.#dependencies.shutdownSignal);
-      await eventsSent;
-      reportDropped(run, stream);
+      await eventSending;
+      reportDroppedEvents(run, stream);
       const doneEvent = toWireDone(result.usage, result, result.endedBy);
       await stream.send("agent", doneEvent);
       stream.end("done", doneEvent);
     } catch (error) {
       const { message, code } = this.#toHttpError(error);
       // At a shutdown there is no time to wait for a slow reader.
-      if (!this.#dependencies.shutdownSignal.aborted) await eventsSent;
-      reportDropped(run, stream);
+      if (!this.#dependencies.shutdownSignal.aborted) await eventSending;
+      reportDroppedEvents(run, stream);
       stream.end("error", { error: message, code });
     }
   }
@@ -170,7 +170,7 @@ export class RunEndpoint {
   }
 }
 
-/** Sets the response headers with session and run, and with the model if it is already resolved. */
+/** Sets the response headers with session and run, and with the model unless the run is queued. */
 function setRunHeaders(ctx: Context, run: Run | RunRecord): void {
   ctx.set(SESSION_HEADER, encodeHeaderValue(run.sessionId));
   ctx.set(RUN_HEADER, run.id);
@@ -179,27 +179,29 @@ function setRunHeaders(ctx: Context, run: Run | RunRecord): void {
   ctx.set(MODEL_HEADER, encodeHeaderValue(`${run.provider}/${model}`));
 }
 
-/** Sends events at the speed of the reader; never rejects. */
+/** Sends the run's events as fast as the reader reads. Resolves after the last event; never rejects. */
 async function sendRunEvents(run: Run, stream: SseStream): Promise<void> {
   try {
     for await (const event of run) {
       if (!stream.isOpen) return;
       const payload = toWireEvent(event);
-      const drain = payload && stream.send("agent", payload);
-      if (drain) await drain;
+      const readerReady = payload && stream.send("agent", payload);
+      if (readerReady) await readerReady;
     }
   } catch {
     // `run.result` reports the error.
   }
 }
 
-/** Reports dropped events: a reader could otherwise take the joined text for complete. */
-function reportDropped(run: Run, stream: SseStream): void {
+/** Reports dropped events: without the report, a reader could consider the joined text complete. */
+function reportDroppedEvents(run: Run, stream: SseStream): void {
   if (run.droppedTokenEvents > 0)
     stream.sendComment(`${run.droppedTokenEvents} token events were dropped, this reader was too slow`);
 }
 
-/** The result, or a `ShuttingDownError` if a cancelled run does not end within `CANCEL_MS`. */
+/**
+ * Waits for the result. Rejects with `ShuttingDownError` if a cancelled run does not end within `CANCEL_TIMEOUT_MS`.
+ */
 function waitForResult(result: Promise<Result>, shutdownSignal: AbortSignal): Promise<Result> {
   return new Promise((resolve, reject) => {
     let timer: NodeJS.Timeout | undefined;

@@ -3,13 +3,13 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { ListeningBase } from "gantry/plugin";
 import type { HttpHost, Refusal } from "gantry/http";
 
-/** Time for runs to end after a shutdown cancelled them, in ms. After that their clients get an error. */
+/** Time for runs to end after a shutdown cancelled them, in ms. After this time their clients get an error. */
 export const CANCEL_TIMEOUT_MS = 1_000;
 /** Time to write the answers after `CANCEL_TIMEOUT_MS`, in ms. Clients that do not read are then disconnected. */
 const FLUSH_TIMEOUT_MS = 500;
 
-/** Sent with `Retry-After`: a retry reaches another server, or this server after its restart. */
-export const SHUTTING_DOWN: Refusal = {
+/** Refusal with `Retry-After`: a retry reaches another server, or this server after its restart. */
+export const SHUTTING_DOWN_REFUSAL: Refusal = {
   status: 503,
   message: "server shutting down",
   code: "shutting_down",
@@ -21,7 +21,7 @@ export class HttpServing extends ListeningBase {
   address = "";
   readonly #stopController = new AbortController();
   readonly #openResponses = new Set<ServerResponse>();
-  /** The transport's own HTTP listener; undefined if it uses a shared one. */
+  /** The transport's own HTTP listener; undefined if a shared listener is used. */
   readonly #ownHost: HttpHost | undefined;
   #resolveIdle: (() => void) | undefined;
 
@@ -37,7 +37,7 @@ export class HttpServing extends ListeningBase {
     return this.#stopController.signal;
   }
 
-  /** Adds a request whose answer a stop waits for. */
+  /** Adds a request: a stop waits until its response is closed. */
   track(_request: IncomingMessage, response: ServerResponse): void {
     this.#openResponses.add(response);
     response.once("close", () => {
@@ -46,6 +46,7 @@ export class HttpServing extends ListeningBase {
     });
   }
 
+  /** Ends watching streams, then waits until all responses are closed, or until the timeouts after a shutdown. */
   protected async end(): Promise<void> {
     const { shutdown } = this;
     this.#stopController.abort();

@@ -10,8 +10,8 @@ import { createDisconnectSignal } from "./signals.js";
 const MAX_TITLE_CHARACTERS = 50;
 
 /**
- * `PATCH /api/sessions/{id}`: changes title, mode, model or reasoning effort. Returns the session unchanged if no field
- * is set. Rejects with `HttpError`, or like `Sessions.update`.
+ * `PATCH /api/sessions/{id}`: changes title, mode, model or reasoning effort. Returns the chain's first session
+ * unchanged if no field is set. Rejects with `HttpError`, or like `Sessions.update`.
  */
 export async function updateSession(
   ctx: Context,
@@ -26,15 +26,16 @@ export async function updateSession(
   const title = fields.get("title");
   if (title !== undefined && !isTitle(title)) throw createFieldError("title");
   const effort = fields.get("reasoning_effort");
-  const mode = fields.text("mode");
+  const mode = fields.getText("mode");
   await requirePersonForMode(ctx, dependencies, { mode, sessionId: id });
-  const [provider, model] = [fields.text("provider"), fields.text("model")];
+  const [provider, model] = [fields.getText("provider"), fields.getText("model")];
   if ((provider === undefined) !== (model === undefined))
     throw createFieldError(provider === undefined ? "provider" : "model");
   // Reject an unavailable model now, not at the start of the next run.
   if (provider !== undefined && model !== undefined)
     await agent.models.resolve(
       { provider, model },
+      // With both names, `resolve` uses neither a stored nor a recent model.
       { provider: "", model: "" },
       () => Promise.resolve(undefined),
       createDisconnectSignal(ctx),
@@ -49,6 +50,7 @@ export async function updateSession(
   return (await agent.sessions.get(session.chain.root)) ?? session;
 }
 
+/** Whether a title is one visible line. The characters are counted without spaces at both ends. */
 function isTitle(value: string): boolean {
   if (/[\p{Cc}\p{Surrogate}]/u.test(value)) return false;
   const { length } = [...value.trim()];

@@ -268,7 +268,7 @@ export const AgentEvent = v.variant("type", [
   DoneEvent,
 ]);
 
-/** Shape of each event by its name. */
+/** Shapes of events by event name. */
 export const RUN_EVENTS = { agent: AgentEvent, done: DoneEvent, error: Failure } as const;
 
 /* Events of `GET /api/sessions/{id}/events`. */
@@ -307,7 +307,7 @@ export const DeltaEvent = v.object({
   content: optional(string),
   reasoning: optional(string),
 });
-/** `content` is set only if it has more than text: the `delta` events have already sent the text. */
+/** `content` is set only if the message has more than text: the `delta` events have already sent the text. */
 export const MessageEndEvent = v.object({
   message: extend(v.omit(Message, ["content", "reasoning"]), { content: optional(v.array(ContentPart)) }),
 });
@@ -315,7 +315,7 @@ export const RewindEvent = v.object({ after: describe(count, "messages with a gr
 export const ToolProgressEvent = v.object({ tool_call_id: string, content: string });
 export const DeletedEvent = v.object({});
 
-/** Shape of each event by its name. */
+/** Shapes of events by event name. */
 export const SESSION_EVENTS = {
   state: StateEvent,
   message: MessageEvent,

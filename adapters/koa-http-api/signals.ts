@@ -1,8 +1,8 @@
 import type { Context } from "koa";
 
 /**
- * Returns a signal that aborts with the first of several signals, until `removeListeners` is called. `AbortSignal.any`
- * is not used: its result stays registered at signals that live as long as the server.
+ * Returns a signal that aborts with the first of several signals, unless `removeListeners` was called before.
+ * `AbortSignal.any` is not used: its result stays registered at signals that live as long as the server.
  */
 export function combineSignals(...signals: readonly AbortSignal[]): {
   signal: AbortSignal;
@@ -16,12 +16,12 @@ export function combineSignals(...signals: readonly AbortSignal[]): {
     return () => signal.removeEventListener("abort", abort);
   });
   const removeListeners = () => {
-    for (const remove of listenerRemovers) remove();
+    for (const removeListener of listenerRemovers) removeListener();
   };
   return { signal: controller.signal, removeListeners };
 }
 
-/** Aborts if the client disconnects before the response is complete. */
+/** Returns a signal that aborts if the client disconnects before the response is complete. */
 export function createDisconnectSignal({ res }: Context): AbortSignal {
   const disconnectController = new AbortController();
   res.once("close", () => res.writableFinished || disconnectController.abort());

@@ -12,7 +12,7 @@ type RunEvents = { [Name in keyof typeof RUN_EVENTS]: ResponseBody<(typeof RUN_E
 export class SseStream {
   readonly #response: ServerResponse;
   readonly #heartbeatMs: number;
-  #timer: NodeJS.Timeout | undefined;
+  #heartbeatTimer: NodeJS.Timeout | undefined;
   #isOpen = true;
 
   /** Sends the headers and a first comment, so that proxies and clients see the start of the stream. */
@@ -21,7 +21,7 @@ export class SseStream {
     this.#heartbeatMs = heartbeatMs;
     response.once("close", () => {
       this.#isOpen = false;
-      clearTimeout(this.#timer);
+      clearTimeout(this.#heartbeatTimer);
     });
     response.writeHead(200, {
       "Content-Type": "text/event-stream",
@@ -38,16 +38,16 @@ export class SseStream {
   }
 
   /**
-   * Sends an event of a run. The promise resolves when the reader can take more or is disconnected; undefined if it can
-   * take more now.
+   * Sends an event of a run. Returns a promise that resolves when the reader can take more or is disconnected. Returns
+   * undefined if the reader can take more now, or is disconnected.
    */
   send<Name extends keyof RunEvents>(event: Name, data: RunEvents[Name]): Promise<void> | undefined {
     return this.#isOpen ? this.sendFrame(encodeFrame(event, data)) : undefined;
   }
 
   /** Sends an encoded event; returns the same as `send`. */
-  sendFrame(text: string | Buffer): Promise<void> | undefined {
-    if (!this.#isOpen || this.#write(text)) return undefined;
+  sendFrame(frame: string | Buffer): Promise<void> | undefined {
+    if (!this.#isOpen || this.#write(frame)) return undefined;
     return new Promise((resolve) => {
       const settle = () => {
         this.#response.off("drain", settle);
@@ -66,32 +66,33 @@ export class SseStream {
 
   /** Ends the stream without a last event; the reader may reconnect. */
   close(): void {
-    clearTimeout(this.#timer);
+    clearTimeout(this.#heartbeatTimer);
     if (this.#isOpen) this.#response.end();
   }
 
   /** Ends the stream with a last event, without waiting for the reader. */
   end<Name extends keyof RunEvents>(event: Name, data: RunEvents[Name]): void {
-    clearTimeout(this.#timer);
+    clearTimeout(this.#heartbeatTimer);
     if (this.#isOpen) this.#response.end(encodeFrame(event, data));
   }
 
+  /** Returns whether the reader can take more now. */
   #write(text: string | Buffer): boolean {
-    if (this.#timer) this.#timer.refresh();
-    else this.#timer = setTimeout(() => this.#sendHeartbeat(), this.#heartbeatMs);
+    if (this.#heartbeatTimer) this.#heartbeatTimer.refresh();
+    else this.#heartbeatTimer = setTimeout(() => this.#sendHeartbeat(), this.#heartbeatMs);
     return this.#response.write(text);
   }
 
   #sendHeartbeat(): void {
     // A reader with unread data needs no keep-alive.
     if (this.#isOpen && !this.#response.writableNeedDrain) this.#write(": keep-alive\n\n");
-    else if (this.#isOpen) this.#timer?.refresh();
+    else if (this.#isOpen) this.#heartbeatTimer?.refresh();
   }
 }
 
 /**
- * Encodes an event. JSON escapes line feeds; Unicode line separators are escaped here, because some clients split at
- * them too.
+ * Encodes an event; `id`: undefined for an event without an id. JSON escapes line feeds. This function escapes Unicode
+ * line separators, because some clients split lines at them too.
  */
 export function encodeFrame(event: string, data: unknown, id?: string): string {
   const json = JSON.stringify(data).replace(

@@ -8,8 +8,8 @@ const WATCHER_SHARE = 0.75;
 /** Limits concurrent streams: each occupies memory and a socket. */
 export class StreamLimiter {
   readonly #dependencies: ApiDependencies;
-  #openStreams = 0;
-  #watchStreams = 0;
+  #openStreamCount = 0;
+  #watchStreamCount = 0;
 
   constructor(dependencies: ApiDependencies) {
     this.#dependencies = dependencies;
@@ -18,22 +18,23 @@ export class StreamLimiter {
   /**
    * Counts a stream until its response closes. Throws `HttpError` if the limit is reached.
    *
-   * Streams that only watch get three quarters of the limit, so that they never take the last slot of a run.
+   * Streams that only watch get `WATCHER_SHARE` of the limit: the other slots stay free for runs.
    */
   reserveSlot(ctx: Context, kind: "run" | "watch"): void {
     const { streams } = this.#dependencies.options;
-    const watchCount = kind === "watch" ? 1 : 0;
-    const hasRoom =
-      this.#openStreams < streams && (!watchCount || this.#watchStreams < Math.ceil(streams * WATCHER_SHARE));
-    const releaseSlot = hasRoom ? this.#dependencies.reserveStreamSlot() : undefined;
+    const addedWatchCount = kind === "watch" ? 1 : 0;
+    const hasFreeSlot =
+      this.#openStreamCount < streams &&
+      (!addedWatchCount || this.#watchStreamCount < Math.ceil(streams * WATCHER_SHARE));
+    const releaseSlot = hasFreeSlot ? this.#dependencies.reserveStreamSlot() : undefined;
     if (!releaseSlot) throw new HttpError(503, "too many streams", { "Retry-After": "1" }, "too_many_streams");
-    this.#openStreams += 1;
-    this.#watchStreams += watchCount;
+    this.#openStreamCount += 1;
+    this.#watchStreamCount += addedWatchCount;
     let isOpen = true;
     const release = () => {
       if (isOpen) {
-        this.#openStreams -= 1;
-        this.#watchStreams -= watchCount;
+        this.#openStreamCount -= 1;
+        this.#watchStreamCount -= addedWatchCount;
       }
       isOpen = false;
       releaseSlot();

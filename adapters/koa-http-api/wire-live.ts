@@ -58,7 +58,7 @@ function toWireProcess({ startedAt, exitCode, ...process }: ProcessState) {
   return { ...process, started_at: startedAt, exit_code: exitCode };
 }
 
-/** Converts an event of a session to the data of its stream. */
+/** Converts an event of a session to the data of the stream's event. */
 export function toWireSessionEvent(event: WatchEvent): SessionEventData[keyof SessionEventData] {
   switch (event.type) {
     case "state": {
@@ -96,7 +96,7 @@ export function toWireSessionEvent(event: WatchEvent): SessionEventData[keyof Se
   }
 }
 
-/** Like `wireResult`, for a run that has ended earlier. */
+/** Like `toWireResult`, for the stored record of an ended run. */
 export function toWireRecordResult(
   { usage, iterations, endedBy }: RunRecord,
   answer: RunAnswer,
@@ -112,16 +112,21 @@ export function toWireRecordResult(
   };
 }
 
-/** Converts an event of a session to `agent` events of a run's stream. Events of other kinds give an empty list. */
+/**
+ * Converts an event of a session to `agent` events of a run's stream. Empty for events that this stream does not
+ * contain.
+ */
 export function toAgentEvents(event: WatchEvent, run: RunRecord, agentName: string): AgentEvent[] {
-  const token = (textField: { content: string } | { reasoning: string }): ResponseBody<typeof shapes.TokenEvent> => ({
+  const toTokenEvent = (
+    textField: { content: string } | { reasoning: string },
+  ): ResponseBody<typeof shapes.TokenEvent> => ({
     type: "token",
     agent_id: run.id,
     agent_name: agentName,
     ...textField,
   });
   if (event.type === "delta")
-    return [token(event.kind === "text" ? { content: event.text } : { reasoning: event.text })];
+    return [toTokenEvent(event.kind === "text" ? { content: event.text } : { reasoning: event.text })];
   if (event.type !== "message" && event.type !== "message_end") return [];
   const { role, parts, name, toolCallId, failed } = event.message;
   if (role === "user" || role === "system") return [];
@@ -137,8 +142,8 @@ export function toAgentEvents(event: WatchEvent, run: RunRecord, agentName: stri
     ];
   const [reasoning, text] = [joinText(parts, "reasoning"), joinText(parts, "text")];
   return [
-    ...(event.type === "message" && reasoning !== "" ? [token({ reasoning })] : []),
-    ...(event.type === "message" && text !== "" ? [token({ content: text })] : []),
+    ...(event.type === "message" && reasoning !== "" ? [toTokenEvent({ reasoning })] : []),
+    ...(event.type === "message" && text !== "" ? [toTokenEvent({ content: text })] : []),
     ...parts.flatMap((part) =>
       part.type === "tool_call"
         ? [

@@ -4,7 +4,7 @@ import type * as shapes from "./shapes.js";
 import type { ResponseBody } from "./response-body.js";
 import { toWireUsage } from "./wire.js";
 
-/** Converts a session for the wire; `run` is its active run, if there is one. */
+/** Converts a session for the wire. `run`: its active run; undefined if there is none. */
 export function toWireSession(session: Session, run?: RunRecord): ResponseBody<typeof shapes.Session> {
   return {
     id: session.id,
@@ -69,7 +69,7 @@ export function toWireDiff({ path, oldText, newText }: Diff): ResponseBody<typeo
 
 type WirePart = ResponseBody<typeof shapes.ContentPart>;
 
-/** A string if the message contains only text, otherwise a list of parts. */
+/** A string if the message has no image and no file, otherwise a list of parts. */
 function toWireContent(parts: readonly Part[]): string | WirePart[] {
   if (!parts.some((part) => part.type === "image" || part.type === "file")) return parts.map(toVisibleText).join("");
   return parts.flatMap((part): WirePart[] => {

@@ -27,12 +27,12 @@ export function toWireResult(result: RunResult): ResponseBody<typeof shapes.RunR
   };
 }
 
-/** `ended_by` of a run that its budget ended; empty for other runs. */
+/** The field `ended_by`, for a run that its budget ended; empty for other runs. */
 export function toWireEndedBy(endedBy: RunRecord["endedBy"]): { ended_by?: "budget" } {
   return endedBy === "budget" ? { ended_by: endedBy } : {};
 }
 
-/** Structured output; empty unless the request had an output schema. */
+/** The field `structured` of an answer; empty if the answer is null or has no structured output. */
 export function pickStructured(answer: { structured?: unknown } | null): { structured?: unknown } {
   return answer?.structured === undefined ? {} : { structured: answer.structured };
 }
@@ -67,7 +67,7 @@ export function toWireEvent(event: AgentEvent): ResponseBody<typeof shapes.Agent
       return { type: "steered", content: event.text };
     // Sent only in the session's stream.
     case "tool_progress":
-    // The stream ends with events that are made from the run's result. It does not report retries.
+    // The stream does not report retries. Its last events are made from the run's result.
     case "retry":
     case "done":
     case "error":
@@ -80,8 +80,8 @@ export function toWireDone(
   answer: { structured?: unknown } | null,
   endedBy: RunRecord["endedBy"],
 ): ResponseBody<typeof shapes.DoneEvent> {
-  const early = endedBy === "budget" ? { finish_reason: "length" as const, ...toWireEndedBy(endedBy) } : {};
-  return { type: "done", done: true, usage: toWireTokens(usage), ...early, ...pickStructured(answer) };
+  const earlyEndFields = endedBy === "budget" ? { finish_reason: "length" as const, ...toWireEndedBy(endedBy) } : {};
+  return { type: "done", done: true, usage: toWireTokens(usage), ...earlyEndFields, ...pickStructured(answer) };
 }
 
 /** Removes undefined and empty fields. */

@@ -26,11 +26,17 @@ import type { WireRequest, OptionalParameter, Wire } from "./wires/wire.js";
 /** A wire that is ready for requests. */
 export interface OpenWire {
   readonly wire: Wire;
-  /** Sends a request after `startAfter` has settled. Rejects with the provider's error, or with the signal's reason. */
+  /**
+   * Sends a request after `wireRequest.request.startAfter` has resolved. Rejects with the error of `startAfter`, with
+   * the provider's error, or with the signal's reason.
+   */
   send(wireRequest: WireRequest, options: ModelCallOptions, signal: AbortSignal): Promise<PartSource>;
 }
 
-/** Base class of providers. Subclasses define how requests are built and answers are read. */
+/** OpenAI's reasoning models accept only the default temperature. */
+const FIXED_TEMPERATURE_ID_PATTERN = /^(o\d|gpt-([5-9]|\d\d))/;
+
+/** Base class of model providers. The `OpenWire` from `openWire` builds requests and opens answers. */
 export class AiSdkModels implements ModelProvider {
   readonly name: string;
   readonly idleTimeoutMs: number;
@@ -42,11 +48,14 @@ export class AiSdkModels implements ModelProvider {
   readonly #faultContext: FaultContext;
   readonly #openWire: () => Promise<OpenWire>;
   readonly #rejectedParameters: RejectedParameters;
-  /** Effort levels of models with unknown efforts; undefined for packages, which know their own models. */
+  /**
+   * Assumed effort levels of models whose efforts are unknown. Undefined for providers of `fromAiSdk`: the package
+   * receives the requested effort unchanged.
+   */
   get #assumedEfforts(): readonly EffortLevel[] | undefined {
     return this.#settings.baseUrl === "" ? undefined : COMMON_EFFORTS;
   }
-  /** Created with the first request: the start does not need it. */
+  /** Undefined until the first request, because the start of the process needs no cache. */
   #prefixCache: PrefixCache | undefined;
 
   constructor(
@@ -82,14 +91,14 @@ export class AiSdkModels implements ModelProvider {
   stream(modelRequest: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk> {
     const { model } = modelRequest;
     // No effort is sent to models without reasoning: they reject it.
-    const hasNoReasoning = model.reasoning === false;
-    const effort = hasNoReasoning
-      ? ""
-      : nearestEffort(modelRequest.effort, model.efforts ?? effortsOf(model, this.#settings) ?? this.#assumedEfforts);
+    const mayReason = model.reasoning !== false;
+    const effort = mayReason
+      ? nearestEffort(modelRequest.effort, model.efforts ?? effortsOf(model, this.#settings) ?? this.#assumedEfforts)
+      : "";
     const request: ModelRequest = {
       ...modelRequest,
       effort,
-      needsReasoning: !hasNoReasoning && modelRequest.needsReasoning !== false,
+      needsReasoning: mayReason && modelRequest.needsReasoning !== false,
     };
     const settledParameters = new Set<OptionalParameter>();
     return streamAnswer(() => this.#createAttempt(request, signal, settledParameters), request, signal);
@@ -101,10 +110,10 @@ export class AiSdkModels implements ModelProvider {
 
   async close(): Promise<void> {}
 
-  /** Called when an answer is complete and its price is known. */
+  /** Called after the cost of a complete answer was determined. Not called if the provider reports no usage. */
   protected onAnswer(): void {}
 
-  /** `settledParameters`: parameters that later attempts of this request do not omit or add again. */
+  /** `settledParameters`: parameters whose rejection causes no further attempt of this request. */
   async #createAttempt(
     request: ModelRequest,
     signal: AbortSignal,
@@ -113,7 +122,7 @@ export class AiSdkModels implements ModelProvider {
     const { model } = request;
     const { wire, send } = await this.#openWire();
     const maxTokens = calculateAnswerLimit(request, await wire.maxOutput?.(model));
-    const rejectedParameters = this.#rejectedParameters.of(model.id);
+    const rejectedParameters = this.#rejectedParameters.findByModel(model.id);
     for (const parameter of rejectedParameters) settledParameters.add(parameter);
     const wireRequest: WireRequest = { request, settings: this.#settings, rejectedParameters, maxTokens };
     const { options, sentParameters } = await this.#createOptions(wire, wireRequest);
@@ -130,7 +139,8 @@ export class AiSdkModels implements ModelProvider {
     return {
       context,
       send: () => send(wireRequest, options, signal),
-      shouldRetry: (fault) => this.#rejectedParameters.learn(model.id, fault, sentParameters, settledParameters),
+      shouldRetry: (fault) =>
+        this.#rejectedParameters.recordRejection(model.id, fault, sentParameters, settledParameters),
     };
   }
 
@@ -145,18 +155,18 @@ export class AiSdkModels implements ModelProvider {
     const rules = { provider: this.name, model: model.id, input, ...wire.rules(model, settings) };
     // Packages that build their own requests may modify the prompt, so they get no cached messages.
     const cache = wire.leavesPromptUnchanged ? (this.#prefixCache ??= new PrefixCache()) : undefined;
-    const base: ModelCallOptions = { prompt: toPrompt(request, rules, cache) };
+    const baseOptions: ModelCallOptions = { prompt: toPrompt(request, rules, cache) };
     if (tools.length > 0)
-      base.tools = tools.map(({ name, description, inputSchema }) => {
+      baseOptions.tools = tools.map(({ name, description, inputSchema }) => {
         return { type: "function", name, description, inputSchema };
       });
-    if (maxTokens !== undefined && !rejectedParameters.has("max_tokens")) base.maxOutputTokens = maxTokens;
+    if (maxTokens !== undefined && !rejectedParameters.has("max_tokens")) baseOptions.maxOutputTokens = maxTokens;
     if (
       temperature !== undefined &&
       !rejectedParameters.has("temperature") &&
-      !/^(o\d|gpt-([5-9]|\d\d))/.test(model.id)
+      !FIXED_TEMPERATURE_ID_PATTERN.test(model.id)
     ) {
-      base.temperature = temperature;
+      baseOptions.temperature = temperature;
       sentParameters.add("temperature");
     }
     const { outputSchema } = request;
@@ -165,10 +175,10 @@ export class AiSdkModels implements ModelProvider {
       !rejectedParameters.has("json") &&
       (await wire.supportsOutputSchema?.(wireRequest)) === true
     ) {
-      base.responseFormat = { type: "json", schema: outputSchema, name: "answer" };
+      baseOptions.responseFormat = { type: "json", schema: outputSchema, name: "answer" };
       sentParameters.add("json");
     }
-    const options: ModelCallOptions = { ...base, ...(await wire.options(wireRequest, base)) };
+    const options: ModelCallOptions = { ...baseOptions, ...(await wire.options(wireRequest, baseOptions)) };
     if (request.effort !== "" || Object.values(options.providerOptions ?? {}).some(mentionsThinking))
       sentParameters.add("effort");
     if (options.maxOutputTokens !== undefined) sentParameters.add("max_tokens");
@@ -185,7 +195,7 @@ export class AiSdkModels implements ModelProvider {
   }
 }
 
-/** Whether the options of a wire mention thinking, even without a requested effort. */
+/** Whether provider options contain a thinking parameter. Some wires send one without a requested effort. */
 function mentionsThinking(options: object): boolean {
   return ["thinking", "reasoning", "reasoningEffort", "thinkingConfig"].some((name) => name in options);
 }

@@ -1,7 +1,7 @@
 import type { Logger } from "gantry";
 import { headerSecrets, type Model, type ModelChunk, type ModelRequest } from "gantry/plugin";
 import { AiSdkModels, type OpenWire } from "./ai-sdk-models.js";
-import { assumedModels, listModels } from "./catalogue.js";
+import { listAssumedModels, listModels } from "./catalogue.js";
 import { RejectedRequest, toProviderError, type FaultContext } from "./errors.js";
 import { readErrorBody } from "./bodies.js";
 import { Network } from "./network.js";
@@ -14,7 +14,8 @@ import { createRedactor } from "./redact.js";
 import type { BuiltInWire } from "./wires/wire.js";
 
 /**
- * Models over one of four wire protocols. The code that builds requests is loaded by `prepare` or the first request.
+ * A model provider over one of the built-in wire protocols. `prepare` or the first request loads the code that builds
+ * requests.
  */
 export class AiSdkProvider extends AiSdkModels {
   readonly #settings: Settings;
@@ -32,8 +33,8 @@ export class AiSdkProvider extends AiSdkModels {
     const { name, apiKey, headers } = settings;
     const faultContext = { provider: name, redact: createRedactor([apiKey, ...headerSecrets(headers)]) };
     const network = new Network(faultContext);
-    let openedWire: Promise<OpenWire> | undefined;
-    super(settings, faultContext, () => (openedWire ??= openWire(settings, network, faultContext)), logger);
+    let wirePromise: Promise<OpenWire> | undefined;
+    super(settings, faultContext, () => (wirePromise ??= openWire(settings, network, faultContext)), logger);
     this.#settings = settings;
     this.#faultContext = faultContext;
     this.#network = network;
@@ -56,7 +57,7 @@ export class AiSdkProvider extends AiSdkModels {
 
   async fallbackModels(): Promise<Model[]> {
     this.#getPrices();
-    return await assumedModels(this.#settings);
+    return await listAssumedModels(this.#settings);
   }
 
   override stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk> {
@@ -70,7 +71,10 @@ export class AiSdkProvider extends AiSdkModels {
       .finally(() => (this.#priceRefresh = undefined));
   }
 
-  /** The cached prices. The first call creates them and puts them into effect: the start does not need them. */
+  /**
+   * The cached prices of the price source; undefined without a source. The first call activates the prices for all
+   * providers of the process, so that the start needs no prices.
+   */
   #getPrices(): CachedPrices | undefined {
     return this.#priceSource && getCachedPrices(this.#priceSource, this.#logger);
   }

@@ -26,9 +26,7 @@ export interface AnswerContext extends FaultContext {
 
 type TextKind = "text" | "reasoning";
 
-/**
- * Maximum separate chunks of one read. Further chunks of the read are joined, which saves work in each later step.
- */
+/** Maximum number of separate chunks of one read. Joining the further chunks saves work in each later step. */
 const MAX_SEPARATE_CHUNKS = 8;
 
 interface Block {
@@ -39,9 +37,10 @@ interface Block {
   isChanged: boolean;
 }
 
+/** Converts the stream parts of one answer to chunks, and rejects an invalid answer at its end. */
 export class AnswerBuilder {
   /** The `finish` part; undefined until it arrives. */
-  finish: StreamPart | undefined;
+  finishPart: StreamPart | undefined;
   readonly #context: AnswerContext;
   readonly #openBlocks: Readonly<Record<TextKind, Map<string, Block>>> = { text: new Map(), reasoning: new Map() };
   #blockCount = 0;
@@ -61,7 +60,7 @@ export class AnswerBuilder {
     if (context.wire.mayUseThinkTags === true) this.#thinkTags = new ThinkTags();
   }
 
-  /** Handles a part of the stream; appends the resulting chunks to `chunks`. */
+  /** Appends the chunks of a part to `chunks`. Throws `ProviderError` for an error part. */
   read(part: StreamPart, chunks: ModelChunk[]): void {
     switch (part.type) {
       case "text-start":
@@ -99,8 +98,8 @@ export class AnswerBuilder {
       case "tool-input-delta": {
         const text = part.delta ?? "";
         this.#outputBytes += text.length;
-        const last = findJoinableChunk(chunks);
-        if (last?.type === "tool_input") last.text += text;
+        const joinableChunk = findJoinableChunk(chunks);
+        if (joinableChunk?.type === "tool_input") joinableChunk.text += text;
         else chunks.push({ type: "tool_input", text });
         break;
       }
@@ -129,7 +128,7 @@ export class AnswerBuilder {
         // The attempt has failed, even if a normal finish follows the malformed chunk.
         throw toProviderError(part.error, this.#context);
       case "finish":
-        this.finish = part;
+        this.finishPart = part;
         break;
       case "file":
       case "source":
@@ -142,10 +141,12 @@ export class AnswerBuilder {
     }
   }
 
-  /** The last chunks of the answer. Rejects with `ProviderError` if the answer is invalid. */
+  /**
+   * The last chunks of the answer; requires the `finish` part. Rejects with `ProviderError` if the answer is invalid.
+   */
   async end(request: ModelRequest): Promise<ModelChunk[]> {
     const chunks: ModelChunk[] = [];
-    const finish = this.finish!;
+    const finish = this.finishPart!;
     const { reason, hasFailed, raw, message } = readReason(finish.finishReason);
     const invalidAnswer = this.#findInvalidAnswer(reason, raw);
     if (invalidAnswer !== undefined) throw invalidAnswer.toError(this.#context, message);
@@ -170,12 +171,15 @@ export class AnswerBuilder {
 
   /** A unique call id. Some models send no ids, or the same id for several calls. */
   #createCallId(providerId: string | undefined): string {
-    const id = providerId === undefined || providerId === "" || this.#callIds.has(providerId) ? createId() : providerId;
+    const id =
+      providerId === undefined || providerId === "" || this.#callIds.has(providerId)
+        ? createRandomCallId()
+        : providerId;
     this.#callIds.add(id);
     return id;
   }
 
-  /** A fault that models mostly correct after a hint; undefined if the answer has none. */
+  /** A fault that models mostly correct after a hint; undefined if the answer has no such fault. */
   #findInvalidAnswer(reason: FinishReason, raw: unknown): InvalidAnswer | undefined {
     const invalidAnswer = typeof raw === "string" ? INVALID_FINISH_REASONS[raw] : undefined;
     if (invalidAnswer !== undefined) return invalidAnswer;
@@ -209,7 +213,7 @@ export class AnswerBuilder {
       for (const [name, value] of Object.entries(fields ?? {})) {
         // Some packages repeat the same value with every delta.
         if (value === undefined || value === null || block.opaque?.[provider]?.[name] === value) continue;
-        // Create a new object: emitted ones belong to the kernel.
+        // Create a new object: an emitted object belongs to the kernel.
         block.opaque = { ...block.opaque, [provider]: { ...block.opaque?.[provider], [name]: value } };
         block.isChanged = true;
         hasNewData = true;
@@ -219,21 +223,26 @@ export class AnswerBuilder {
     if (kind === "reasoning") this.#hasReasoning = true;
     else this.#hasContent ||= text.trim() !== "";
     this.#outputBytes += Buffer.byteLength(text);
-    const last = findJoinableChunk(chunks);
+    const joinableChunk = findJoinableChunk(chunks);
     const { isChanged } = block;
     block.isChanged = false;
-    const canJoin = !isChanged && last?.type === kind && last.block === block.name && last.opaque === undefined;
-    if (canJoin) last.text += text;
+    const canJoin =
+      !isChanged &&
+      joinableChunk?.type === kind &&
+      joinableChunk.block === block.name &&
+      joinableChunk.opaque === undefined;
+    if (canJoin) joinableChunk.text += text;
     else chunks.push({ type: kind, block: block.name, text, ...(isChanged ? { opaque: block.opaque } : {}) });
   }
 }
 
-/** The chunk to which the next piece of the same kind is joined; undefined: emit it separately. */
+/** The last chunk, to which text of the same kind is joined. Undefined while separate chunks are still allowed. */
 function findJoinableChunk(chunks: readonly ModelChunk[]): ModelChunk | undefined {
   return chunks.length < MAX_SEPARATE_CHUNKS ? undefined : chunks.at(-1);
 }
 
-function createId(): string {
+function createRandomCallId(): string {
+  // 24 hexadecimal digits, so that the id fits the 40 characters of `call-forms.ts`.
   return `call_${randomUUID().replaceAll("-", "").slice(0, 24)}`;
 }
 
@@ -244,7 +253,7 @@ function removeEmptyMetadata(metadata: Metadata | undefined): Metadata | undefin
   return entries.length === 0 ? undefined : Object.fromEntries(entries);
 }
 
-/** JSON text as the model wrote it; `{}` for a call without arguments. */
+/** Arguments as JSON text: text stays as the model wrote it. `{}` for a call without arguments. */
 function toArgumentsText(input: unknown): string {
   if (typeof input === "string") return input.trim() === "" ? "{}" : input;
   return JSON.stringify(input ?? {});

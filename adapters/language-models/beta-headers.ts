@@ -4,8 +4,8 @@ import type { HttpRequestData } from "./wires/wire.js";
 const BETA_HEADER = "anthropic-beta";
 
 /**
- * Removes the beta features that the package adds, unless the server is Anthropic's: other servers of this protocol
- * reject unknown features. Configured features are always sent.
+ * Removes the beta features that the AI SDK package adds, unless the server is Anthropic's: other servers of this
+ * protocol reject unknown features. Configured features are always sent.
  */
 export function removePackageBetas(request: HttpRequestData, settings: Settings): HttpRequestData {
   if (settings.wire !== "anthropic" || new URL(settings.baseUrl).hostname === "api.anthropic.com") return request;

@@ -2,31 +2,32 @@ import { ProviderError } from "gantry";
 import type { HttpResponse } from "./connections.js";
 import type { ByteSource } from "./response-bytes.js";
 
-/** Maximum size of each kind of body, in bytes after decompression. */
+/** Limits of response bodies. Sizes apply after decompression. */
 export const BODY_LIMITS = {
   /** All pages of a model list together. */
-  list: 16 * 1024 * 1024,
-  /** An error body; a longer one is truncated, so that its status and beginning are still reported. */
-  error: 64 * 1024,
+  listBytes: 16 * 1024 * 1024,
+  /** An error body. A longer error body is truncated, so that its status and beginning are still reported. */
+  errorBytes: 64 * 1024,
   /** An event of a stream, or a body without events. */
-  event: 8 * 1024 * 1024,
+  eventBytes: 8 * 1024 * 1024,
   /** A complete streamed answer: twice the size of the longest answers with one token per event. */
-  answer: 128 * 1024 * 1024,
+  answerBytes: 128 * 1024 * 1024,
   /**
-   * Commas, braces and brackets of a list or an event. A value of two bytes takes fifty in memory, and millions of
-   * values take seconds.
+   * Number of commas, opening braces and opening brackets of a list or an event. A value of two bytes takes fifty bytes
+   * of memory, and parsing millions of values takes seconds.
    */
-  values: 1_000_000,
+  structuralBytes: 1_000_000,
 };
 
 export type ResponseBodyLimits = Readonly<typeof BODY_LIMITS>;
 
-/** A completely read body. */
+/** A body that was read to its end, or the first bytes of an error body. */
 export interface CompleteBody {
   readonly ok: boolean;
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly text: string;
+  /** Number of bytes of `text` after decompression. */
   readonly bytes: number;
 }
 
@@ -44,18 +45,19 @@ export function toBoundedResponse(
   // These headers describe the compressed body, not the decompressed one.
   headers.delete("content-encoding");
   headers.delete("content-length");
-  const pieces = ok ? readEvents(body, provider, limits) : readFirstBytes(body, limits.error);
-  const hasNoBody = [101, 204, 205, 304].includes(status);
-  if (hasNoBody) body.release(true);
-  const response = new Response(hasNoBody ? null : toReadableStream(pieces, body), { status, statusText, headers });
-  // Errors name the host of this address.
+  const pieces = ok ? readEvents(body, provider, limits) : readFirstBytes(body, limits.errorBytes);
+  // `Response` rejects a body with these statuses.
+  const hasBody = ![101, 204, 205, 304].includes(status);
+  if (!hasBody) body.release(true);
+  const response = new Response(hasBody ? toReadableStream(pieces, body) : null, { status, statusText, headers });
+  // Error messages name the host of this URL.
   Object.defineProperty(response, "url", { value: url });
   return response;
 }
 
 /**
- * Reads a body of at most `maxBytes`; of an error response, the first bytes. Rejects with `ProviderError` of the kind
- * `too_large` that names `subject`.
+ * Reads a body of at most `maxBytes`, or the first bytes of an error response. Rejects with `ProviderError` of the kind
+ * `too_large` for a larger body or too many values. The message names `subject`.
  */
 export async function readComplete(
   response: HttpResponse,
@@ -67,7 +69,7 @@ export async function readComplete(
   const pieces: Uint8Array[] = [];
   let bytes = 0;
   try {
-    for await (const piece of ok ? readPieces(body) : readFirstBytes(body, BODY_LIMITS.error)) {
+    for await (const piece of ok ? readPieces(body) : readFirstBytes(body, BODY_LIMITS.errorBytes)) {
       bytes += piece.length;
       pieces.push(piece);
       if (ok && bytes > maxBytes) break;
@@ -83,16 +85,16 @@ export async function readComplete(
 /** Reads the first bytes of an error body as text. */
 export async function readErrorBody(body: ByteSource): Promise<string> {
   const pieces: Uint8Array[] = [];
-  for await (const piece of readFirstBytes(body, BODY_LIMITS.error)) pieces.push(piece);
+  for await (const piece of readFirstBytes(body, BODY_LIMITS.errorBytes)) pieces.push(piece);
   return new TextDecoder().decode(Buffer.concat(pieces));
 }
 
-/** Reads the complete body of a request. */
+/** Reads a request body without a limit: the body comes from this process. */
 export async function readRequestBody(request: Request): Promise<Uint8Array> {
   return new Uint8Array(await request.arrayBuffer());
 }
 
-/** Reads the body of a response of `toBoundedResponse`. */
+/** Reads a response of `toBoundedResponse`, whose size is bounded already. */
 export async function readResponseText(response: Response): Promise<string> {
   return await response.text();
 }
@@ -109,10 +111,11 @@ export function checkSize(
   valuesSubject = subject,
 ): void {
   // A smaller body cannot contain so many values.
-  if (bytes.length > BODY_LIMITS.values) {
-    let values = 0;
-    for (const byte of bytes) if (isStructuralByte(byte)) values++;
-    if (values > BODY_LIMITS.values) throw createTooManyValuesError(provider, valuesSubject, BODY_LIMITS.values);
+  if (bytes.length > BODY_LIMITS.structuralBytes) {
+    let valueCount = 0;
+    for (const byte of bytes) if (isStructuralByte(byte)) valueCount++;
+    if (valueCount > BODY_LIMITS.structuralBytes)
+      throw createTooManyValuesError(provider, valuesSubject, BODY_LIMITS.structuralBytes);
   }
   if (bytes.length > maxBytes) throw createTooLargeError(provider, subject, maxBytes);
 }
@@ -132,7 +135,10 @@ async function* readFirstBytes(body: ByteSource, maxBytes: number): AsyncGenerat
   }
 }
 
-/** Yields complete events, so that parsers never hold more than one and never rescan its beginning. */
+/**
+ * Yields complete events, so that a parser never holds more than one event and never rescans its beginning. Throws
+ * `ProviderError` of the kind `too_large`.
+ */
 async function* readEvents(
   body: ByteSource,
   provider: string,
@@ -144,9 +150,10 @@ async function* readEvents(
   let totalBytes = 0;
   for await (const piece of readPieces(body)) {
     totalBytes += piece.length;
-    if (totalBytes > limits.answer) throw createTooLargeError(provider, "an answer", limits.answer);
+    if (totalBytes > limits.answerBytes) throw createTooLargeError(provider, "an answer", limits.answerBytes);
     const end = endFinder.findLastEnd(piece);
-    if (endFinder.maxEventValues > limits.values) throw createTooManyValuesError(provider, "an event", limits.values);
+    if (endFinder.maxEventValues > limits.structuralBytes)
+      throw createTooManyValuesError(provider, "an event", limits.structuralBytes);
     if (end > 0) {
       yield pendingPieces.length === 0
         ? piece.subarray(0, end)
@@ -157,42 +164,45 @@ async function* readEvents(
     if (end === piece.length) continue;
     pendingPieces.push(piece.subarray(end));
     pendingBytes += piece.length - end;
-    if (pendingBytes > limits.event)
-      throw createTooLargeError(provider, "an event, or a body without events,", limits.event);
+    if (pendingBytes > limits.eventBytes)
+      throw createTooLargeError(provider, "an event, or a body without events,", limits.eventBytes);
   }
   if (pendingPieces.length > 0) yield Buffer.concat(pendingPieces);
 }
+
+const LF = 0x0a;
+const CR = 0x0d;
 
 /** Finds the blank lines that end events, in arbitrary pieces of bytes. Lines end with LF, CRLF or CR. */
 class EventEndFinder {
   #isLineEmpty = true;
   #isAfterReturn = false;
   #isAfterEventEnd = false;
-  #eventValues = 0;
+  #eventValueCount = 0;
   /** Greatest number of values in an event of the last piece. */
   maxEventValues = 0;
 
   /** Index after the last event that ends in this piece; 0 if no event ends in it. */
   findLastEnd(piece: Uint8Array): number {
     let end = 0;
-    this.maxEventValues = this.#eventValues;
+    this.maxEventValues = this.#eventValueCount;
     for (let i = 0; i < piece.length; i++) {
       const byte = piece[i];
-      if (byte !== 10 && byte !== 13) {
+      if (byte !== LF && byte !== CR) {
         this.#isLineEmpty = this.#isAfterReturn = this.#isAfterEventEnd = false;
-        if (isStructuralByte(byte!) && ++this.#eventValues > this.maxEventValues)
-          this.maxEventValues = this.#eventValues;
+        if (isStructuralByte(byte!) && ++this.#eventValueCount > this.maxEventValues)
+          this.maxEventValues = this.#eventValueCount;
         continue;
       }
       // The LF of CRLF does not end another line.
-      if (!(byte === 10 && this.#isAfterReturn)) {
+      if (!(byte === LF && this.#isAfterReturn)) {
         this.#isAfterEventEnd = this.#isLineEmpty;
         this.#isLineEmpty = true;
       }
-      this.#isAfterReturn = byte === 13;
+      this.#isAfterReturn = byte === CR;
       if (!this.#isAfterEventEnd) continue;
       end = i + 1;
-      this.#eventValues = 0;
+      this.#eventValueCount = 0;
     }
     return end;
   }
@@ -230,7 +240,7 @@ function createTooManyValuesError(provider: string, subject: string, maxValues: 
   return new ProviderError(provider, "too_large", `${subject} of more than ${maxValues.toLocaleString("en")} values`);
 }
 
-/** Error for a body with too many bytes. */
+/** `ProviderError` of the kind `too_large`; `subject` names the body. */
 export function createTooLargeError(provider: string, subject: string, maxBytes: number): ProviderError {
   const formattedSize = maxBytes >= 1024 * 1024 ? `${maxBytes / 1024 / 1024} MB` : `${maxBytes} bytes`;
   return new ProviderError(provider, "too_large", `${subject} of more than ${formattedSize}`);

@@ -4,13 +4,19 @@ import { isRecord, parseJson } from "gantry/plugin";
 // Stored calls keep ids, names and arguments as the model wrote them. A provider rejects the whole history in every
 // later request if one of them has an invalid form.
 
-/** Form of tool call ids: any; letters, digits, `_` and `-`; or nine letters and digits. */
+const MAX_NAME_CHARACTERS = 64;
+/** Limits the work for a very long invalid name. */
+const MAX_SCANNED_CHARACTERS = 1000;
+
+/** Form of tool call ids. `plain`: 1 to 40 letters, digits, `_` and `-`; `short`: nine letters or digits. */
 export type IdForm = "any" | "plain" | "short";
 
-/** First character of tool names: any allowed one, or a letter. Names have 1 to 64 letters, digits, `_` and `-`. */
+/** Tool names have 1 to 64 letters, digits, `_` and `-`. `letter`: the first character is a letter or `_`. */
 export type NameForm = "plain" | "letter";
 
-/** Returns a function that converts ids of other providers to this form. Equal ids give equal results. */
+/**
+ * Returns a function that converts ids without this form, such as ids of other providers. Equal ids give equal results.
+ */
 export function createIdConverter(form: IdForm): (id: string) => string {
   if (form === "any") return (id) => id;
   const validPattern = form === "plain" ? /^[A-Za-z0-9_-]{1,40}$/ : /^[A-Za-z0-9]{9}$/;
@@ -22,6 +28,7 @@ export function createIdConverter(form: IdForm): (id: string) => string {
       convertedId = createHash("sha256")
         .update(id)
         .digest("hex")
+        // With the prefix `call_` the id fits the 40 characters of `plain`.
         .slice(0, form === "plain" ? 24 : 9);
       if (form === "plain") convertedId = `call_${convertedId}`;
       convertedIds.set(id, convertedId);
@@ -36,13 +43,14 @@ export function createNameConverter(form: NameForm): (name: string) => string {
   return (name) => {
     if (validPattern.test(name)) return name;
     // A call with an invalid name fails; its result quotes the name and lists the valid names.
-    const validName = name.slice(0, 1000).replace(/[^A-Za-z0-9_-]+/g, "_");
-    return (/^[A-Za-z_]/.test(validName) ? validName : `_${validName}`).slice(0, 64);
+    const sanitizedName = name.slice(0, MAX_SCANNED_CHARACTERS).replace(/[^A-Za-z0-9_-]+/g, "_");
+    return (/^[A-Za-z_]/.test(sanitizedName) ? sanitizedName : `_${sanitizedName}`).slice(0, MAX_NAME_CHARACTERS);
   };
 }
 
 /**
- * The arguments of a call as an object. Providers reject a history with other arguments, or with deeply nested ones.
+ * The arguments of a call as an object; `{ invalid_arguments: text }` for any other or deeply nested value, because
+ * providers reject a history with such arguments.
  */
 export function parseArguments(text: string): Record<string, unknown> {
   if (text.trim() === "") return {};

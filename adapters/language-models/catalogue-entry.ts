@@ -6,13 +6,14 @@ import type { Settings } from "./options.js";
 const MAX_ID_CHARACTERS = 256;
 const MAX_NAME_CHARACTERS = 200;
 
-// Models that produce or accept something other than text, are not for conversations, or accept no custom tools.
+/** Ids of models for other media or tasks than conversations, and of models without custom tools. */
 const NON_CHAT_ID_PATTERN =
   /(^|[-_/.])(text-embedding|embed(ding)?s?|whisper|tts|dall-e|(omni-)?moderation|rerank(er)?|transcribe|transcription|realtime|audio|(gpt-)?image|imagen|veo|lyria|sora|guard|ocr|speech|stable-diffusion|sdxl|flux|davinci|babbage|clip|bge|aqa|orpheus|playai|computer-use|deep-research|search-(preview|api)|safeguard|live|voice)([-_/.:\d]|$)/i;
 /** Control characters and lone surrogates, which are invalid in headers and logs. */
 const UNPRINTABLE_PATTERN = /[\p{Cc}\p{Cs}]/u;
 const CHAT_TYPES = new Set(["chat", "language", "llm", "vlm", "model", "text", "text-generation", "base"]);
 
+/** Fields that contain the context window in tokens. */
 const WINDOW_KEYS = [
   "context_length",
   "context_window",
@@ -23,6 +24,7 @@ const WINDOW_KEYS = [
   "inputTokenLimit",
   "max_input_tokens",
 ];
+/** Fields that contain the maximum tokens of an answer. */
 const OUTPUT_LIMIT_KEYS = [
   "max_completion_tokens",
   "max_output_tokens",
@@ -31,7 +33,7 @@ const OUTPUT_LIMIT_KEYS = [
   "max_completion_length",
 ];
 
-/** Converts an entry of a model list; undefined for models that cannot chat. */
+/** Converts an entry of a model list. Undefined for an entry without a valid id, and for a model that cannot chat. */
 export function readEntry(entry: JsonObject, settings: Settings): Model | undefined {
   const rawId = entry.id ?? entry.name ?? entry.model;
   if (typeof rawId !== "string" || rawId === "" || rawId.length > MAX_ID_CHARACTERS || UNPRINTABLE_PATTERN.test(rawId))
@@ -45,8 +47,11 @@ export function readEntry(entry: JsonObject, settings: Settings): Model | undefi
     asObject(entry.meta),
     asObject(entry.limits),
   ];
-  const contextWindow = firstPositive(limitSources, WINDOW_KEYS);
-  const output = firstPositive(limitSources, settings.wire === "anthropic" ? ["max_tokens"] : OUTPUT_LIMIT_KEYS);
+  const contextWindow = findFirstPositive(limitSources, WINDOW_KEYS);
+  const outputLimit = findFirstPositive(
+    limitSources,
+    settings.wire === "anthropic" ? ["max_tokens"] : OUTPUT_LIMIT_KEYS,
+  );
   return removeUndefined({
     id,
     name:
@@ -60,7 +65,7 @@ export function readEntry(entry: JsonObject, settings: Settings): Model | undefi
       (id.includes("/") ? id.slice(0, id.indexOf("/")) : settings.name),
     contextWindow,
     // A limit as large as the window would leave no room for the prompt.
-    maxOutput: output !== undefined && output < (contextWindow ?? Infinity) ? output : undefined,
+    maxOutput: outputLimit !== undefined && outputLimit < (contextWindow ?? Infinity) ? outputLimit : undefined,
     reasoning: canReason(entry),
     efforts: readEfforts(entry),
     input: readInput(entry),
@@ -73,8 +78,8 @@ function canChat(entry: JsonObject, id: string): boolean {
   const methods = entry.supportedGenerationMethods;
   if (Array.isArray(methods) && !methods.includes("generateContent")) return false;
   if (asObject(entry.capabilities).completion_chat === false) return false;
-  const outputs = asObject(entry.architecture).output_modalities;
-  if (Array.isArray(outputs) && !outputs.includes("text")) return false;
+  const outputModalities = asObject(entry.architecture).output_modalities;
+  if (Array.isArray(outputModalities) && !outputModalities.includes("text")) return false;
   if (typeof entry.type === "string" && !CHAT_TYPES.has(entry.type)) return false;
   return !NON_CHAT_ID_PATTERN.test(id);
 }
@@ -103,25 +108,27 @@ function readEfforts(entry: JsonObject): readonly EffortLevel[] | undefined {
 }
 
 function readInput(entry: JsonObject): Model["input"] | undefined {
-  const list = asObject(entry.architecture).input_modalities ?? entry.input_modalities;
-  if (Array.isArray(list)) return toInput(list.includes("image"), list.includes("file") || list.includes("pdf"));
+  const modalities = asObject(entry.architecture).input_modalities ?? entry.input_modalities;
+  if (Array.isArray(modalities))
+    return toInput(modalities.includes("image"), modalities.includes("file") || modalities.includes("pdf"));
   const capabilities = asObject(entry.capabilities);
-  const vision =
+  const supportsVision =
     capabilities.vision ??
     asObject(capabilities.image_input).supported ??
     entry.supports_image_in ??
     entry.supports_image_input ??
     entry.supports_vision;
-  if (typeof vision === "boolean") return toInput(vision, asObject(capabilities.pdf_input).supported === true);
+  if (typeof supportsVision === "boolean")
+    return toInput(supportsVision, asObject(capabilities.pdf_input).supported === true);
   if (Array.isArray(entry.tags)) return toInput(entry.tags.includes("vision"), entry.tags.includes("file-input"));
   return entry.type === "vlm" ? toInput(true, false) : undefined;
 }
 
-function toInput(image: boolean, pdf: boolean): NonNullable<Model["input"]> {
-  return ["text", ...(image ? ["image" as const] : []), ...(pdf ? ["pdf" as const] : [])];
+function toInput(acceptsImages: boolean, acceptsPdf: boolean): NonNullable<Model["input"]> {
+  return ["text", ...(acceptsImages ? ["image" as const] : []), ...(acceptsPdf ? ["pdf" as const] : [])];
 }
 
-/** Prices of the list: texts are per token, numbers per million tokens. */
+/** Prices in USD per million tokens. The list has strings per token, or numbers per million tokens. */
 function readPrices(entry: JsonObject): ModelPrices | undefined {
   const pricing = asObject(entry.pricing ?? asObject(entry.metadata).pricing);
   const input = toPricePerMillion(pricing.prompt ?? pricing.input ?? pricing.input_tokens);
@@ -135,10 +142,11 @@ function toPricePerMillion(value: unknown): number | undefined {
   if (typeof value === "number") return Number.isFinite(value) && value >= 0 ? value : undefined;
   // Routers report -1 if the price depends on the serving provider.
   if (typeof value !== "string" || value === "" || !(Number(value) >= 0)) return undefined;
+  // 12 digits, so that the multiplication leaves no rounding error.
   return Number((Number(value) * 1e6).toPrecision(12));
 }
 
-function firstPositive(sources: readonly JsonObject[], keys: readonly string[]): number | undefined {
+function findFirstPositive(sources: readonly JsonObject[], keys: readonly string[]): number | undefined {
   for (const source of sources) {
     for (const key of keys) {
       const value = source[key];

@@ -9,7 +9,7 @@ export interface HttpRequest {
   readonly body?: string | Uint8Array;
 }
 
-/** Response of a server whose body is not read yet. */
+/** A response with an unread body. */
 export interface HttpResponse {
   readonly url: string;
   readonly ok: boolean;
@@ -26,7 +26,7 @@ interface HttpTransport {
   close(): Promise<void>;
 }
 
-const LOOPBACK = /^(localhost|.*\.localhost|127(\.\d+){3}|\[::1\])$/;
+const LOOPBACK_HOST_PATTERN = /^(localhost|.*\.localhost|127(\.\d+){3}|\[::1\])$/;
 const PROXY_VARIABLES = ["https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY"];
 const CONNECT_TIMEOUT_MS = 30_000;
 /** Timeout of an idle connection. Most servers keep idle connections longer. */
@@ -35,43 +35,48 @@ const IDLE_TIMEOUT_MS = 4_000;
 /**
  * HTTP connections with keep-alive. The code for HTTP, HTTPS and proxies is loaded with the first use of each.
  *
- * There is no limit on the wait for headers or bytes: the caller's watchdog has one, and a local model may think for
- * ten minutes. HTTPS_PROXY, HTTP_PROXY and NO_PROXY apply, except for this machine. Errors are those of the platform's
- * `fetch`: a `TypeError` with the cause.
+ * The wait for headers or bytes has no limit here: the caller's watchdog limits the wait, and a local model may think
+ * for ten minutes. HTTPS_PROXY, HTTP_PROXY and NO_PROXY apply, except to servers of this machine. Errors are those of
+ * the platform's `fetch`: a `TypeError` with the cause.
  */
 export class HttpConnections {
-  readonly #transports = new Map<OpenTransport, HttpTransport | Promise<HttpTransport>>();
+  readonly #transportsByOpener = new Map<OpenTransport, HttpTransport | Promise<HttpTransport>>();
   #isClosed = false;
 
   /**
-   * Sends a request. Rejects with the signal's reason as soon as it aborts; a body in progress then ends with an error.
+   * Sends a request. Rejects with the signal's reason as soon as the signal aborts; a body in progress then ends with
+   * this reason.
    */
   async send(url: string, httpRequest: HttpRequest, signal: AbortSignal): Promise<HttpResponse> {
     const target = new URL(url);
-    const openTransport = transportFor(target);
-    let transport = this.#transports.get(openTransport);
-    if (transport === undefined) this.#transports.set(openTransport, (transport = openTransport()));
+    const openTransport = selectTransport(target);
+    let transport = this.#transportsByOpener.get(openTransport);
+    if (transport === undefined) this.#transportsByOpener.set(openTransport, (transport = openTransport()));
     const openedTransport = await transport;
     if (this.#isClosed) throw new Error("the provider is closed");
     signal.throwIfAborted();
     return await openedTransport.send(target, httpRequest, signal);
   }
 
+  /** Aborts requests in progress. Later requests are rejected. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    await Promise.allSettled([...this.#transports.values()].map(async (transport) => (await transport).close()));
+    await Promise.allSettled(
+      [...this.#transportsByOpener.values()].map(async (transport) => (await transport).close()),
+    );
   }
 }
 
 type OpenTransport = () => HttpTransport | Promise<HttpTransport>;
 
-function transportFor({ protocol, hostname }: URL): OpenTransport {
-  if (!LOOPBACK.test(hostname) && PROXY_VARIABLES.some((name) => Boolean(process.env[name]))) return openProxied;
+function selectTransport({ protocol, hostname }: URL): OpenTransport {
+  if (!LOOPBACK_HOST_PATTERN.test(hostname) && PROXY_VARIABLES.some((name) => Boolean(process.env[name])))
+    return openProxied;
   return protocol === "https:" ? openSecure : openPlain;
 }
 
 function openPlain(): HttpTransport {
-  // Not `import()`, which on Node 22 and later also loads the platform's fetch and takes 30 ms.
+  // On Node 22 and later `import()` also loads the platform's fetch, which takes 30 ms.
   const { Agent, request } = process.getBuiltinModule("node:http");
   return createDirectTransport(new Agent({ keepAlive: true, timeout: IDLE_TIMEOUT_MS }), request, "connect");
 }
@@ -90,7 +95,7 @@ function createDirectTransport(
 ): HttpTransport {
   const send: HttpTransport["send"] = (url, { method, headers, body }, signal) =>
     new Promise((resolve, reject) => {
-      // As bytes, because a text would be copied again after the headers.
+      // Bytes, because Node would copy a text again after the headers.
       const bytes = typeof body === "string" ? Buffer.from(body) : body;
       const lengthHeader = bytes === undefined ? {} : { "content-length": String(bytes.length) };
       const clientRequest = request(url, { method, agent, headers: { accept: "*/*", ...headers, ...lengthHeader } });
@@ -114,7 +119,7 @@ function createDirectTransport(
   return { send, close: async () => agent.destroy() };
 }
 
-/** Limits the time to connect. For a host that drops packets the limit of the operating system is minutes. */
+/** Limits the time to connect. Without this limit the operating system waits minutes for a host that drops packets. */
 function limitConnecting(clientRequest: ClientRequest, socket: Socket, connectEvent: string): void {
   if (clientRequest.reusedSocket) return;
   const timeoutError = Object.assign(new Error("connection attempt timed out"), { code: "ETIMEDOUT" });

@@ -1,6 +1,6 @@
 import type { ReasoningEffort } from "gantry";
 import type { Model } from "gantry/plugin";
-import { claudeThinking } from "./claude.js";
+import { getClaudeThinking } from "./claude.js";
 import type { Settings } from "./options.js";
 
 /** An effort other than the model's default. */
@@ -13,7 +13,7 @@ const ROUTER_EFFORTS: readonly EffortLevel[] = ["minimal", "low", "medium", "hig
 /** Models whose thinking can only be switched on or off. */
 const ON_OFF_EFFORTS: readonly EffortLevel[] = ["minimal", "high"];
 
-/** Efforts by the start of a model id, after the names of its hosts. The first match wins. */
+/** Efforts by model id, in lower case and without the names of its hosts. The first match wins. */
 const FAMILY_EFFORTS: readonly (readonly [RegExp, readonly EffortLevel[]])[] = [
   [/^gpt-5-pro/, ["high"]],
   [/^gpt-5-codex/, COMMON_EFFORTS],
@@ -34,7 +34,9 @@ const FAMILY_EFFORTS: readonly (readonly [RegExp, readonly EffortLevel[]])[] = [
   [/^grok-/, []],
 ];
 
-/** Models whose thinking has a separate switch (`thinking`); some of them also have efforts. */
+/**
+ * Efforts by model id for servers whose requests have a separate thinking switch (`thinking`). The first match wins.
+ */
 const SWITCHED_FAMILY_EFFORTS: readonly (readonly [RegExp, readonly EffortLevel[]])[] = [
   [/^deepseek-v([4-9]|\d\d)/, ["minimal", "low", "high", "max"]],
   [/^kimi-k([3-9]|\d\d)/, ["low", "high", "max"]],
@@ -42,14 +44,14 @@ const SWITCHED_FAMILY_EFFORTS: readonly (readonly [RegExp, readonly EffortLevel[
   [/^(deepseek-|kimi-|glm-)/, ON_OFF_EFFORTS],
 ];
 
-/** The supported efforts of a model; undefined if they are unknown. */
+/** The efforts that a model supports: empty if it accepts no effort, undefined if the efforts are unknown. */
 export function effortsOf(
   { id }: Pick<Model, "id">,
   { quirks }: Pick<Settings, "quirks">,
 ): readonly EffortLevel[] | undefined {
   if (quirks.effort === "none") return [];
   const name = removeHostNames(id);
-  const claudeEfforts = claudeThinking(name)?.efforts;
+  const claudeEfforts = getClaudeThinking(name)?.efforts;
   if (claudeEfforts !== undefined) return claudeEfforts;
   const families = quirks.effort === "thinking" ? [...SWITCHED_FAMILY_EFFORTS, ...FAMILY_EFFORTS] : FAMILY_EFFORTS;
   const familyEfforts = families.find(([pattern]) => pattern.test(name))?.[1];
@@ -69,7 +71,7 @@ export function effortUseOf(id: string): "with-switch" | "without-switch" | "non
       : "none";
 }
 
-/** Whether an OpenAI model thinks only with an explicit effort. Such a model works best with one. */
+/** Whether an OpenAI model thinks only with an explicit effort. Such a model works best with an explicit effort. */
 export function needsEffortToThink(id: string): boolean {
   return /^gpt-5\.[1-4](-mini|-nano)?(-\d|$)/.test(removeHostNames(id));
 }

@@ -35,14 +35,16 @@ const FILTER_PATTERN =
   /content[_ -]?(filter|policy|management)|safety (system|filter|settings)|prohibited[_ ]content|moderation|flagged/i;
 const NO_CREDIT_PATTERN =
   /insufficient[_ ](quota|balance|funds|credits?)|billing|exceeded your current quota|payment required|credit balance|out of credits/i;
-/** Groq rejects a request because of its own model's invalid output. */
+/** Groq's error codes for invalid output of its model; Groq reports the fault as a rejected request. */
 const INVALID_CALL_PATTERN = /\b(tool_use_failed|output_parse_failed)\b/;
-const NETWORK_CODE =
+const NETWORK_CODE_PATTERN =
   /^(ECONNRESET|ECONNREFUSED|ECONNABORTED|ENOTFOUND|EAI_AGAIN|ETIMEDOUT|EPIPE|EHOSTUNREACH|ENETUNREACH|ENETDOWN|EPROTO|UND_ERR_(SOCKET|CONNECT_TIMEOUT|HEADERS_TIMEOUT|BODY_TIMEOUT|CLOSED|DESTROYED|INFO|RES_CONTENT_LENGTH_MISMATCH|REQ_RETRY|PRX_TLS|ABORTED)|HPE_.*)$/;
-const UNREACHABLE_CODE = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
-const CERTIFICATE_CODE = /CERT|SELF_SIGNED|UNABLE_TO_(VERIFY|GET_ISSUER)|ERR_TLS/;
+const UNREACHABLE_CODE_PATTERN = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH|ENETUNREACH)$/;
+const CERTIFICATE_CODE_PATTERN = /CERT|SELF_SIGNED|UNABLE_TO_(VERIFY|GET_ISSUER)|ERR_TLS/;
 
-/** A request with an error status; `faultOf` reads these fields. */
+const MAX_CAUSE_DEPTH = 5;
+
+/** A response with an error status. `faultOf` reads the fields by name. */
 export class RejectedRequest extends Error {
   readonly statusCode: number;
   readonly responseHeaders: Readonly<Record<string, string>>;
@@ -58,7 +60,9 @@ export class RejectedRequest extends Error {
   }
 }
 
-/** Converts any error of a provider: its kind, the provider's message without secrets, and the delay before a retry. */
+/**
+ * Converts any error of a provider to its kind, the provider's message without secrets, and the delay before a retry.
+ */
 export function toProviderError(error: unknown, context: FaultContext): ProviderError {
   const providerError = findProviderError(error);
   if (providerError !== undefined) return providerError;
@@ -68,11 +72,13 @@ export function toProviderError(error: unknown, context: FaultContext): Provider
     details: { status?: number; retryAfterMs?: number; unreachable?: boolean } = {},
   ): ProviderError => new ProviderError(context.provider, kind, context.redact(message), details);
 
-  const code = networkCode(error);
+  const code = findNetworkCode(error);
   // An error of a broken connection may contain the status of the interrupted answer.
   if (code !== undefined) {
-    if (CERTIFICATE_CODE.test(code)) return createError("protocol", `the connection is not trusted (${code})`);
-    return createError("network", networkMessage(error, code), { unreachable: UNREACHABLE_CODE.test(code) });
+    if (CERTIFICATE_CODE_PATTERN.test(code)) return createError("protocol", `the connection is not trusted (${code})`);
+    return createError("network", describeNetworkError(error, code), {
+      unreachable: UNREACHABLE_CODE_PATTERN.test(code),
+    });
   }
   if (isNamed(error, "AI_APICallError") && asObject(error).statusCode === 200) {
     const body = asObject(error).responseBody;
@@ -163,19 +169,21 @@ function kindOfText(text: string): ProviderErrorKind | undefined {
   return undefined;
 }
 
-function networkCode(error: unknown): string | undefined {
+/** Code of a connection error among an error and its causes; undefined for other errors. */
+function findNetworkCode(error: unknown): string | undefined {
   const visitedErrors = new Set<unknown>();
   let current: unknown = error;
   while (current instanceof Error && !visitedErrors.has(current)) {
     visitedErrors.add(current);
     const { code } = current as { code?: unknown };
-    if (typeof code === "string" && (NETWORK_CODE.test(code) || CERTIFICATE_CODE.test(code))) return code;
+    if (typeof code === "string" && (NETWORK_CODE_PATTERN.test(code) || CERTIFICATE_CODE_PATTERN.test(code)))
+      return code;
     // undici's error for a connection that ended within the body; its cause may be a plain Error.
     if (current instanceof TypeError && /^(terminated|fetch failed)$/.test(current.message)) {
-      return networkCode(current.cause) ?? "connection lost";
+      return findNetworkCode(current.cause) ?? "connection lost";
     }
     if (current instanceof AggregateError) {
-      const firstCode = networkCode(current.errors[0]);
+      const firstCode = findNetworkCode(current.errors[0]);
       if (firstCode !== undefined) return firstCode;
     }
     current = current.cause;
@@ -183,20 +191,21 @@ function networkCode(error: unknown): string | undefined {
   return undefined;
 }
 
-function networkMessage(error: unknown, code: string): string {
+function describeNetworkError(error: unknown, code: string): string {
   const url = asObject(error).url;
   const status = asObject(error).statusCode;
   const target = typeof url === "string" && URL.canParse(url) ? ` to ${new URL(url).host}` : "";
   if (code === "ECONNREFUSED") return `no connection${target} (${code}); is the server running?`;
   if (code === "ENOTFOUND" || code === "EAI_AGAIN")
     return `no connection${target} (${code}); check base_url and the network`;
+  // A status means that the connection broke within the answer.
   return status === undefined ? `no connection${target} (${code})` : `the connection${target} broke (${code})`;
 }
 
-/** An error that is already converted, even if a package has wrapped it. */
+/** The `ProviderError` among an error and its causes; undefined if there is none. */
 function findProviderError(error: unknown): ProviderError | undefined {
   let current: unknown = error;
-  for (let depth = 0; depth < 5 && current instanceof Error; depth++) {
+  for (let depth = 0; depth < MAX_CAUSE_DEPTH && current instanceof Error; depth++) {
     if (hasCode(current, "provider")) return current;
     current = current.cause;
   }

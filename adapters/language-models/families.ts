@@ -1,10 +1,10 @@
 import type { Model } from "gantry/plugin";
 import { removeUndefined } from "./json.js";
 
-/** Matches the start of an id or of its last part: `openai/gpt-5`, `gpt-5-mini`. */
+/** Creates a pattern for ids with a family at the start or after `/`, `.` or `:`, like `openai/gpt-5`. */
 const createFamilyPattern = (pattern: string): RegExp => new RegExp(`(^|[/.:])(${pattern})`, "i");
 
-const REASONING_FAMILIES = createFamilyPattern(
+const REASONING_FAMILY_PATTERN = createFamilyPattern(
   [
     "o[134](-|$)",
     "gpt-[5-9](?!.*chat)",
@@ -22,7 +22,7 @@ const REASONING_FAMILIES = createFamilyPattern(
     "minimax-m\\d",
   ].join("|"),
 );
-const VISION_FAMILIES = createFamilyPattern(
+const VISION_FAMILY_PATTERN = createFamilyPattern(
   "o[134](-|$)(?!.*mini)|gpt-(4o|4\\.1|4-turbo|[5-9])(?!.*(audio|realtime|search))|claude-|gemini-|pixtral|llama-4|gemma-?3|llava|qwen[\\d.]*-vl|grok-[4-9]",
 );
 
@@ -30,7 +30,7 @@ const VISION_FAMILIES = createFamilyPattern(
 export function familyDefaultsOf(id: string): Pick<Model, "reasoning" | "input"> {
   const input: Model["input"] = /claude-|gemini-/i.test(id) ? ["text", "image", "pdf"] : ["text", "image"];
   return removeUndefined({
-    reasoning: REASONING_FAMILIES.test(id) || undefined,
-    input: VISION_FAMILIES.test(id) ? input : undefined,
+    reasoning: REASONING_FAMILY_PATTERN.test(id) || undefined,
+    input: VISION_FAMILY_PATTERN.test(id) ? input : undefined,
   });
 }

@@ -12,9 +12,12 @@ export interface Media {
   data: string;
 }
 
+/** Base64 characters that contain the signature of each detected type. */
+const SIGNATURE_BASE64_CHARACTERS = 64;
+
 /** Detects the type by the first bytes; undefined for other types. The media type of a stored file is not trusted. */
 export function detectType(base64: string): { kind: "image" | "pdf"; mediaType: string } | undefined {
-  const firstBytes = Buffer.from(base64.slice(0, 64), "base64").toString("latin1");
+  const firstBytes = Buffer.from(base64.slice(0, SIGNATURE_BASE64_CHARACTERS), "base64").toString("latin1");
   if (firstBytes.startsWith("\x89PNG\r\n\x1a\n")) return { kind: "image", mediaType: "image/png" };
   if (firstBytes.startsWith("\xff\xd8\xff")) return { kind: "image", mediaType: "image/jpeg" };
   if (/^GIF8[79]a/.test(firstBytes)) return { kind: "image", mediaType: "image/gif" };
@@ -23,7 +26,7 @@ export function detectType(base64: string): { kind: "image" | "pdf"; mediaType: 
   return undefined;
 }
 
-/** The file if the model accepts its type, otherwise one line that describes it. */
+/** The file if the model accepts its type, otherwise one line that describes the file. */
 export function toMediaOrText(part: ImagePart | FilePart, input: ReadonlySet<InputKind>): Media | string {
   const detectedType =
     detectType(part.data) ??
@@ -46,7 +49,7 @@ function decodedBytesOf(base64: string): number {
   return Math.max(0, Math.floor((base64.length * 3) / 4) - padding);
 }
 
-/** Input kinds of a model: configured or listed, otherwise those that all models of the wire accept. */
+/** Input kinds of a model: configured or listed, otherwise `fallback`. */
 export function inputOf(model: Model, fallback: readonly InputKind[]): ReadonlySet<InputKind> {
   return new Set(model.input ?? fallback);
 }

@@ -16,7 +16,7 @@ export interface AiSdkFactory {
 }
 
 export interface FromAiSdkOptions {
-  /** Name of the provider for clients. Default: the model's own provider, up to its first dot. */
+  /** Name of the provider for clients. Default: the start of the model's `provider`, up to the first dot. */
   name?: string | undefined;
   /** Data of the models; a string is an id. Required for a factory, which cannot list its models. */
   models?: readonly (string | ConfiguredModel)[] | undefined;
@@ -24,7 +24,7 @@ export interface FromAiSdkOptions {
   timeout?: number | undefined;
   /** Maximum number of retries. Default 5. */
   maxRetries?: number | undefined;
-  /** Maximum delay that the provider may request, in seconds. Default 60. */
+  /** Maximum delay that the provider may request before a retry, in seconds. Default 60. */
   maxWait?: number | undefined;
   /** Sent with every call in the format of the package's `providerOptions`. */
   providerOptions?: Readonly<Record<string, Readonly<Record<string, unknown>>>> | undefined;
@@ -46,7 +46,7 @@ export function fromAiSdk(
   return new PackageModels(source, options);
 }
 
-/** Values of settings that the package itself defines, such as URL, key and protocol. */
+/** Placeholders for settings that the package itself defines, such as URL, key and protocol. */
 const PLACEHOLDER_SETTINGS: Omit<Settings, "name" | "models" | "idleTimeoutMs" | "maxRetries" | "maxWaitMs"> = {
   wire: "openai",
   baseUrl: "",
@@ -81,7 +81,7 @@ class PackageModels extends AiSdkModels {
     if (name === undefined || name === "" || /[\s/]/.test(name))
       throw new InputError("name", 'a name for the provider, without "/" and white space');
     const faultContext = { provider: name, redact: createRedactor(options.secrets ?? []) };
-    const modelOf = (id: string): AiSdkModel => {
+    const resolveModel = (id: string): AiSdkModel => {
       let model: unknown = modelsById.get(id);
       try {
         model ??= factory?.languageModel(id);
@@ -92,7 +92,7 @@ class PackageModels extends AiSdkModels {
       modelsById.set(id, model);
       return model;
     };
-    const wire = packageWire(modelOf, options.providerOptions);
+    const wire = createPackageWire(resolveModel, options.providerOptions);
     const settings = {
       name,
       models,
@@ -104,7 +104,7 @@ class PackageModels extends AiSdkModels {
     const openWire: OpenWire = {
       wire,
       async send({ request: { model, effort, startAfter }, rejectedParameters }, callOptions, signal) {
-        const packageModel = modelOf(model.id);
+        const packageModel = resolveModel(model.id);
         const packageOptions = toSpecification(
           packageModel.specificationVersion,
           callOptions,
@@ -124,7 +124,10 @@ class PackageModels extends AiSdkModels {
 }
 
 /** A wire for packages of third parties, based on the specification only. */
-function packageWire(modelOf: (id: string) => AiSdkModel, providerOptions: FromAiSdkOptions["providerOptions"]): Wire {
+function createPackageWire(
+  resolveModel: (id: string) => AiSdkModel,
+  providerOptions: FromAiSdkOptions["providerOptions"],
+): Wire {
   return {
     mayUseThinkTags: true,
     readCost: readPackageCost,
@@ -135,19 +138,19 @@ function packageWire(modelOf: (id: string) => AiSdkModel, providerOptions: FromA
     rules: ({ id }) => ({
       toolMedia: "after",
       toolIds: "plain",
-      toolNames: /google|gemini|vertex/.test(modelOf(id).provider) ? "letter" : "plain",
+      toolNames: /google|gemini|vertex/.test(resolveModel(id).provider) ? "letter" : "plain",
       reasoningOnMessage: false,
     }),
     async options({ request: { model, effort }, rejectedParameters }) {
-      const { provider } = modelOf(model.id);
-      // These are JSON values; the package's type cannot express that.
-      const extra = { ...providerOptions } as Record<string, Record<string, never>>;
+      const { provider } = resolveModel(model.id);
+      // The options are JSON values; the package's type cannot express that.
+      const mergedOptions = { ...providerOptions } as Record<string, Record<string, never>>;
       if (effort !== "" && !rejectedParameters.has("effort")) {
         const key = provider.split(".")[0]!;
         // The option name of most packages.
-        extra[key] = { reasoningEffort: effort, ...extra[key] } as unknown as Record<string, never>;
+        mergedOptions[key] = { reasoningEffort: effort, ...mergedOptions[key] } as unknown as Record<string, never>;
       }
-      return { providerOptions: extra };
+      return { providerOptions: mergedOptions };
     },
   };
 }

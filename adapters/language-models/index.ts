@@ -18,8 +18,8 @@ export default defineAdapter({
   kind: "model-provider",
   name: "language-models",
   schema: providerOptions,
-  create: ({ provider: preset, models, ...options }, { logger, home, canRefresh: refreshes }) => {
-    const prices = refreshes === true ? { prices: { file: join(home, "prices.json") } } : {};
-    return new AiSdkProvider({ ...options, preset, models: toConfiguredModels(models), ...prices }, logger);
+  create: ({ provider: preset, models, ...options }, { logger, home, canRefresh }) => {
+    const priceOptions = canRefresh === true ? { prices: { file: join(home, "prices.json") } } : {};
+    return new AiSdkProvider({ ...options, preset, models: toConfiguredModels(models), ...priceOptions }, logger);
   },
 });

@@ -10,16 +10,18 @@ export interface FaultContext {
 /** Maximum characters of an excerpt from an invalid answer. */
 const MAX_EXCERPT_CHARACTERS = 600;
 
-/** A kind of invalid answer, with texts for users and for the model. */
+/** A kind of invalid answer. */
 export class InvalidAnswer {
+  /** Text for users. */
   readonly #description: string;
+  /** Instruction for the model in the next attempt. */
   readonly #hint: string;
   constructor(description: string, hint: string) {
     this.#description = description;
     this.#hint = hint;
   }
 
-  /** `output`: the invalid output, if the provider reports it. */
+  /** `output` and `status`: the invalid output and the HTTP status, if the provider reports them. */
   toError(context: FaultContext, output?: string, status?: number): ProviderError {
     const excerpt = output === undefined || output.trim() === "" ? undefined : context.redact(output.trim());
     const quote = excerpt === undefined ? "" : ` Your answer was: ${truncate(excerpt)}`;
@@ -32,7 +34,7 @@ export class InvalidAnswer {
   }
 }
 
-const CALL_AGAIN =
+const CALL_AGAIN_INSTRUCTION =
   "Call a tool from the list by its exact name with arguments as one JSON object, or answer with text.";
 
 export const EMPTY_ANSWER = new InvalidAnswer(
@@ -45,19 +47,19 @@ export const REASONING_ONLY_ANSWER = new InvalidAnswer(
 );
 export const MISSING_CALL = new InvalidAnswer(
   "the answer ended for a tool call but contains none",
-  `Your last answer announced a tool call that did not arrive. ${CALL_AGAIN}`,
+  `Your last answer announced a tool call that did not arrive. ${CALL_AGAIN_INSTRUCTION}`,
 );
 export const UNNAMED_CALL = new InvalidAnswer(
   "a tool call without a name",
-  `Your last answer contained a tool call without a name. ${CALL_AGAIN}`,
+  `Your last answer contained a tool call without a name. ${CALL_AGAIN_INSTRUCTION}`,
 );
 export const UNREADABLE_CALL = new InvalidAnswer(
   "the model made a malformed tool call",
-  `Your last tool call could not be read. ${CALL_AGAIN}`,
+  `Your last tool call could not be read. ${CALL_AGAIN_INSTRUCTION}`,
 );
 const UNEXPECTED_CALL = new InvalidAnswer(
   "the model called a tool where none was expected",
-  `Your last tool call was not expected. ${CALL_AGAIN}`,
+  `Your last tool call was not expected. ${CALL_AGAIN_INSTRUCTION}`,
 );
 const UNREADABLE_ANSWER = new InvalidAnswer(
   "the model made a malformed answer",

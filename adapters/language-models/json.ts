@@ -51,7 +51,7 @@ export function findFirstCount(...values: readonly unknown[]): number | undefine
   return undefined;
 }
 
-/** Arguments of a call as JSON text. */
+/** Arguments of a call as JSON text; `""` without arguments. */
 export function asArgumentsText(value: unknown): string {
   if (typeof value === "string") return value;
   return value === undefined || value === null ? "" : JSON.stringify(value);

@@ -1,11 +1,13 @@
 import { estimatePrompt, type ModelRequest } from "gantry/plugin";
 
-/** Minimum limit, even if the prompt leaves less room: the provider's error is more helpful than a truncated answer. */
+/**
+ * Minimum limit even if the prompt leaves less room: an error of the provider is more helpful than a truncated answer.
+ */
 const MIN_ANSWER_TOKENS = 1024;
 
 /**
- * Maximum tokens of the answer: the model's limit, or less if prompt and answer would exceed the context window.
- * Undefined if unknown.
+ * Maximum tokens of the answer: the lower of the requested and the model's limit, or less if prompt and answer would
+ * exceed the context window. `fallbackTokens`: limit of a model without a known limit. Undefined if no limit is known.
  */
 export function calculateAnswerLimit(request: ModelRequest, fallbackTokens: number | undefined): number | undefined {
   const { maxOutput = fallbackTokens, contextWindow } = request.model;

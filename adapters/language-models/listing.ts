@@ -3,18 +3,20 @@ import { BODY_LIMITS } from "./bodies.js";
 import { toProviderError, type FaultContext } from "./errors.js";
 import type { Read } from "./network.js";
 import { asObject, parseJsonObject, type JsonObject } from "./json.js";
-import { enrichLocal } from "./local-catalogue.js";
+import { enrichLocalEntries } from "./local-catalogue.js";
 import type { Settings } from "./options.js";
 import { describeUnreadable } from "./unreadable.js";
 
 const LIST_TIMEOUT_MS = 30_000;
+/** Models per page; the maximum of Anthropic and Google. */
+const PAGE_SIZE = 1000;
 const MAX_PAGES = 20;
 /** Larger than any provider's list; further entries are ignored. */
 const MAX_MODELS = 10_000;
 
 /**
- * The provider's own model list, or the preset's if the provider has none. Rejects with `ProviderError`, or with the
- * signal's reason.
+ * The entries of the provider's model list, or of the preset's list if the provider has no list. Rejects with
+ * `ProviderError`, or with the signal's reason.
  */
 export async function loadEntries(
   settings: Settings,
@@ -28,7 +30,7 @@ export async function loadEntries(
   const timeoutSignal = AbortSignal.timeout(LIST_TIMEOUT_MS);
   const combinedSignal = AbortSignal.any([signal, timeoutSignal]);
   try {
-    return await enrichLocal(
+    return await enrichLocalEntries(
       await fetchEntries(settings, read, context, combinedSignal),
       settings,
       read,
@@ -51,10 +53,10 @@ async function fetchEntries(
   signal: AbortSignal,
 ): Promise<JsonObject[]> {
   const { wire, baseUrl } = settings;
-  const headers = { accept: "application/json", ...createKeyHeaders(settings), ...settings.headers };
+  const headers = { accept: "application/json", ...createProtocolHeaders(settings), ...settings.headers };
   const entries: JsonObject[] = [];
-  let query = wire === "anthropic" ? "?limit=1000" : wire === "google" ? "?pageSize=1000" : "";
-  let remainingBytes = BODY_LIMITS.list;
+  let query = wire === "anthropic" ? `?limit=${PAGE_SIZE}` : wire === "google" ? `?pageSize=${PAGE_SIZE}` : "";
+  let remainingBytes = BODY_LIMITS.listBytes;
   for (let page = 0; page < MAX_PAGES && entries.length < MAX_MODELS; page++) {
     const url = `${baseUrl}/models${query}`;
     const response = await read(url, { headers }, signal, remainingBytes, "a list of models");
@@ -75,15 +77,15 @@ async function fetchEntries(
     for (const entry of list.slice(0, MAX_MODELS - entries.length)) entries.push(asObject(entry));
     const pageFields = asObject(body);
     if (wire === "google" && typeof pageFields.nextPageToken === "string" && pageFields.nextPageToken !== "") {
-      query = `?pageSize=1000&pageToken=${encodeURIComponent(pageFields.nextPageToken)}`;
+      query = `?pageSize=${PAGE_SIZE}&pageToken=${encodeURIComponent(pageFields.nextPageToken)}`;
     } else if (wire === "anthropic" && pageFields.has_more === true && typeof pageFields.last_id === "string") {
-      query = `?limit=1000&after_id=${encodeURIComponent(pageFields.last_id)}`;
+      query = `?limit=${PAGE_SIZE}&after_id=${encodeURIComponent(pageFields.last_id)}`;
     } else break;
   }
   return entries;
 }
 
-function createKeyHeaders({ wire, apiKey, quirks }: Settings): Record<string, string> {
+function createProtocolHeaders({ wire, apiKey, quirks }: Settings): Record<string, string> {
   const versionHeader: Record<string, string> = wire === "anthropic" ? { "anthropic-version": "2023-06-01" } : {};
   if (apiKey === undefined) return versionHeader;
   if (wire === "anthropic") return { ...versionHeader, "x-api-key": apiKey };

@@ -6,14 +6,13 @@ import type { Settings } from "./options.js";
 const MAX_QUERIED_MODELS = 64;
 /** Maximum concurrent queries. */
 const MAX_CONCURRENT_QUERIES = 8;
-/** Maximum size of one answer, in bytes. */
 const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
 
 /**
  * Adds data that local servers report beyond the OpenAI list: windows, images and reasoning, in fields that
- * `catalogue-entry.ts` reads. Entries without more data stay unchanged.
+ * `catalogue-entry.ts` reads. Entries without more data stay unchanged. Loaded models of LM Studio come first.
  */
-export async function enrichLocal(
+export async function enrichLocalEntries(
   entries: JsonObject[],
   settings: Settings,
   read: Read,
@@ -44,15 +43,17 @@ export async function enrichLocal(
 type Query = (path: string, body?: unknown) => Promise<JsonObject>;
 
 async function enrichOllama(entries: JsonObject[], query: Query): Promise<JsonObject[]> {
-  const runningWindows = new Map(
+  const runningWindowsByModel = new Map(
     asList((await query("/api/ps")).models)
       .map(asObject)
       .map((entry) => [entry.model ?? entry.name, entry.context_length]),
   );
   const enrichedEntries: JsonObject[] = [];
-  for (let at = 0; at < Math.min(MAX_QUERIED_MODELS, entries.length); at += MAX_CONCURRENT_QUERIES)
+  for (let offset = 0; offset < Math.min(MAX_QUERIED_MODELS, entries.length); offset += MAX_CONCURRENT_QUERIES)
     enrichedEntries.push(
-      ...(await Promise.all(entries.slice(at, Math.min(at + MAX_CONCURRENT_QUERIES, MAX_QUERIED_MODELS)).map(enrich))),
+      ...(await Promise.all(
+        entries.slice(offset, Math.min(offset + MAX_CONCURRENT_QUERIES, MAX_QUERIED_MODELS)).map(enrich),
+      )),
     );
   return enrichedEntries.concat(entries.slice(MAX_QUERIED_MODELS));
 
@@ -62,7 +63,7 @@ async function enrichOllama(entries: JsonObject[], query: Query): Promise<JsonOb
     const maxWindow = Object.entries(info).find(([key]) => key.endsWith(".context_length"))?.[1];
     // Ollama truncates prompts at the window with which it runs a model, mostly far below the model's maximum.
     const configuredWindow = Number(/^num_ctx\s+(\d+)/m.exec(asText(response.parameters))?.[1]);
-    const window = configuredWindow > 0 ? configuredWindow : (runningWindows.get(entry.id) ?? maxWindow);
+    const window = configuredWindow > 0 ? configuredWindow : (runningWindowsByModel.get(entry.id) ?? maxWindow);
     const capabilities = Array.isArray(response.capabilities) ? new Set(response.capabilities) : undefined;
     const details = {
       context_length: typeof window === "number" ? window : undefined,
@@ -87,6 +88,6 @@ async function enrichLmStudio(entries: JsonObject[], query: Query): Promise<Json
     };
   });
   const isLoaded = (entry: JsonObject): boolean => nativeById.get(entry.id)?.state === "loaded";
-  // Loaded models come first: they answer at once.
+  // Loaded models answer at once.
   return [...enrichedEntries.filter(isLoaded), ...enrichedEntries.filter((entry) => !isLoaded(entry))];
 }

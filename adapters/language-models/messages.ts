@@ -6,9 +6,11 @@ import type { Metadata, ModelPrompt } from "./language-model.js";
 
 /** Requirements of a wire on a conversation. */
 export interface PromptRules {
-  /** Provider and model whose opaque fields may be sent. */
+  /** Name of the provider whose opaque fields may be sent. */
   readonly provider: string;
+  /** Id of the model whose opaque fields may be sent. */
   readonly model: string;
+  /** Input kinds that the model accepts. */
   readonly input: ReadonlySet<InputKind>;
   /** Position of images and PDFs of tool results: in the result, or in a user message after it. */
   readonly toolMedia: "inside" | "after";
@@ -27,20 +29,21 @@ type AssistantContent = Content<"assistant">;
 type ToolContent = Content<"tool">;
 type ProviderOptions = NonNullable<PromptMessage["providerOptions"]>;
 
-const NO_OUTPUT = "(no output)";
+const NO_OUTPUT_TEXT = "(no output)";
 
-/** A converted conversation up to an answer of the model; later messages do not change it. */
+/** A conversation up to an answer of the model, and its conversion. Later messages do not change the conversion. */
 interface CachedPrefix {
   readonly system: string;
   readonly messages: readonly ModelMessage[];
   readonly prompt: ModelPrompt;
-  /** Number of messages, and of the prompt messages that they were converted to. */
+  /** Number of converted messages. */
   readonly messageCount: number;
+  /** Number of prompt messages after the conversion. */
   readonly promptCount: number;
 }
 
 /**
- * Caches converted conversations: a long one is sent again with each request, and nearly all of it is unchanged.
+ * Caches converted conversations, because each request repeats nearly all of the previous conversation.
  * Prompts share the cached messages, which must not be modified.
  */
 export class PrefixCache {
@@ -49,18 +52,18 @@ export class PrefixCache {
 
   /** The cached prefix of this conversation; undefined unless every message of the prefix is still the same object. */
   find({ system, messages }: Conversation, rules: PromptRules): CachedPrefix | undefined {
-    const prefix = messages[0] && this.#prefixesFor(rules).get(messages[0]);
+    const prefix = messages[0] && this.#getPrefixes(rules).get(messages[0]);
     if (prefix?.system !== system || prefix.messageCount > messages.length) return undefined;
     for (let i = 0; i < prefix.messageCount; i++) if (prefix.messages[i] !== messages[i]) return undefined;
     return prefix;
   }
 
   store(prefix: CachedPrefix, rules: PromptRules): void {
-    const first = prefix.messages[0];
-    if (first !== undefined && prefix.messageCount > 0) this.#prefixesFor(rules).set(first, prefix);
+    const firstMessage = prefix.messages[0];
+    if (firstMessage !== undefined && prefix.messageCount > 0) this.#getPrefixes(rules).set(firstMessage, prefix);
   }
 
-  #prefixesFor({ provider, model, input, ...form }: PromptRules): WeakMap<ModelMessage, CachedPrefix> {
+  #getPrefixes({ provider, model, input, ...form }: PromptRules): WeakMap<ModelMessage, CachedPrefix> {
     const key = JSON.stringify([provider, model, ...input, form]);
     let prefixes = this.#prefixes.get(key);
     if (prefixes === undefined) this.#prefixes.set(key, (prefixes = new WeakMap()));
@@ -76,13 +79,13 @@ export function toPrompt({ system, messages }: Conversation, rules: PromptRules,
   const prompt: ModelPrompt = prefix?.prompt.slice(0, prefix.promptCount) ?? [];
   let [messageCount, promptCount] = [prefix?.messageCount ?? 0, prompt.length];
   if (system !== "" && prefix === undefined) prompt.push({ role: "system", content: system });
-  const toolId = createIdConverter(rules.toolIds);
-  const toolName = createNameConverter(rules.toolNames);
+  const convertId = createIdConverter(rules.toolIds);
+  const convertName = createNameConverter(rules.toolNames);
   const addUser = (content: UserContent): void => {
     if (content.length === 0) return;
-    const last = prompt.at(-1);
+    const lastMessage = prompt.at(-1);
     // Templates of local models require alternating roles.
-    if (last?.role === "user") last.content.push(...content);
+    if (lastMessage?.role === "user") lastMessage.content.push(...content);
     else prompt.push({ role: "user", content });
   };
   let toolMessages: ModelMessage[] = [];
@@ -91,11 +94,14 @@ export function toPrompt({ system, messages }: Conversation, rules: PromptRules,
     if (toolMessages.length === 0) return;
     // Parallel tools end in any order, but Gemini matches results to calls by their order.
     if (toolMessages.length > 1) {
-      const calls = callIdsOf(callMessage);
-      toolMessages.sort((a, b) => calls.indexOf(a.toolCallId) - calls.indexOf(b.toolCallId));
+      const callIds = callIdsOf(callMessage);
+      toolMessages.sort((a, b) => callIds.indexOf(a.toolCallId) - callIds.indexOf(b.toolCallId));
     }
     const convertedResults = toolMessages.map((message) =>
-      toToolContent(message, rules, { toolCallId: toolId(message.toolCallId), toolName: toolName(message.name) }),
+      toToolContent(message, rules, {
+        toolCallId: convertId(message.toolCallId),
+        toolName: convertName(message.name),
+      }),
     );
     prompt.push({ role: "tool", content: convertedResults.flatMap(({ result }) => result) });
     addUser(convertedResults.flatMap(({ mediaContent }) => mediaContent));
@@ -110,7 +116,7 @@ export function toPrompt({ system, messages }: Conversation, rules: PromptRules,
     addResults();
     if (message.role === "assistant") {
       callMessage = message;
-      const { content, providerOptions } = toAssistantContent(message, rules, { toolId, toolName });
+      const { content, providerOptions } = toAssistantContent(message, rules, { convertId, convertName });
       if (content.length === 0) continue;
       prompt.push({ role: "assistant", content, providerOptions });
       [messageCount, promptCount] = [i + 1, prompt.length];
@@ -147,7 +153,7 @@ function toMediaPart(mediaOrText: Media | string): UserContent[number] {
 function toAssistantContent(
   message: ModelMessage,
   rules: PromptRules,
-  { toolId, toolName }: Readonly<Record<"toolId" | "toolName", (name: string) => string>>,
+  { convertId, convertName }: Readonly<Record<"convertId" | "convertName", (text: string) => string>>,
 ): { content: AssistantContent; providerOptions?: ProviderOptions } {
   const content: AssistantContent = [];
   let messageOptions: ProviderOptions | undefined;
@@ -157,8 +163,8 @@ function toAssistantContent(
       if (part.text.trim() !== "") content.push({ type: "text", text: part.text, ...options });
     } else if (part.type === "tool_call") {
       const call = {
-        toolCallId: toolId(part.id),
-        toolName: toolName(part.name),
+        toolCallId: convertId(part.id),
+        toolName: convertName(part.name),
         input: parseArguments(part.arguments),
       };
       content.push({ type: "tool-call", ...call, ...options });
@@ -179,7 +185,9 @@ function hasReasoningDetails(part: ReasoningPart): boolean {
   return (part.opaque?.data as Metadata | undefined)?.openaiCompatible?.reasoning_details !== undefined;
 }
 
-/** Opaque fields are sent only to the provider and model that made them; others reject them. */
+/**
+ * Opaque data of a part as provider options. Undefined for data of another provider or model, which may be rejected.
+ */
 function toOpaqueOptions(
   part: Part & { opaque?: OpaqueData },
   rules: PromptRules,
@@ -212,23 +220,26 @@ function toToolContent(
     }
   }
   const text = lines.some((line) => line.trim() !== "") ? lines.join("\n") : "";
-  const base = { type: "tool-result" as const, ...call };
+  const resultFields = { type: "tool-result" as const, ...call };
   if (media.length === 0 || rules.toolMedia === "after") {
     const mediaContent: UserContent = media.map(toMediaPart);
     // Names the tool, so that the model knows the origin of the file.
     const note = `${media.length === 1 ? "The file" : `The ${media.length} files`} that \`${call.toolName}\` returned:`;
     if (media.length > 0) mediaContent.unshift({ type: "text", text: note });
-    const value = text !== "" ? text : media.length > 0 ? "(see the next user message)" : NO_OUTPUT;
-    return { result: [{ ...base, output: { type: message.failed ? "error-text" : "text", value } }], mediaContent };
+    const value = text !== "" ? text : media.length > 0 ? "(see the next user message)" : NO_OUTPUT_TEXT;
+    return {
+      result: [{ ...resultFields, output: { type: message.failed ? "error-text" : "text", value } }],
+      mediaContent,
+    };
   }
-  const value: Extract<ToolContent[number], { type: "tool-result" }>["output"] & { type: "content" } = {
+  const output: Extract<ToolContent[number], { type: "tool-result" }>["output"] & { type: "content" } = {
     type: "content",
     value: [],
   };
-  if (text !== "") value.value.push({ type: "text", text });
+  if (text !== "") output.value.push({ type: "text", text });
   for (const { kind, mediaType, data, filename } of media) {
-    if (kind === "image") value.value.push({ type: "image-data", mediaType, data });
-    else value.value.push({ type: "file-data", mediaType, data, filename: filename ?? "document.pdf" });
+    if (kind === "image") output.value.push({ type: "image-data", mediaType, data });
+    else output.value.push({ type: "file-data", mediaType, data, filename: filename ?? "document.pdf" });
   }
-  return { result: [{ ...base, output: value }], mediaContent: [] };
+  return { result: [{ ...resultFields, output }], mediaContent: [] };
 }

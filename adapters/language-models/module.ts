@@ -37,7 +37,7 @@ export function describeAiSdkModule(
   });
 }
 
-const createModuleOptions = (factories: readonly string[]) =>
+const createModuleOptions = (factoryNames: readonly string[]) =>
   option.section(
     {
       ...connectionEntries,
@@ -48,7 +48,7 @@ const createModuleOptions = (factories: readonly string[]) =>
         json: { type: "object" },
         fits: isRecord,
       }),
-      export: option.oneOf(factories, "Name of the factory where the module exports several."),
+      export: option.oneOf(factoryNames, "Name of the factory where the module exports several."),
     },
     {
       rule({ name, models = [] }) {

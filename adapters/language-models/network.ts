@@ -12,7 +12,7 @@ import type { FaultContext } from "./errors.js";
 /** `fetch` as the AI SDK's packages call it. */
 export type Fetch = typeof globalThis.fetch;
 
-/** Requests a URL and reads a body of at most `maxBytes`. The error for a larger body names `subject`. */
+/** Requests a URL and reads a body of at most `maxBytes`. `subject` names the body in the error for a larger body. */
 export type Read = (
   url: string,
   httpRequest: Omit<HttpRequest, "method">,
@@ -26,7 +26,7 @@ const MAX_REDIRECTS = 5;
 const COMPRESSION_HEADERS = { "accept-encoding": "gzip, br" };
 
 /**
- * Sends requests to a provider. Redirects to another origin are rejected: that server would get the key and the prompt.
+ * Sends requests to a provider. Redirects to another origin are rejected: its server would get the key and the prompt.
  */
 export class Network {
   readonly #context: FaultContext;
@@ -44,7 +44,7 @@ export class Network {
    */
   async send(url: string, httpRequest: HttpRequest, signal: AbortSignal): Promise<HttpResponse> {
     let currentUrl = url;
-    for (let hops = 0; ; hops++) {
+    for (let redirectCount = 0; ; redirectCount++) {
       const response = await this.#connections.send(currentUrl, httpRequest, signal).catch((error: unknown) => {
         // The error message names the host that was not reached.
         throw error instanceof TypeError && !signal.aborted ? Object.assign(error, { url: currentUrl }) : error;
@@ -53,18 +53,18 @@ export class Network {
       if (location === undefined || ![301, 302, 303, 307, 308].includes(response.status)) return response;
       // The body of a redirect is not read.
       response.body.release(true);
-      currentUrl = this.#redirect(currentUrl, location, response.status, httpRequest.method, hops);
+      currentUrl = this.#resolveRedirect(currentUrl, location, response.status, httpRequest.method, redirectCount);
     }
   }
 
-  /** Sends requests whose answer is not streamed. */
+  /** Sends a request and reads the complete answer. */
   readonly read: Read = async (url, { headers, body }, signal, maxBytes, subject) => {
     const requestOptions = { headers: { ...COMPRESSION_HEADERS, ...headers }, ...(body === undefined ? {} : { body }) };
     const response = await this.send(url, { ...requestOptions, method: body === undefined ? "GET" : "POST" }, signal);
     return await readComplete(response, maxBytes, this.#context.provider, subject);
   };
 
-  /** For packages that read answers themselves: events have a bounded size. */
+  /** `fetch` for packages that read answers themselves. Events of an answer have a bounded size. */
   readonly fetch: Fetch = async (input, init) => {
     const request = new Request(input, init);
     const { method, url, signal } = request;
@@ -78,14 +78,23 @@ export class Network {
     await this.#connections.close();
   }
 
-  /** The target of a redirect. Throws for another origin, for a change to GET, and after too many redirects. */
-  #redirect(from: string, location: string, status: number, method: string, hops: number): string {
-    const fail = (why: string): never => {
+  /**
+   * The target of a redirect. Throws for another origin and after too many redirects. Throws for a POST request with a
+   * status below 307, which changes the request to GET.
+   */
+  #resolveRedirect(
+    requestUrl: string,
+    location: string,
+    status: number,
+    method: string,
+    redirectCount: number,
+  ): string {
+    const fail = (reason: string): never => {
       const { provider, redact } = this.#context;
-      throw new ProviderError(provider, "protocol", redact(why), { status });
+      throw new ProviderError(provider, "protocol", redact(reason), { status });
     };
-    const sourceUrl = new URL(from);
-    const target = URL.canParse(location, from) ? new URL(location, from) : undefined;
+    const sourceUrl = new URL(requestUrl);
+    const target = URL.canParse(location, requestUrl) ? new URL(location, requestUrl) : undefined;
     // Quoted from the header: an embedded key in lower case would escape the redaction.
     const targetName = /^(?:https?:)?[/\\]{2}(?:[^/?#\\]*@)?([^/?#\\]*)/i.exec(location)?.[1] ?? "another server";
     if (target?.origin !== sourceUrl.origin)
@@ -93,7 +102,7 @@ export class Network {
         `${sourceUrl.host} redirects to ${targetName}, which gets neither key nor prompt; if it is the right server, set it as base_url`,
       );
     if (method !== "GET" && status < 307) fail(`${sourceUrl.host} redirects the request to a GET page; check base_url`);
-    if (hops >= MAX_REDIRECTS) fail(`${sourceUrl.host} redirects without end`);
+    if (redirectCount >= MAX_REDIRECTS) fail(`${sourceUrl.host} redirects without end`);
     return target!.href;
   }
 }

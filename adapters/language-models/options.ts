@@ -22,11 +22,11 @@ export interface AiSdkProviderOptions {
   timeout?: number | undefined;
   /** Maximum number of retries. Default 5. */
   maxRetries?: number | undefined;
-  /** Maximum delay that the provider may request, in seconds. Default 60. */
+  /** Maximum delay that the provider may request before a retry, in seconds. Default 60. */
   maxWait?: number | undefined;
   /** Additional models, or more data of listed ones. */
   models?: readonly ConfiguredModel[] | undefined;
-  /** Whether to send `reasoning_content` with each assistant message. Default: for models that need it. */
+  /** Whether to send `reasoning_content` with each assistant message. Default: true for models that need the field. */
   echoReasoning?: boolean | undefined;
   /** Changes to the preset's quirks. */
   quirks?: Quirks | undefined;
@@ -46,11 +46,12 @@ export interface Settings {
   readonly maxRetries: number;
   readonly maxWaitMs: number;
   readonly models: readonly ConfiguredModel[];
+  /** Whether the server runs on this machine or its network. */
   readonly isLocal: boolean;
   /** Whether models without a known price are free. */
   readonly isFree: boolean;
   readonly preset: Preset | undefined;
-  /** Provider id in the price list. `""`: the list is not used; undefined: search by the model alone. */
+  /** Provider id in the price list. `""`: the list is not used; undefined: search all providers by the model id. */
   readonly priceProvider: string | undefined;
   readonly quirks: Quirks;
 }
@@ -222,16 +223,16 @@ export const providerOptions = option.section(
   },
 );
 
-/** Finds a model id that is listed twice; undefined if there is none. */
+/** Returns a fault for the first model id that is listed twice; undefined if no id is listed twice. */
 export function findDuplicateId(
   models: option.Value<typeof connectionEntries.models> = [],
 ): option.OptionFault | undefined {
   const ids = models.map(({ id }) => id);
-  const i = ids.findIndex((id, at) => ids.indexOf(id) !== at);
+  const i = ids.findIndex((id, index) => ids.indexOf(id) !== index);
   return i === -1 ? undefined : { key: `models[${i}].id`, expected: `a different id; "${ids[i]}" is listed twice` };
 }
 
-/** Converts configured models to the names of the port. */
+/** Converts models of the config to the field names of `Model`. */
 export function toConfiguredModels(models: option.Value<typeof connectionEntries.models> = []): ConfiguredModel[] {
   return models.map(({ cost, ...modelFields }) =>
     removeUndefined({ ...modelFields, prices: cost && removeUndefined(cost) }),

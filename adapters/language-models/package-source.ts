@@ -1,7 +1,10 @@
 import type { AiSdkModel, StreamPart } from "./language-model.js";
 import type { PartSource } from "./reading/answer-body.js";
 
-/** Sends a request through a package that reads the answers itself. */
+/**
+ * Sends a request through a package that reads the answers itself. Rejects with the package's error or the abort
+ * reason.
+ */
 export async function sendToPackage(
   model: AiSdkModel,
   options: Readonly<Record<string, unknown>>,
@@ -41,7 +44,7 @@ async function raceAbort<T>(
   discard: (lateResult: T) => void,
 ): Promise<T> {
   let onAbort = (): void => undefined;
-  const aborted = new Promise<never>((_, reject) => {
+  const abortPromise = new Promise<never>((_, reject) => {
     onAbort = () => {
       reject(signal.reason as Error);
       void promise.then(discard, () => undefined);
@@ -49,9 +52,9 @@ async function raceAbort<T>(
     signal.addEventListener("abort", onAbort, { once: true });
   });
   try {
-    return await Promise.race([promise, aborted]);
+    return await Promise.race([promise, abortPromise]);
   } finally {
     signal.removeEventListener("abort", onAbort);
-    aborted.catch(() => undefined);
+    abortPromise.catch(() => undefined);
   }
 }

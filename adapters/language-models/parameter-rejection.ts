@@ -14,22 +14,25 @@ const PARAMETER_PATTERNS: readonly (readonly [OptionalParameter, RegExp])[] = [
     /response_?format|json_?schema|structured[-_ ]?outputs?|output_(config|format)|response_?schema|response_?mime_?type|additionalProperties|\bschema\b/i,
   ],
 ];
-const REJECTION =
+const REJECTION_PATTERN =
   /unsupported|not support|n't support|only (the )?default|only 1 |unrecognized|unknown|unexpected|extra (inputs|fields)|not permitted|not allowed|deprecated|invalid|not available|unavailable|must be verified|instead/i;
 
 /**
- * DeepSeek: "The `reasoning_content` in the thinking mode must be passed back to the API."; Moonshot: "thinking is
- * enabled but reasoning_content is missing in assistant tool call message at index 2".
+ * Examples. DeepSeek: "The `reasoning_content` in the thinking mode must be passed back to the API."; Moonshot:
+ * "thinking is enabled but reasoning_content is missing in assistant tool call message at index 2".
  */
-const MISSING_ECHO = /reasoning_content.*(missing|must be|required|passed back)|(missing|require).*reasoning_content/is;
+const MISSING_ECHO_PATTERN =
+  /reasoning_content.*(missing|must be|required|passed back)|(missing|require).*reasoning_content/is;
 
-/** Finds the optional parameter that a provider rejected; undefined unless the parameter was sent and can be omitted. */
+/**
+ * Finds the optional parameter that a provider rejected; undefined unless the parameter was sent and can be omitted.
+ */
 export function findRejectedParameter(
   error: unknown,
   sentParameters: ReadonlySet<OptionalParameter>,
 ): OptionalParameter | undefined {
   if (!hasCode(error, "provider") || error.kind !== "bad_request") return undefined;
-  if (MISSING_ECHO.test(error.message)) return sentParameters.has("no_echo") ? "no_echo" : undefined;
-  if (!REJECTION.test(error.message)) return undefined;
+  if (MISSING_ECHO_PATTERN.test(error.message)) return sentParameters.has("no_echo") ? "no_echo" : undefined;
+  if (!REJECTION_PATTERN.test(error.message)) return undefined;
   return PARAMETER_PATTERNS.find(([name, pattern]) => sentParameters.has(name) && pattern.test(error.message))?.[0];
 }

@@ -1,4 +1,7 @@
-/** Patterns of recommended models by preset, best first. Without a configured model the newest match is used. */
+/**
+ * Patterns of recommended model ids by preset, best pattern first. Without a configured model the default is the newest
+ * match of the best matching pattern.
+ */
 export const PREFERRED_MODELS: Readonly<Record<string, readonly RegExp[]>> = {
   anthropic: [/^claude-sonnet-\d/, /^claude-opus-\d/],
   openai: [/^gpt-\d+(\.\d+)?$/],

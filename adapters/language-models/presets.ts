@@ -36,13 +36,13 @@ export interface Preset {
   /** Empty if it differs between accounts: `base_url` is then required. */
   readonly baseUrl: string;
   /**
-   * Environment variables that contain only this provider's key, the usual one first. The provider is used if one of
-   * them is set.
+   * Environment variables that contain only this provider's key, the usual variable first. The provider is used if one
+   * of the variables is set.
    */
   readonly keyVariables: readonly string[];
   /**
-   * Variables whose keys also have other uses. They are used for a configured provider, but never cause prompts to be
-   * sent there.
+   * Variables whose keys also have other uses. A configured provider reads these variables, but the variables alone
+   * never cause prompts to be sent to the provider.
    */
   readonly sharedKeyVariables?: readonly string[];
   /** Models to offer if the provider has no list (`hasModelList: false`) or the list is not found. */
@@ -204,8 +204,7 @@ export const PRESETS: readonly Preset[] = [
 ];
 
 const PRESETS_BY_ID = new Map(PRESETS.map((entry) => [entry.id, entry]));
-// Other common names of presets.
-const ALIASES: Readonly<Record<string, string>> = {
+const PRESET_IDS_BY_ALIAS: Readonly<Record<string, string>> = {
   gemini: "google",
   "z.ai": "zhipu",
   zai: "zhipu",
@@ -220,12 +219,12 @@ const ALIASES: Readonly<Record<string, string>> = {
 };
 
 export function findPreset(id: string): Preset | undefined {
-  return PRESETS_BY_ID.get(id) ?? PRESETS_BY_ID.get(ALIASES[id] ?? "");
+  return PRESETS_BY_ID.get(id) ?? PRESETS_BY_ID.get(PRESET_IDS_BY_ALIAS[id] ?? "");
 }
 
 /**
- * The preset with this host, so that a provider configured by its URL gets the quirks of the preset. Never a local
- * preset, because these share ports.
+ * The preset with this host, so that a provider configured by its URL gets the quirks of the preset. Undefined for
+ * other hosts. Never a local preset, because local presets share a host.
  */
 export function findPresetByHost(baseUrl: string): Preset | undefined {
   const host = hostOf(baseUrl);
@@ -234,6 +233,7 @@ export function findPresetByHost(baseUrl: string): Preset | undefined {
   return PRESETS.find((entry) => !entry.isLocal && hostOf(entry.baseUrl) === host);
 }
 
+/** Host name without port; `""` for an invalid URL. */
 function hostOf(url: string): string {
   try {
     return new URL(url).hostname;

@@ -1,4 +1,4 @@
-/** Source of prices that are newer than the package's. */
+/** Source of prices that are newer than the prices of the package. */
 export interface NewerPrices {
   /** Adds the prices to the list. Never rejects. */
   load(list: PriceList): Promise<void>;
@@ -16,7 +16,9 @@ const MODEL_ALIASES: Readonly<Record<string, Readonly<Record<string, string>>>> 
 let listPromise: Promise<PriceList | undefined> | undefined;
 let newerPrices: NewerPrices | undefined;
 
-/** Loads the public price list, which takes 20 MB of memory. Resolves with undefined if the package is not installed. */
+/**
+ * Loads the public price list, which takes 20 MB of memory. Resolves with undefined if the package is not installed.
+ */
 export function loadPriceList(): Promise<PriceList | undefined> {
   // Prices are optional.
   listPromise ??= loadPackage().catch(() => undefined);
@@ -24,8 +26,8 @@ export function loadPriceList(): Promise<PriceList | undefined> {
 }
 
 /** Sets the source of newer prices. The package has one list for the whole process. */
-export function setNewerPrices(prices: NewerPrices): void {
-  newerPrices = prices;
+export function setNewerPrices(source: NewerPrices): void {
+  newerPrices = source;
   listPromise = undefined;
 }
 
@@ -35,31 +37,35 @@ async function loadPackage(): Promise<PriceList> {
   return list;
 }
 
-/** The price of a model by its id, or by another spelling of the id. Undefined if the model or its price is unknown. */
+/**
+ * The price on a date, by the model id or another spelling of the id. Undefined if the model or its price is unknown.
+ */
 export function findPrice(
   list: PriceList,
   usage: Parameters<PriceList["calcPrice"]>[0],
   modelId: string,
-  { providerId, at }: { providerId: string | undefined; at: Date },
+  { providerId, date }: { providerId: string | undefined; date: Date },
 ): PriceCalculation | undefined {
-  const options = { ...(providerId === undefined ? {} : { providerId }), timestamp: at };
+  const options = { ...(providerId === undefined ? {} : { providerId }), timestamp: date };
   const alias = MODEL_ALIASES[providerId ?? ""]?.[modelId.toLowerCase()];
   const calculate = (id: string | undefined) => (id === undefined ? null : list.calcPrice(usage, id, options));
-  const calculation = calculate(alias) ?? calculate(modelId) ?? calculate(findSpelling(list, modelId, providerId));
+  const calculation = calculate(alias) ?? calculate(modelId) ?? calculate(findIdBySpelling(list, modelId, providerId));
   // A model without a price is not free.
   return calculation === null || Object.keys(calculation.model_price).length === 0 ? undefined : calculation;
 }
 
+/** Model ids by normalized spelling, for each provider; undefined for an ambiguous spelling. */
 const idsByProvider = new WeakMap<ListedProvider, ReadonlyMap<string, string | undefined>>();
 
-/** The id of a model that the list spells differently, like `llama3.3-70b` or `gemini-3-flash`. */
-function findSpelling(list: PriceList, modelId: string, providerId: string | undefined): string | undefined {
+/**
+ * The list's id of a model that the list spells differently, like `llama3.3-70b`. Undefined if no id or several match.
+ */
+function findIdBySpelling(list: PriceList, modelId: string, providerId: string | undefined): string | undefined {
   const provider = providerId === undefined ? undefined : list.findProvider({ providerId });
   if (provider === undefined) return undefined;
   let spellings = idsByProvider.get(provider);
   if (spellings === undefined) {
     const idsBySpelling = new Map<string, string | undefined>();
-    // Ambiguous spellings are not used.
     for (const { id } of provider.models)
       idsBySpelling.set(normalizeId(id), idsBySpelling.has(normalizeId(id)) ? undefined : id);
     idsByProvider.set(provider, (spellings = idsBySpelling));

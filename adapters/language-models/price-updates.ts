@@ -6,13 +6,15 @@ import { isRecord } from "gantry/plugin";
 import type { Read } from "./network.js";
 import { setNewerPrices, loadPriceList, type NewerPrices, type PriceList } from "./price-list.js";
 
-/** Age at which fetched prices are refreshed, and delay after a failure, in ms. */
 const DAY_MS = 86_400_000;
+/** Age at which fetched prices are refreshed. */
+const REFRESH_AGE_MS = DAY_MS;
+/** Delay after a failed update. */
 const RETRY_DELAY_MS = 3_600_000;
-/** Maximum age of cached prices, in ms. Beyond it the prices of the package may be newer. */
+/** Maximum age of cached prices. The package may have newer prices than an older cache. */
 const MAX_AGE_MS = 90 * DAY_MS;
 const FETCH_TIMEOUT_MS = 30_000;
-/** Maximum size of the list in bytes; several times its actual size. */
+/** Several times the actual size of the list. */
 const MAX_LIST_BYTES = 8 * 1024 * 1024;
 const MAX_PROVIDERS = 1_000;
 const MAX_MODELS = 50_000;
@@ -38,8 +40,10 @@ type SetProviders = (providers: Providers) => void;
 export class CachedPrices implements NewerPrices {
   readonly #source: PriceSource;
   readonly #logger: Logger | undefined;
-  #fetchedAt = 0;
-  #attemptedAt = 0;
+  /** Time of the last successful update by any process; 0 before the first load. */
+  #fetchedAtMs = 0;
+  /** Time of the last attempt by this process; 0 before the first attempt. */
+  #attemptedAtMs = 0;
 
   constructor(source: PriceSource, logger: Logger | undefined) {
     this.#source = source;
@@ -50,12 +54,12 @@ export class CachedPrices implements NewerPrices {
     return file === this.#source.file && url === this.#source.url;
   }
 
-  /** Loads the cached prices of any process. Never rejects. */
+  /** Loads the cached prices, which another process may have stored. Never rejects. */
   async load(list: PriceList): Promise<void> {
     const text = await readFile(this.#source.file, "utf8").catch(() => undefined);
     if (text === undefined) return;
     try {
-      const { url, set: setProviders } = getUpdateMechanism(list);
+      const { url, setProviders } = getUpdateMechanism(list);
       const storedPrices: unknown = JSON.parse(text);
       if (!isRecord(storedPrices) || typeof storedPrices.fetchedAt !== "number")
         throw new Error("the file has no cached prices");
@@ -63,7 +67,7 @@ export class CachedPrices implements NewerPrices {
       // A new list format has a new URL.
       if (storedPrices.url !== (this.#source.url ?? url) || !(ageMs >= 0 && ageMs < MAX_AGE_MS)) return;
       setProviders(checkProviders(storedPrices.providers));
-      this.#fetchedAt = storedPrices.fetchedAt;
+      this.#fetchedAtMs = storedPrices.fetchedAt;
     } catch (error) {
       this.#logger?.debug("cached prices ignored; using the prices of the package", { error });
     }
@@ -71,15 +75,15 @@ export class CachedPrices implements NewerPrices {
 
   /** Fetches the list if the current one is older than a day. Never rejects. */
   async refresh(read: Read, signal: AbortSignal): Promise<void> {
-    const now = Date.now();
-    const isNew = (): boolean => now - this.#fetchedAt < DAY_MS;
-    if (isNew() || now - this.#attemptedAt < RETRY_DELAY_MS || signal.aborted) return;
+    const nowMs = Date.now();
+    const isNew = (): boolean => nowMs - this.#fetchedAtMs < REFRESH_AGE_MS;
+    if (isNew() || nowMs - this.#attemptedAtMs < RETRY_DELAY_MS || signal.aborted) return;
     const list = await loadPriceList();
     if (list === undefined) return;
     // Another process may have fetched the list meanwhile.
     await this.load(list);
     if (isNew() || signal.aborted) return;
-    this.#attemptedAt = now;
+    this.#attemptedAtMs = nowMs;
     try {
       const mechanism = getUpdateMechanism(list);
       const url = this.#source.url ?? mechanism.url;
@@ -93,9 +97,9 @@ export class CachedPrices implements NewerPrices {
       );
       if (!response.ok) throw new Error(`the request for the price list failed with status ${response.status}`);
       const providers = checkProviders(JSON.parse(response.text));
-      mechanism.set(providers);
-      this.#fetchedAt = now;
-      await this.#store(JSON.stringify({ fetchedAt: now, url, providers }));
+      mechanism.setProviders(providers);
+      this.#fetchedAtMs = nowMs;
+      await this.#store(JSON.stringify({ fetchedAt: nowMs, url, providers }));
       this.#logger?.debug("prices updated", { providers: providers.length });
     } catch (error) {
       if (!signal.aborted) this.#logger?.debug("price update failed; using the known prices", { error });
@@ -127,27 +131,27 @@ export function getCachedPrices(source: PriceSource, logger: Logger | undefined)
 }
 
 /** The package's own URL and update function. The function rejects invalid prices and keeps the previous prices. */
-function getUpdateMechanism(list: PriceList): { url: string; set: SetProviders } {
-  let mechanism: { url: string; set: SetProviders } | undefined;
+function getUpdateMechanism(list: PriceList): { url: string; setProviders: SetProviders } {
+  let mechanism: { url: string; setProviders: SetProviders } | undefined;
   list.updatePrices(({ remoteDataUrl, setProviderData }) => {
-    mechanism = { url: remoteDataUrl, set: setProviderData };
+    mechanism = { url: remoteDataUrl, setProviders: setProviderData };
   });
   return mechanism!;
 }
 
-/** Validates a fetched list; throws if it is invalid. */
+/** Returns a fetched list if it is valid; throws otherwise. */
 function checkProviders(value: unknown): Providers {
   const fail = (problem: string): never => {
     throw new Error(`invalid price list: ${problem}`);
   };
   if (!Array.isArray(value) || value.length > MAX_PROVIDERS) return fail("no list of providers");
-  let models = 0;
+  let modelCount = 0;
   for (const provider of value as unknown[]) {
     if (!isRecord(provider) || typeof provider.id !== "string" || !Array.isArray(provider.models))
       return fail("a provider without models");
     if (!isMatchClause(provider.model_match) || !isMatchClause(provider.provider_match))
       fail(`a match clause of ${provider.id}`);
-    models += provider.models.length;
+    modelCount += provider.models.length;
     for (const model of provider.models as unknown[])
       if (
         !isRecord(model) ||
@@ -158,12 +162,13 @@ function checkProviders(value: unknown): Providers {
       )
         fail(`a model of ${provider.id}`);
   }
-  const ids = new Set((value as Providers).map(({ id }) => id));
-  if (models > MAX_MODELS || REQUIRED_PROVIDERS.some((id) => !ids.has(id))) fail("well-known providers are missing");
+  const providerIds = new Set((value as Providers).map(({ id }) => id));
+  if (modelCount > MAX_MODELS) fail("too many models");
+  if (REQUIRED_PROVIDERS.some((id) => !providerIds.has(id))) fail("well-known providers are missing");
   return value as Providers;
 }
 
-/** Whether a match clause is valid, and its evaluation takes bounded time; also true without a clause. */
+/** Whether a match clause is missing, or is valid and takes bounded time to evaluate. */
 function isMatchClause(match: unknown, depth = 0): boolean {
   if (match === undefined) return true;
   if (!isRecord(match) || depth > MAX_MATCH_DEPTH) return false;
@@ -174,7 +179,7 @@ function isMatchClause(match: unknown, depth = 0): boolean {
   });
 }
 
-/** Whether a pattern is short and has at most one unbounded repetition, so that matching is fast. */
+/** Whether a pattern is short and has no repeated group, no back reference and at most one unbounded repetition. */
 function isPlainPattern(pattern: string): boolean {
   if (pattern.length > MAX_PATTERN_CHARACTERS || /\)[*+{]|\\\d/.test(pattern)) return false;
   if ((pattern.match(/[*+]|,\}/g) ?? []).length > 1) return false;
@@ -185,7 +190,7 @@ function isPlainPattern(pattern: string): boolean {
   }
 }
 
-/** Whether the value has prices by unit, optionally in tiers, or several of them by date or time of day. */
+/** Whether the value has valid prices by unit, optionally in tiers, or a list of such prices by date or time of day. */
 function hasValidPrices(prices: unknown): boolean {
   if (Array.isArray(prices))
     return prices.every((entry: unknown) => isRecord(entry) && isRecord(entry.prices) && hasValidPrices(entry.prices));

@@ -49,7 +49,7 @@ export async function findListedCost(
   usage: PricedTokens,
   modelId: string,
   settings: Pick<Settings, "priceProvider">,
-  at = new Date(),
+  date = new Date(),
 ): Promise<number | undefined> {
   if (settings.priceProvider === "") return undefined;
   const prices = await loadPriceList();
@@ -62,7 +62,7 @@ export async function findListedCost(
     output_tokens: usage.outputTokens,
   };
   try {
-    return findPrice(prices, counts, modelId, { providerId: settings.priceProvider, at })?.total_price;
+    return findPrice(prices, counts, modelId, { providerId: settings.priceProvider, date })?.total_price;
   } catch {
     // The counts are contradictory. An unknown price is better than a wrong one.
     return undefined;
@@ -71,17 +71,20 @@ export async function findListedCost(
 
 type PricedTokens = Pick<ModelUsage, "inputTokens" | "cacheReadTokens" | "cacheWriteTokens" | "outputTokens">;
 
-/** Prices for a prompt of this length, because long prompts may have a higher price. Undefined for unknown models. */
+/**
+ * Prices in USD per million tokens for a prompt of this length, because long prompts may have a higher price. Undefined
+ * for unknown models.
+ */
 export async function findListedPrices(
   modelId: string,
   promptTokens: number,
   settings: Pick<Settings, "priceProvider">,
 ): Promise<ModelPrices | undefined> {
   const tokens = Math.max(1, promptTokens);
-  const at = new Date();
+  const date = new Date();
   const calculateCost = (changes: Partial<PricedTokens>) => {
     const counts = { inputTokens: tokens, cacheReadTokens: 0, cacheWriteTokens: 0, outputTokens: 0, ...changes };
-    return findListedCost(counts, modelId, settings, at);
+    return findListedCost(counts, modelId, settings, date);
   };
   const [promptCost, cacheWriteCost, answerCost] = [
     await calculateCost({}),
@@ -94,7 +97,10 @@ export async function findListedPrices(
   return { input: perMillion(promptCost), output: perMillion(answerCost - promptCost), ...cacheWrite };
 }
 
-/** Ids of a provider's models in the public price list, without deprecated ones. */
+/**
+ * Ids of a provider's models in the public price list, without deprecated models, variants with a colon (`:free`) and
+ * Google's Claude models. Z.ai's ids become lower case. Empty for local servers and for providers without a price list.
+ */
 export async function listModelIds({ isLocal, priceProvider }: Settings): Promise<string[]> {
   if (isLocal || priceProvider === "" || priceProvider === undefined) return [];
   const provider = (await loadPriceList())?.findProvider({ providerId: priceProvider });
@@ -105,18 +111,21 @@ export async function listModelIds({ isLocal, priceProvider }: Settings): Promis
   return currentModels.map(({ id }) => id).filter((id) => priceProvider !== "google" || !id.startsWith("claude"));
 }
 
-/** Returns a function that finds the name and context window of a model in the price list. */
-export async function loadWindowLookup(
+/**
+ * Returns a function that finds the name and the context window (in tokens) of a model in the price list. The function
+ * returns undefined for unknown models and for providers without a price list.
+ */
+export async function loadModelLookup(
   settings: Settings,
 ): Promise<(modelId: string) => { name?: string; contextWindow?: number } | undefined> {
   if (settings.isLocal || settings.priceProvider === "" || settings.priceProvider === undefined) return () => undefined;
   const prices = await loadPriceList();
   const providerId = settings.priceProvider;
   if (prices?.findProvider({ providerId }) === undefined) return () => undefined;
-  const at = new Date();
+  const date = new Date();
   return (modelId) => {
     try {
-      const calculation = findPrice(prices, { input_tokens: 1, output_tokens: 1 }, modelId, { providerId, at });
+      const calculation = findPrice(prices, { input_tokens: 1, output_tokens: 1 }, modelId, { providerId, date });
       if (calculation === undefined) return undefined;
       const { name, context_window: contextWindow } = calculation.model;
       return { name, contextWindow };
@@ -126,14 +135,14 @@ export async function loadWindowLookup(
   };
 }
 
-/** xAI reports ticks. */
+/** Unit of the cost that xAI reports. */
 const USD_PER_TICK = 1e-10;
-/** Maximum plausible cost of one call. A larger one would make the sum of a session infinite. */
-const MAX_USD = 1e9;
+/** Maximum plausible cost of one call. Larger numbers could make the sum of a session infinite. */
+const MAX_CALL_COST_USD = 1e9;
 
 /** Converts a number, or a text with a number, in units of `unit` USD; undefined for implausible values. */
 function toUsd(value: unknown, usdPerUnit = 1): number | undefined {
   const number = typeof value === "string" && /^\d+(\.\d+)?(e-?\d+)?$/i.test(value) ? Number(value) : value;
   const usd = typeof number === "number" ? number * usdPerUnit : NaN;
-  return usd >= 0 && usd <= MAX_USD ? usd : undefined;
+  return usd >= 0 && usd <= MAX_CALL_COST_USD ? usd : undefined;
 }

@@ -1,7 +1,7 @@
 import { asObject, parseJsonObject } from "./json.js";
 import { describeHtml, looksLikeHtml } from "./unreadable.js";
 
-/** The data of an error or of an `error` part. */
+/** The data of an error, or of an `error` part of a stream. */
 export interface ProviderFault {
   status: number | undefined;
   message: string;
@@ -100,7 +100,7 @@ function describeBody(
     bodyFields.code,
     bodyFields.error_type,
   ]
-    .filter((word) => typeof word === "string" || typeof word === "number")
+    .filter((fieldValue) => typeof fieldValue === "string" || typeof fieldValue === "number")
     .join(" ");
   const code = [errorFields.code, errorFields.status_code, bodyFields.code, bodyFields.status]
     .map(Number)
@@ -135,17 +135,17 @@ function readRetryDelayMs(body: unknown): number | undefined {
   return seconds === undefined ? undefined : Math.ceil(Number(seconds) * 1000);
 }
 
-/** Delay from `retry-after` (seconds or date) or `retry-after-ms`; in ms. */
+/** Delay in ms from `retry-after` (seconds or date) or `retry-after-ms`; undefined without a valid header. */
 export function readRetryAfterMs(
   headers: Readonly<Record<string, string | undefined>>,
-  now = Date.now(),
+  nowMs = Date.now(),
 ): number | undefined {
-  const ms = Number(headers["retry-after-ms"]);
-  if (headers["retry-after-ms"] !== undefined && Number.isFinite(ms) && ms >= 0) return Math.ceil(ms);
+  const delayMs = Number(headers["retry-after-ms"]);
+  if (headers["retry-after-ms"] !== undefined && Number.isFinite(delayMs) && delayMs >= 0) return Math.ceil(delayMs);
   const value = headers["retry-after"]?.trim();
   if (value === undefined || value === "") return undefined;
   const seconds = Number(value);
   if (Number.isFinite(seconds)) return seconds >= 0 ? Math.ceil(seconds * 1000) : undefined;
-  const at = Date.parse(value);
-  return Number.isNaN(at) ? undefined : Math.max(0, at - now);
+  const retryAtMs = Date.parse(value);
+  return Number.isNaN(retryAtMs) ? undefined : Math.max(0, retryAtMs - nowMs);
 }

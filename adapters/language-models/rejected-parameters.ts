@@ -2,19 +2,22 @@ import type { Logger, ProviderError } from "gantry";
 import { findRejectedParameter } from "./parameter-rejection.js";
 import type { OptionalParameter } from "./wires/wire.js";
 
-const OPPOSITES: Readonly<Partial<Record<OptionalParameter, OptionalParameter>>> = { echo: "no_echo", no_echo: "echo" };
+const OPPOSITE_PARAMETERS: Readonly<Partial<Record<OptionalParameter, OptionalParameter>>> = {
+  echo: "no_echo",
+  no_echo: "echo",
+};
 
-/** Parameters that each model rejected. Later calls of this process omit them. */
+/** Parameters that each model rejected. Later requests of this process omit these parameters. */
 export class RejectedParameters {
-  readonly #byModel = new Map<string, Set<OptionalParameter>>();
+  readonly #parametersByModelId = new Map<string, Set<OptionalParameter>>();
   readonly #logger: Logger | undefined;
 
   constructor(logger: Logger | undefined) {
     this.#logger = logger;
   }
 
-  of(model: string): ReadonlySet<OptionalParameter> {
-    return this.#byModel.get(model) ?? new Set();
+  findByModel(modelId: string): ReadonlySet<OptionalParameter> {
+    return this.#parametersByModelId.get(modelId) ?? new Set();
   }
 
   /**
@@ -22,22 +25,22 @@ export class RejectedParameters {
    * parameter was sent and is not settled. A server may reject a parameter and its absence. The opposite therefore
    * becomes settled, so that there are only two attempts.
    */
-  learn(
-    model: string,
+  recordRejection(
+    modelId: string,
     fault: ProviderError,
     sentParameters: ReadonlySet<OptionalParameter>,
     settledParameters: Set<OptionalParameter>,
   ): boolean {
     const parameter = findRejectedParameter(fault, sentParameters);
     if (parameter === undefined || settledParameters.has(parameter)) return false;
-    const rejected = new Set([...this.of(model), parameter]);
-    const opposite = OPPOSITES[parameter];
+    const rejectedParameters = new Set([...this.findByModel(modelId), parameter]);
+    const opposite = OPPOSITE_PARAMETERS[parameter];
     if (opposite !== undefined) {
-      rejected.delete(opposite);
+      rejectedParameters.delete(opposite);
       settledParameters.add(opposite);
     }
-    this.#byModel.set(model, rejected);
-    this.#logger?.info("model rejected a parameter; omitting it from now on", { model, parameter });
+    this.#parametersByModelId.set(modelId, rejectedParameters);
+    this.#logger?.info("model rejected a parameter; omitting it from now on", { model: modelId, parameter });
     return true;
   }
 }

@@ -2,7 +2,10 @@ import { readResponseText } from "./bodies.js";
 import { toUnexpectedBodyError, type FaultContext } from "./errors.js";
 import type { Fetch } from "./network.js";
 
-/** Wraps `fetch` and rejects answers that are not event streams; a package would read them as empty answers. */
+/**
+ * Wraps `fetch`: replaces lone surrogates in request bodies, and rejects answers that are not event streams. A package
+ * would read such an answer as an empty answer.
+ */
 export function requireEventStream(fetch: Fetch, context: FaultContext): Fetch {
   return async (input, init) => {
     const response = await fetch(

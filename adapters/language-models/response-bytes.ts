@@ -1,22 +1,22 @@
 import { pipeline, type Readable } from "node:stream";
 
-/** Maximum bytes that are held for a slow reader; beyond it the stream is paused. */
+/** Maximum bytes that are held for a slow reader; the stream pauses at the limit. */
 const MAX_HELD_BYTES = 256 * 1024;
-/** Limits for the unread part of a complete answer. Beyond them its connection is closed. */
-const DRAIN_LIMITS = { bytes: 64 * 1024, ms: 1_000 };
+/** Limits for reading the rest of a released body, so that the connection can be reused. */
+const DRAIN_LIMITS = { bytes: 64 * 1024, timeMs: 1_000 };
 
 /** The bytes of a body, in order. */
 export interface ByteSource {
   /**
-   * Resolves with all bytes since the last call, or with the next ones; undefined at the end. Rejects if the body is
-   * interrupted.
+   * Resolves with all bytes since the last call, or else with the next bytes; undefined at the end and after `release`.
+   * Rejects if the body is interrupted.
    */
   next(): Promise<Buffer | undefined>;
   /** Discards the remaining bytes. `isComplete`: everything of interest was read, so the connection may be reused. */
   release(isComplete?: boolean): void;
 }
 
-/** The body of an answer, decompressed if necessary. An abort ends it with the signal's reason. */
+/** The body of an answer, decompressed if necessary. An abort ends the body with the signal's reason. */
 export class ResponseBytes implements ByteSource {
   readonly #stream: Readable;
   readonly #signal: AbortSignal;
@@ -24,7 +24,7 @@ export class ResponseBytes implements ByteSource {
   #heldBytes = 0;
   #state: "reading" | "ended" | "failed" | "released" = "reading";
   #fault: unknown;
-  #wake: (() => void) | undefined;
+  #wakeReader: (() => void) | undefined;
   #drainBytes = DRAIN_LIMITS.bytes;
   #drainTimer: NodeJS.Timeout | undefined;
 
@@ -42,7 +42,7 @@ export class ResponseBytes implements ByteSource {
 
   async next(): Promise<Buffer | undefined> {
     if (this.#heldBytes === 0 && this.#state === "reading")
-      await new Promise<void>((resolve) => (this.#wake = resolve));
+      await new Promise<void>((resolve) => (this.#wakeReader = resolve));
     if (this.#heldBytes > 0) {
       const pieces = this.#pieces;
       this.#pieces = [];
@@ -61,8 +61,8 @@ export class ResponseBytes implements ByteSource {
       this.#stream.destroy();
       return;
     }
-    // A connection can be reused only after its answer was read to the end, which usually arrives soon.
-    this.#drainTimer = setTimeout(() => this.#stream.destroy(), DRAIN_LIMITS.ms).unref();
+    // A connection can be reused only after its answer was read to the end. The end usually arrives soon.
+    this.#drainTimer = setTimeout(() => this.#stream.destroy(), DRAIN_LIMITS.timeMs).unref();
     this.#stream.resume();
   }
 
@@ -80,7 +80,7 @@ export class ResponseBytes implements ByteSource {
       this.#pieces.push(piece);
       this.#heldBytes += piece.length;
       if (this.#heldBytes > MAX_HELD_BYTES) this.#stream.pause();
-      this.#wake?.();
+      this.#wakeReader?.();
     }
   }
 
@@ -94,16 +94,16 @@ export class ResponseBytes implements ByteSource {
     if (this.#state !== "reading") return;
     this.#state = state;
     this.#fault = fault;
-    this.#wake?.();
+    this.#wakeReader?.();
   }
 
-  /** Discards the bytes that were not read yet. */
+  /** Discards the unread bytes and changes the state. */
   #discard(state: "released" | "failed", fault?: unknown): void {
     this.#pieces = [];
     this.#heldBytes = 0;
     this.#state = state;
     this.#fault = fault;
-    this.#wake?.();
+    this.#wakeReader?.();
   }
 }
 

@@ -1,6 +1,9 @@
 import type { ModelCallOptions } from "./language-model.js";
 
-/** Converts options of specification v3 for a model of another version. */
+/**
+ * Converts options of specification v3 for a model of another version. `effort` is sent to v4 models, unless it is
+ * `""`.
+ */
 export function toSpecification(version: string, options: ModelCallOptions, effort: string): Record<string, unknown> {
   switch (version) {
     case "v2":
@@ -37,7 +40,6 @@ function toV4Message(message: Message): unknown {
   return { ...message, content };
 }
 
-/** Converts the media in tool results with `put`. */
 function convertToolMedia(message: Message, convert: (media: Media) => unknown): unknown {
   if (message.role !== "tool") return message;
   const content = message.content.map((part) => {

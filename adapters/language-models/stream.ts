@@ -4,7 +4,6 @@ import { AnswerBuilder, type AnswerContext } from "./answer.js";
 import { toProviderError } from "./errors.js";
 import type { PartSource } from "./reading/answer-body.js";
 
-/** An attempt of a request. */
 export interface Attempt {
   readonly context: AnswerContext;
   /** Sends the request. Rejects with the provider's error, or with the reason of an abort. */
@@ -14,8 +13,9 @@ export interface Attempt {
 }
 
 /**
- * Sends a request and yields the chunks of the answer. One generator does everything, because each further generator
- * costs a promise per token.
+ * Sends a request and yields the chunks of the answer. Before the first chunk, a failed attempt is repeated if
+ * `shouldRetry` returns true. Rejects with `ProviderError`, or with the signal's reason. One generator does everything,
+ * because each further generator costs a promise per token.
  */
 export async function* streamAnswer(
   createAttempt: () => Promise<Attempt>,
@@ -25,13 +25,13 @@ export async function* streamAnswer(
   for (;;) {
     signal.throwIfAborted();
     const { send, context, shouldRetry } = await createAttempt();
-    const answer = new AnswerBuilder(context);
+    const answerBuilder = new AnswerBuilder(context);
     let hasOutput = false;
     let source: PartSource | undefined;
     try {
       source = await send();
       signal.throwIfAborted();
-      while (answer.finish === undefined) {
+      while (answerBuilder.finishPart === undefined) {
         const parts = await source.next();
         signal.throwIfAborted();
         // A server that dies, or a proxy that times out, closes the connection like after a complete answer.
@@ -40,7 +40,7 @@ export async function* streamAnswer(
         const chunks: ModelChunk[] = [];
         let fault: ProviderError | undefined;
         try {
-          for (const part of parts) answer.read(part, chunks);
+          for (const part of parts) answerBuilder.read(part, chunks);
         } catch (error) {
           fault = toProviderError(error, context);
         }
@@ -52,7 +52,7 @@ export async function* streamAnswer(
         }
         if (fault !== undefined) throw fault;
       }
-      for (const chunk of await answer.end(request)) {
+      for (const chunk of await answerBuilder.end(request)) {
         hasOutput = true;
         yield chunk;
       }
@@ -64,7 +64,7 @@ export async function* streamAnswer(
       if (hasOutput || !shouldRetry(fault)) throw fault;
     } finally {
       // Otherwise the connection of an abandoned answer would never be released.
-      source?.release(answer.finish !== undefined);
+      source?.release(answerBuilder.finishPart !== undefined);
     }
   }
 }

@@ -12,7 +12,8 @@ const CLOSE_TAG = "</think>";
  * format. Later tags are part of the answer.
  */
 export class ThinkTags {
-  #state: "start" | "thinking" | "after" | "text" = "start";
+  /** `separator`: the white space after the closing tag. */
+  #state: "start" | "thinking" | "separator" | "text" = "start";
   /** Text that may be the beginning of a tag. */
   #possibleTag = "";
 
@@ -21,6 +22,7 @@ export class ThinkTags {
     return this.#state === "text";
   }
 
+  /** Returns the parts of the text that are certain, and holds back a possible tag. */
   push(piece: string): TaggedText[] {
     if (this.#state === "text") return piece === "" ? [] : [{ kind: "text", text: piece }];
     let remainingText = this.#possibleTag + piece;
@@ -42,13 +44,13 @@ export class ThinkTags {
     if (this.#state === "thinking") {
       const end = remainingText.indexOf(CLOSE_TAG);
       if (end === -1) {
-        const heldLength = possibleTagLength(remainingText);
+        const heldLength = getPossibleTagLength(remainingText);
         this.#possibleTag = remainingText.slice(remainingText.length - heldLength);
         return toReasoning(remainingText.slice(0, remainingText.length - heldLength));
       }
       pieces.push(...toReasoning(remainingText.slice(0, end)));
       remainingText = remainingText.slice(end + CLOSE_TAG.length);
-      this.#state = "after";
+      this.#state = "separator";
     }
     // Empty lines between reasoning and answer are dropped.
     const text = remainingText.trimStart();
@@ -71,7 +73,7 @@ function toReasoning(text: string): TaggedText[] {
 }
 
 /** Number of characters at the end that may begin the closing tag. */
-function possibleTagLength(text: string): number {
+function getPossibleTagLength(text: string): number {
   for (let length = Math.min(CLOSE_TAG.length - 1, text.length); length > 0; length--) {
     if (CLOSE_TAG.startsWith(text.slice(text.length - length))) return length;
   }

@@ -35,11 +35,14 @@ export function readUsage(value: unknown): ReportedUsage | undefined {
   };
 }
 
+/** Low estimate, so that the token count is rather too high. */
+const BYTES_PER_TOKEN = 3;
+
 /** Estimates the usage from the bytes of prompt and answer, for a provider that reports none. */
 export function estimateUsage(request: ModelRequest, outputBytes: number): ModelUsage {
   return {
     inputTokens: estimatePrompt(request),
-    outputTokens: Math.ceil(outputBytes / 3),
+    outputTokens: Math.ceil(outputBytes / BYTES_PER_TOKEN),
     cacheReadTokens: 0,
     cacheWriteTokens: 0,
     reasoningTokens: 0,
@@ -55,8 +58,8 @@ const FINISH_REASONS: Readonly<Record<string, FinishReason>> = {
 };
 
 /**
- * Reads the finish reason of any specification version: a word, or `{ unified, raw }`. `message`: the provider's
- * explanation.
+ * Reads the finish reason of any specification version: a string, or `{ unified, raw }`. `reason` is null if it is
+ * unknown. `message`: the provider's explanation.
  */
 export function readReason(value: unknown): {
   reason: FinishReason;
@@ -70,7 +73,7 @@ export function readReason(value: unknown): {
   return { reason, hasFailed: unified === "error", raw, message: typeof message === "string" ? message : undefined };
 }
 
-/** Maximum plausible tokens of one call. A larger count would make the sum of a session infinite. */
+/** Maximum plausible tokens of one call. Larger numbers could make the sum of a session infinite. */
 const MAX_PLAUSIBLE_TOKENS = 1e12;
 
 function toTokenCount(value: unknown): number | undefined {

@@ -20,10 +20,10 @@ export const captureRequest: Fetch = (input, init) => {
 };
 
 /** Returns a function that builds requests with the package's models, which must use `captureRequest` as `fetch`. */
-export function createRequestBuilder(modelOf: (modelId: string) => AiSdkModel): BuildRequest {
+export function createRequestBuilder(getModel: (modelId: string) => AiSdkModel): BuildRequest {
   return async ({ request }, options) => {
     try {
-      await modelOf(request.model.id).doStream(options);
+      await getModel(request.model.id).doStream(options);
     } catch (error) {
       if (error instanceof CapturedRequest) return error.request;
       throw error;

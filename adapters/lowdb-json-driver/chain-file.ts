@@ -12,7 +12,7 @@ export const LAYOUT_VERSION = 5;
 
 export interface ChainFileDocument {
   version: number;
-  /** Null: deleted since the file was written. Never null in a file. */
+  /** Null in memory if the document was deleted after the last write of the file. Never null in a file. */
   value: unknown;
 }
 
@@ -26,13 +26,13 @@ export interface ChainFile {
   documents: Record<string, ChainFileDocument>;
 }
 
-/** lowdb adapter for a chain's file. Readers, also after a crash, find either the old file or the new one. */
+/** lowdb adapter for a chain's file. Readers, also after a crash, find either the old file or the new file. */
 export class ChainFileAdapter implements Adapter<ChainFile> {
   readonly #tempPath: string;
 
   /**
-   * `shouldReplace` is called when the new file is on disk, right before it replaces the old one. False keeps the old
-   * file.
+   * `shouldReplace` is called when the new file is on disk, right before the new file replaces the old file. False
+   * keeps the old file.
    */
   constructor(
     readonly path: string,
@@ -57,7 +57,7 @@ export class ChainFileAdapter implements Adapter<ChainFile> {
   }
 }
 
-/** Undefined for a missing file. Throws `StoreError` for an unusable file. */
+/** Reads a chain's file; undefined for a missing file. Throws `StoreError` for an unusable file. */
 export function readChainFile(path: string): ChainFile | undefined {
   let file: unknown;
   try {

@@ -7,7 +7,7 @@ import type { ChainFile } from "./chain-file.js";
  */
 export type LogEntry = readonly [chain: string, key: string, value: unknown, version?: number];
 
-/** A log line: a change, or the versions up to which the files of chains are complete. */
+/** A log line. `set`: changed documents; `filed`: chains whose file is complete up to the version `upTo`. */
 export interface LogLine {
   version: number;
   set?: readonly LogEntry[];
@@ -16,7 +16,7 @@ export interface LogLine {
 
 export interface CachedChain {
   /**
-   * lowdb's object for the chain's file. Its data are the documents in memory; a null value marks a deleted document.
+   * lowdb's object for the chain's file. `low.data` are the documents in memory; a null value marks a deleted document.
    */
   readonly low: Low<ChainFile>;
   /** Version up to which the file is complete; 0 without a file. */
@@ -32,16 +32,17 @@ interface SmallDocument extends StoredDocument {
 /** Whether a document contains no messages. Such documents are always in memory, because lists and runs need them. */
 export const isSmall = (key: string): boolean => contentChain(key) === undefined;
 
-/** The chains of a store by the id of their first session. `""` has the documents of the complete store. */
+/** The chains of a store. The chain `""` has the documents of the complete store. */
 export class Chains {
+  /** Chains by the id of their first session. */
   readonly chainsByRoot = new Map<string, CachedChain>();
   readonly smallDocuments = new DocumentMap();
   /** Version of the last change. */
   version = 0;
   readonly #createLow: (root: string) => Low<ChainFile>;
 
-  constructor(create: (root: string) => Low<ChainFile>) {
-    this.#createLow = create;
+  constructor(createLow: (root: string) => Low<ChainFile>) {
+    this.#createLow = createLow;
   }
 
   findDocument(key: string): StoredDocument | undefined {
@@ -51,7 +52,7 @@ export class Chains {
     return document && document.value !== null ? { key, ...document } : undefined;
   }
 
-  /** The chain whose file must be read to get this document; undefined if none. */
+  /** The chain whose file must be read to find this document; undefined if no file must be read. */
   findIncompleteChain(key: string): CachedChain | undefined {
     const chain = this.chainsByRoot.get(contentChain(key) ?? "");
     return chain && !chain.isComplete && !(key in chain.low.data.documents) ? chain : undefined;
@@ -78,7 +79,7 @@ export class Chains {
     return [...new Set(deletedEntries.map(([root]) => root))].filter(isDeleted);
   }
 
-  /** Removes documents from memory that the chain's file contains, except small ones. */
+  /** Removes documents from memory that the chain's file contains, except small documents. */
   dropFiledDocuments(chain: CachedChain): void {
     if (chain.filedVersion === 0) return;
     chain.isComplete = false;

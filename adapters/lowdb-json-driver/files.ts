@@ -23,7 +23,9 @@ const SAFE_NAME_PATTERN = /^[a-z0-9][a-z0-9_-]{0,79}$/;
 // Windows opens a device for these names, with any extension.
 const DEVICE_NAME_PATTERN = /^(con|prn|aux|nul|com\d|lpt\d)$/;
 
-/** File name that is safe on every file system, including case-insensitive ones: the id, or `~` and its hash. */
+/**
+ * File name that is safe on every file system, including case-insensitive systems: the id, or `~` and a hash of the id.
+ */
 export function toFileName(id: string): string {
   const isSafe = SAFE_NAME_PATTERN.test(id) && !DEVICE_NAME_PATTERN.test(id);
   return `${isSafe ? id : `~${createHash("sha256").update(JSON.stringify(id)).digest("hex")}`}.json`;

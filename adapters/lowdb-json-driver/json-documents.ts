@@ -15,21 +15,21 @@ const VERSION_FILE = "version.json";
 const TEMP_FOLDER = "temp";
 /** Maximum number of files written concurrently; they share disk syncs. */
 const MAX_CONCURRENT_WRITES = 16;
-/** Minimum interval between writes of the files of changed chains, in ms. */
+/** Minimum interval between writes of the files of changed chains. */
 const FILING_INTERVAL_MS = 250;
 /** Maximum share of time spent on writing the chains' files. */
 const MAX_FILING_SHARE = 0.02;
 /** The log is rewritten when its size reaches twice the size after the last rewrite, plus this number of bytes. */
 const LOG_GROWTH_BYTES = 2 * 1024 * 1024;
-/** Estimated size of a rewritten log per chain, in bytes; used until the first rewrite. */
+/** Estimated size of a rewritten log per chain; used until the first rewrite. */
 const LOG_BYTES_PER_CHAIN = 4_000;
 /** Maximum number of chains with all documents in memory. */
 const MAX_COMPLETE_CHAINS = 64;
 
 /**
- * Documents in a folder, for one process. A change is a log line; soon after it, lowdb writes the file of the chain.
- * The log contains the small documents and everything that the files lack, so that a file is read only for its
- * messages.
+ * Documents in a folder, for one process. A change is a log line; soon after the change, lowdb writes the file of the
+ * chain. The log contains the small documents and everything that the files lack, so that a file is read only for the
+ * messages of its chain.
  */
 export class JsonDocuments implements DocumentStore {
   /** Folder of the chains' files. */
@@ -48,6 +48,7 @@ export class JsonDocuments implements DocumentStore {
   #filingTimer: NodeJS.Timeout | undefined;
   #lastFiling: Promise<void> = Promise.resolve();
   #filingDelayMs = FILING_INTERVAL_MS;
+  /** Size of the log after the last rewrite; an estimate before the first rewrite. */
   #rewrittenLogBytes = 0;
 
   private constructor(path: string, lock: ProcessLock, lowdb: typeof import("lowdb"), logger: Logger | undefined) {
@@ -71,7 +72,7 @@ export class JsonDocuments implements DocumentStore {
       createFolder(join(logFolder, TEMP_FOLDER));
       const documents = new JsonDocuments(path, lock, await import("lowdb"), logger);
       await documents.#readLog();
-      documents.#compareFiles();
+      documents.#applyFileChanges();
       writeVersion(join(logFolder, VERSION_FILE));
       return documents;
     } catch (error) {
@@ -89,11 +90,11 @@ export class JsonDocuments implements DocumentStore {
   }
 
   async get(keys: readonly string[]): Promise<(StoredDocument | undefined)[]> {
-    const findIncomplete = () =>
+    const findIncompleteChain = () =>
       keys.map((key) => this.#chains.findIncompleteChain(key)).find((chain) => chain !== undefined);
-    for (let chain = findIncomplete(); chain; chain = findIncomplete()) await this.#loadChain(chain);
+    for (let chain = findIncompleteChain(); chain; chain = findIncompleteChain()) await this.#loadChain(chain);
     const documents = keys.map((key) => this.#chains.findDocument(key));
-    this.#unloadOldest();
+    this.#unloadOldestChains();
     return documents;
   }
 
@@ -117,13 +118,12 @@ export class JsonDocuments implements DocumentStore {
     return join(this.#path, toFileName(root));
   }
 
-  /** Creates lowdb's object for the file of a chain. */
   #createLow(chain: string): Low<ChainFile> {
     const adapter: ChainFileAdapter = new ChainFileAdapter(
       this.#pathOf(chain),
       join(this.#logFolder, TEMP_FOLDER),
       async () => {
-        // Syncs the log first: after a power failure it must not be older than the files.
+        // Syncs the log first: after a power failure the log must not be older than the files.
         await this.#log.sync();
         return this.#chains.chainsByRoot.get(chain)?.low.adapter === adapter;
       },
@@ -131,7 +131,7 @@ export class JsonDocuments implements DocumentStore {
     return new this.#lowdb.Low<ChainFile>(adapter, { version: LAYOUT_VERSION, chain, upTo: 0, documents: {} });
   }
 
-  /** Returns whether the entries delete a chain. */
+  /** Writes entries to the log and schedules the files. Returns whether the entries delete a chain. */
   #writeEntries(entries: readonly LogEntry[]): boolean {
     this.#lock.throwIfLost();
     const roots = new Set(entries.map(([root]) => root).filter((root) => root !== ""));
@@ -163,15 +163,15 @@ export class JsonDocuments implements DocumentStore {
     if (file.upTo > this.#chains.version) throw createDamagedError(this.#pathOf(root), "it is newer than the log");
     for (const [key, document] of Object.entries(file.documents)) if (!isSmall(key)) documents[key] ??= document;
     chain.isComplete = true;
-    this.#noteUse(root);
+    this.#recordUse(root);
   }
 
-  #noteUse(root: string): void {
+  #recordUse(root: string): void {
     this.#recentRoots.delete(root);
     this.#recentRoots.add(root);
   }
 
-  #unloadOldest(): void {
+  #unloadOldestChains(): void {
     for (const root of this.#recentRoots) {
       if (this.#recentRoots.size <= MAX_COMPLETE_CHAINS) return;
       const chain = this.#chains.chainsByRoot.get(root);
@@ -187,9 +187,9 @@ export class JsonDocuments implements DocumentStore {
     }, this.#filingDelayMs).unref();
   }
 
-  /** Writes the incomplete files. Never rejects: the log contains what a file lacks. */
+  /** Writes the incomplete files. Never rejects: the log contains the data that a file lacks. */
   async #writeChainFiles(): Promise<void> {
-    const startedAt = performance.now();
+    const startedAtMs = performance.now();
     const roots = [...this.#unfiledRoots];
     this.#unfiledRoots.clear();
     while (roots.length > 0)
@@ -198,7 +198,7 @@ export class JsonDocuments implements DocumentStore {
       await this.#rewriteLog().catch((error: unknown) =>
         this.#warnUnwritten({ path: this.#log.path, why: String(error) }),
       );
-    this.#filingDelayMs = Math.max(FILING_INTERVAL_MS, (performance.now() - startedAt) / MAX_FILING_SHARE);
+    this.#filingDelayMs = Math.max(FILING_INTERVAL_MS, (performance.now() - startedAtMs) / MAX_FILING_SHARE);
   }
 
   #warnUnwritten(fields: Record<string, string>): void {
@@ -224,7 +224,7 @@ export class JsonDocuments implements DocumentStore {
     // The chain may have been deleted meanwhile.
     if (this.#chains.chainsByRoot.get(root) !== chain) return;
     this.#append({ version: this.#chains.version, filed: [[root, upTo]] });
-    this.#noteUse(root);
+    this.#recordUse(root);
   }
 
   async #rewriteLog(): Promise<void> {
@@ -255,11 +255,11 @@ export class JsonDocuments implements DocumentStore {
   }
 
   /** Deletes chains whose file was removed, and imports files that were added. */
-  #compareFiles(): void {
-    const names = new Set(readdirSync(this.#path).filter((name) => name.endsWith(".json")));
+  #applyFileChanges(): void {
+    const fileNames = new Set(readdirSync(this.#path).filter((name) => name.endsWith(".json")));
     for (const [root, { filedVersion }] of [...this.#chains.chainsByRoot])
-      if (!names.delete(toFileName(root)) && filedVersion > 0) this.#deleteChain(root);
-    for (const path of [...names].map((name) => join(this.#path, name)))
+      if (!fileNames.delete(toFileName(root)) && filedVersion > 0) this.#deleteChain(root);
+    for (const path of [...fileNames].map((name) => join(this.#path, name)))
       try {
         this.#importFile(path);
       } catch (error) {
@@ -311,7 +311,7 @@ function checkLayout(path: string, logFolder: string): void {
   let layout: unknown = "unknown";
   try {
     const versionFile = readJson(join(logFolder, VERSION_FILE));
-    // Layout 1 had an index and no version file. Without both files the store is new, or its log folder was lost.
+    // Layout 1 had an index and no version file. Without both files the store is new, or the log folder was lost.
     const isLayout1 = versionFile === undefined && existsSync(join(logFolder, "index.jsonl"));
     layout = isLayout1 ? 1 : versionFile === undefined ? LAYOUT_VERSION : (versionFile as { version: unknown }).version;
   } catch {

@@ -12,14 +12,14 @@ const NEWLINE = 10;
  * microseconds, and a turn of the event loop takes ten times as long.
  */
 export class Log {
-  /** Size of the complete lines, in bytes. */
+  /** Size of the complete lines. Set by `read`, and then by each write. */
   bytes = 0;
   #fd: number;
   /** Whether a partial line may follow the complete lines, after a crash or on a full disk. */
   #mayHavePartialLine = true;
   #hasUnsyncedLines = false;
-  /** The last started sync, and the sync that waits for its end. */
   #lastSync: Promise<void> = Promise.resolve();
+  /** The sync that starts after `#lastSync`; undefined if no sync waits. */
   #nextSync: Promise<void> | undefined;
 
   constructor(readonly path: string) {

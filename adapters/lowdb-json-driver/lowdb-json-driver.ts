@@ -19,13 +19,14 @@ export class LowdbJsonDriver extends DocumentDriver {
 interface OpenStore {
   driverCount: number;
   openPromise: Promise<JsonDocuments>;
+  /** Set while the store is closing. */
   closePromise?: Promise<void>;
 }
 
-/** Open stores by their real path. */
-const openStores = new Map<string, OpenStore>();
+/** The path is the real path, so that links to one folder share a store. */
+const openStoresByPath = new Map<string, OpenStore>();
 
-/** Documents of a folder. The first driver opens them, the last one closes them. */
+/** Documents of a folder. The first driver opens the documents, and the last driver closes them. */
 class SharedDocuments implements DocumentStore {
   #documents: JsonDocuments | undefined;
   #path = "";
@@ -38,23 +39,23 @@ class SharedDocuments implements DocumentStore {
   async open(): Promise<void> {
     createFolder(this.options.path);
     this.#path = realpathSync(this.options.path);
-    let store = openStores.get(this.#path);
-    for (; store?.closePromise; store = openStores.get(this.#path)) await store.closePromise;
+    let store = openStoresByPath.get(this.#path);
+    for (; store?.closePromise; store = openStoresByPath.get(this.#path)) await store.closePromise;
     store ??= { driverCount: 0, openPromise: JsonDocuments.open(this.#path, this.logger) };
     store.driverCount += 1;
-    openStores.set(this.#path, store);
+    openStoresByPath.set(this.#path, store);
     try {
       this.#documents = await store.openPromise;
     } catch (error) {
-      openStores.delete(this.#path);
+      openStoresByPath.delete(this.#path);
       throw error;
     }
   }
 
   async close(): Promise<void> {
-    const store = openStores.get(this.#path);
+    const store = openStoresByPath.get(this.#path);
     if (!store || --store.driverCount > 0) return;
-    store.closePromise = this.#openDocuments.close().finally(() => openStores.delete(this.#path));
+    store.closePromise = this.#openDocuments.close().finally(() => openStoresByPath.delete(this.#path));
     await store.closePromise;
   }
 

@@ -5,16 +5,18 @@ import { StoreError } from "gantry";
 import { holderState, newId, currentHolder, type LeaseHolder } from "gantry/plugin";
 
 /** Token name of a lock without a holder. */
-const FREE_TOKEN = "free";
-/** Interval at which a holder updates its token, in ms, for processes of other hosts and containers. */
+const FREE_TOKEN_NAME = "free";
+/** Interval at which a holder updates the time of its token, for processes of other hosts and containers. */
 const HEARTBEAT_INTERVAL_MS = 2_000;
-/** Time without an update after which a holder on another host counts as dead, in ms. */
+/** Time without an update after which a holder on another host counts as dead. */
 const MAX_SILENCE_MS = 10_000;
+/** Number of polls of another host's token during the maximum silence. */
+const POLLS_PER_SILENCE = 50;
 
 /**
- * Lock for one process at a time. It is a folder with one file, the token, named `free` or after the holder. A rename
- * takes the lock, releases it, or takes it from a dead process; a rename succeeds for only one process. Holder names
- * are never reused, so two processes that find the same holder dead cannot both take the token.
+ * Lock for one process at a time. The lock is a folder with one file, the token, named `free` or after the holder. A
+ * rename takes the lock, releases it, or takes it from a dead process; a rename succeeds for only one process. Holder
+ * names are never reused, so two processes that find the same holder dead cannot both take the token.
  */
 export class ProcessLock {
   readonly #tokenName: string;
@@ -27,13 +29,16 @@ export class ProcessLock {
     if (!existsSync(folder)) createLock(folder, `${folder}-${id}`);
   }
 
-  /** Takes the lock. Rejects with `StoreError` if another live process holds it. `store`: its path, for the error. */
+  /**
+   * Takes the lock. Rejects with `StoreError` if another live process holds the lock. `store`: the store's path, for
+   * the error.
+   */
   static async acquire(folder: string, store: string, maxSilenceMs = MAX_SILENCE_MS): Promise<ProcessLock> {
     const lock = new ProcessLock(folder);
-    while (!lock.#rename(FREE_TOKEN, lock.#tokenName)) {
+    while (!lock.#rename(FREE_TOKEN_NAME, lock.#tokenName)) {
       const [name = ""] = readdirSync(folder);
-      if (name === FREE_TOKEN) continue;
-      if (await lock.#isDead(name, maxSilenceMs)) lock.#rename(name, FREE_TOKEN);
+      if (name === FREE_TOKEN_NAME) continue;
+      if (await lock.#isDead(name, maxSilenceMs)) lock.#rename(name, FREE_TOKEN_NAME);
       else if (existsSync(join(folder, name))) {
         const { pid, host } = parseTokenName(name);
         throw new StoreError(
@@ -57,7 +62,7 @@ export class ProcessLock {
 
   release(): void {
     clearInterval(this.#heartbeat);
-    this.#rename(this.#tokenName, FREE_TOKEN);
+    this.#rename(this.#tokenName, FREE_TOKEN_NAME);
   }
 
   async #isDead(name: string, maxSilenceMs: number): Promise<boolean> {
@@ -67,7 +72,8 @@ export class ProcessLock {
     const readTimeMs = (): number | undefined => statSync(join(this.folder, name), { throwIfNoEntry: false })?.mtimeMs;
     const initialTimeMs = readTimeMs();
     const deadlineMs = performance.now() + maxSilenceMs;
-    while (readTimeMs() === initialTimeMs && performance.now() < deadlineMs) await sleep(maxSilenceMs / 50);
+    while (readTimeMs() === initialTimeMs && performance.now() < deadlineMs)
+      await sleep(maxSilenceMs / POLLS_PER_SILENCE);
     return readTimeMs() === initialTimeMs;
   }
 
@@ -76,9 +82,10 @@ export class ProcessLock {
     utimes(join(this.folder, this.#tokenName), now, now, (error) => (this.#isLost = error?.code === "ENOENT"));
   }
 
-  #rename(from: string, to: string): boolean {
+  /** Renames the token. Returns false if the lock has no token `oldName`. */
+  #rename(oldName: string, newName: string): boolean {
     try {
-      renameSync(join(this.folder, from), join(this.folder, to));
+      renameSync(join(this.folder, oldName), join(this.folder, newName));
       return true;
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === "ENOENT") return false;
@@ -87,10 +94,10 @@ export class ProcessLock {
   }
 }
 
-/** Creates the folder atomically, with its token in it. */
+/** Creates the lock's folder together with the token, atomically. Keeps an existing folder. */
 function createLock(folder: string, newFolder: string): void {
   mkdirSync(newFolder, { mode: 0o700 });
-  writeFileSync(join(newFolder, FREE_TOKEN), "", { mode: 0o600 });
+  writeFileSync(join(newFolder, FREE_TOKEN_NAME), "", { mode: 0o600 });
   try {
     renameSync(newFolder, folder);
   } catch (error) {

@@ -9,7 +9,7 @@ import {
   type Transport,
 } from "@modelcontextprotocol/server";
 import { createAskHandler } from "./ask.js";
-import { conversationText } from "./conversation-text.js";
+import { formatConversation } from "./conversation-text.js";
 import { MODES, TOOLS } from "./tools.js";
 
 type ToolArguments = Readonly<Record<string, unknown>>;
@@ -28,16 +28,20 @@ class McpRequestError extends Error {
   }
 }
 
-const PAGE_SIZE = 50;
-const MAX_SESSIONS = 100;
-const SESSION_URI = /^gantry:\/\/sessions\/([\w-]{1,100})$/;
+const RESOURCES_PAGE_SIZE = 50;
+const DEFAULT_LISTED_SESSIONS = 20;
+const MAX_LISTED_SESSIONS = 100;
+const MAX_CONVERSATION_MESSAGES = 500;
+/** Error code of MCP for an unknown resource. */
+const RESOURCE_NOT_FOUND_CODE = -32_002;
+const SESSION_URI_PATTERN = /^gantry:\/\/sessions\/([\w-]{1,100})$/;
 
-/** Serves one MCP client: runs the agent and reads its sessions. */
+/** Serves one MCP client: runs the agent and reads the agent's sessions. */
 export class AgentServer {
   readonly #agent: Agent;
   readonly #logger: Logger;
   readonly #server: Server;
-  readonly #closing = new AbortController();
+  readonly #closeController = new AbortController();
   readonly #calls = new Set<Promise<unknown>>();
   #isClosing = false;
 
@@ -54,7 +58,7 @@ export class AgentServer {
     );
     this.#server.setRequestHandler("tools/list", () => ({ tools: [...TOOLS] }));
     this.#server.setRequestHandler("tools/call", ({ params }, context) =>
-      this.#track(this.#call(params.name, params.arguments ?? {}, context)),
+      this.#track(this.#callTool(params.name, params.arguments ?? {}, context)),
     );
     this.#server.setRequestHandler("resources/templates/list", () => ({
       resourceTemplates: [
@@ -66,13 +70,13 @@ export class AgentServer {
         },
       ],
     }));
-    this.#server.setRequestHandler("resources/list", ({ params }) => this.#resources(params?.cursor));
-    this.#server.setRequestHandler("resources/read", ({ params }) => this.#resource(params.uri));
+    this.#server.setRequestHandler("resources/list", ({ params }) => this.#listResources(params?.cursor));
+    this.#server.setRequestHandler("resources/read", ({ params }) => this.#readResource(params.uri));
   }
 
-  /** `lost` is called when the client disconnects or the protocol connection breaks. */
-  async connect(transport: Transport, lost: () => void): Promise<void> {
-    this.#server.onclose = lost;
+  /** `onDisconnect` is called when the client disconnects or the protocol connection breaks. */
+  async connect(transport: Transport, onDisconnect: () => void): Promise<void> {
+    this.#server.onclose = onDisconnect;
     this.#server.onerror = (error) => this.#logger.debug("invalid client message; ignored", { error });
     await this.#server.connect(transport);
   }
@@ -83,7 +87,7 @@ export class AgentServer {
    */
   async close(signal: AbortSignal): Promise<void> {
     this.#isClosing = true;
-    const cancel = () => this.#closing.abort(signal.reason);
+    const cancel = () => this.#closeController.abort(signal.reason);
     signal.addEventListener("abort", cancel, { once: true });
     if (signal.aborted) cancel();
     await Promise.allSettled(this.#calls);
@@ -101,37 +105,37 @@ export class AgentServer {
    * A failure of a known tool is returned to the calling model as a tool error. An unknown tool is a protocol error for
    * the client.
    */
-  async #call(name: string, args: ToolArguments, context: ServerContext): Promise<CallToolResult> {
+  async #callTool(name: string, args: ToolArguments, context: ServerContext): Promise<CallToolResult> {
     if (this.#isClosing) throw new McpRequestError(ProtocolErrorCode.InternalError, "the server is shutting down");
     try {
       switch (name) {
         case "run":
           return await this.#run(args, context);
         case "sessions":
-          return await this.#sessions(args);
+          return await this.#listSessions(args);
         case "session":
-          return textResult(await this.#conversation(text(args, "session"), number(args, "after", 0)));
+          return textResult(await this.#readConversation(readText(args, "session"), readInteger(args, "after", 0)));
       }
     } catch (error) {
       if (error instanceof McpRequestError || context.mcpReq.signal.aborted) throw error;
-      return { ...textResult(this.#reason(error)), isError: true };
+      return { ...textResult(this.#describeError(error)), isError: true };
     }
     throw new McpRequestError(ProtocolErrorCode.InvalidParams, `no tool ${JSON.stringify(name.slice(0, 100))}`);
   }
 
   async #run(args: ToolArguments, context: ServerContext): Promise<CallToolResult> {
-    const signal = AbortSignal.any([context.mcpReq.signal, this.#closing.signal]);
+    const signal = AbortSignal.any([context.mcpReq.signal, this.#closeController.signal]);
     const run = await this.#agent.run({
-      ...inputOf(args),
+      ...toRunInput(args),
       signal,
       ...this.#responderOptions(context),
       overflow: "merge",
     });
-    const token = context.mcpReq._meta?.progressToken;
+    const progressToken = context.mcpReq._meta?.progressToken;
     let progress = 0;
     const reportProgress = async (message: string) => {
-      if (token === undefined || signal.aborted) return;
-      const params = { progressToken: token, progress: (progress += 1), message };
+      if (progressToken === undefined || signal.aborted) return;
+      const params = { progressToken, progress: (progress += 1), message };
       // Delivery errors are ignored: the call's signal ends the run of a disconnected client.
       await context.mcpReq.notify({ method: "notifications/progress", params }).catch(() => undefined);
     };
@@ -162,61 +166,64 @@ export class AgentServer {
     // An elicitation capability without any mode implies forms. Only URL mode must be declared.
     const hasForms = elicitation !== undefined && (elicitation.form !== undefined || elicitation.url === undefined);
     return {
-      clientName: clientName,
+      clientName,
       alwaysAsk: false,
       ...(hasForms && { ask: createAskHandler(this.#server, context) }),
     };
   }
 
-  async #sessions(args: ToolArguments): Promise<CallToolResult> {
-    const search = optional(args, "search");
-    const limit = Math.min(number(args, "limit", 1) ?? 20, MAX_SESSIONS);
+  async #listSessions(args: ToolArguments): Promise<CallToolResult> {
+    const search = readOptionalText(args, "search");
+    const limit = Math.min(readInteger(args, "limit", 1) ?? DEFAULT_LISTED_SESSIONS, MAX_LISTED_SESSIONS);
     const { sessions, total } = await this.#agent.sessions.list({ limit, search });
     const lines = sessions.map(
       ({ id, title, updatedAt, projectDir }) => `${id}  ${updatedAt}  ${title}  ${projectDir}`,
     );
-    const list = sessions.map(({ id, title, updatedAt, projectDir, provider, model }) => ({
+    const sessionEntries = sessions.map(({ id, title, updatedAt, projectDir, provider, model }) => ({
       ...{ id, title, updated_at: updatedAt, project_dir: projectDir, provider, model },
     }));
     return {
       content: [{ type: "text", text: lines.length > 0 ? lines.join("\n") : "no sessions" }],
-      structuredContent: { sessions: list, total },
+      structuredContent: { sessions: sessionEntries, total },
     };
   }
 
-  async #conversation(id: string, after = 0): Promise<string> {
+  async #readConversation(id: string, afterSeq = 0): Promise<string> {
     const session = await this.#agent.sessions.get(id);
     if (!session) throw new SessionNotFoundError(id);
-    return conversationText(session, await this.#agent.sessions.messages(id, { after, limit: 500 }));
+    return formatConversation(
+      session,
+      await this.#agent.sessions.messages(id, { after: afterSeq, limit: MAX_CONVERSATION_MESSAGES }),
+    );
   }
 
-  async #resources(cursor: string | undefined) {
+  async #listResources(cursor: string | undefined) {
     if (cursor !== undefined && !/^\d{1,9}$/.test(cursor))
       throw new McpRequestError(ProtocolErrorCode.InvalidParams, "unknown cursor");
     const offset = Number(cursor ?? 0);
-    const { sessions, total } = await this.#agent.sessions.list({ limit: PAGE_SIZE, offset });
+    const { sessions, total } = await this.#agent.sessions.list({ limit: RESOURCES_PAGE_SIZE, offset });
     const resources = sessions.map(({ id, title, updatedAt }) => ({
       uri: `gantry://sessions/${id}`,
       ...{ name: id, title, mimeType: "text/markdown", annotations: { lastModified: updatedAt } },
     }));
-    const next = offset + sessions.length;
-    return { resources, ...(sessions.length > 0 && next < total && { nextCursor: String(next) }) };
+    const nextOffset = offset + sessions.length;
+    return { resources, ...(sessions.length > 0 && nextOffset < total && { nextCursor: String(nextOffset) }) };
   }
 
-  async #resource(uri: string) {
-    const [, id] = SESSION_URI.exec(uri) ?? [];
+  async #readResource(uri: string) {
+    const [, id] = SESSION_URI_PATTERN.exec(uri) ?? [];
     try {
       if (id === undefined) throw new SessionNotFoundError("");
-      return { contents: [{ uri, mimeType: "text/markdown", text: await this.#conversation(id) }] };
+      return { contents: [{ uri, mimeType: "text/markdown", text: await this.#readConversation(id) }] };
     } catch (error) {
       if (hasCode(error, "session_not_found"))
-        throw new McpRequestError(-32002, "resource not found", { uri: uri.slice(0, 200) });
-      throw new McpRequestError(ProtocolErrorCode.InternalError, this.#reason(error));
+        throw new McpRequestError(RESOURCE_NOT_FOUND_CODE, "resource not found", { uri: uri.slice(0, 200) });
+      throw new McpRequestError(ProtocolErrorCode.InternalError, this.#describeError(error));
     }
   }
 
   /** Error text for the client. Internal errors are logged and reported as "internal error". */
-  #reason(error: unknown): string {
+  #describeError(error: unknown): string {
     const isPublic = error instanceof Error && typeof (error as { code?: unknown }).code === "string";
     if (isPublic && !hasCode(error, "store")) return error.message;
     this.#logger.error("MCP request failed; returned an internal error", { error });
@@ -224,21 +231,22 @@ export class AgentServer {
   }
 }
 
-function inputOf(
+function toRunInput(
   args: ToolArguments,
 ): Pick<RunInput, "message" | "sessionId" | "provider" | "model" | "mode" | "projectDir"> {
-  const model = optional(args, "model");
-  const projectDir = optional(args, "project_dir");
-  const mode = optional(args, "mode");
+  const model = readOptionalText(args, "model");
+  const projectDir = readOptionalText(args, "project_dir");
+  const mode = readOptionalText(args, "mode");
   const validMode = MODES.find((candidate) => candidate === mode);
-  if (mode !== undefined && validMode === undefined) throw invalid("mode", `one of ${MODES.join(", ")}`);
-  if (projectDir !== undefined && !isAbsolute(projectDir)) throw invalid("project_dir", "an absolute path");
-  const at = model?.indexOf("/") ?? -1;
-  const sessionId = optional(args, "session");
+  if (mode !== undefined && validMode === undefined) throw createArgumentError("mode", `one of ${MODES.join(", ")}`);
+  if (projectDir !== undefined && !isAbsolute(projectDir)) throw createArgumentError("project_dir", "an absolute path");
+  const slashIndex = model?.indexOf("/") ?? -1;
+  const sessionId = readOptionalText(args, "session");
   return {
-    message: text(args, "prompt"),
+    message: readText(args, "prompt"),
     ...(sessionId !== undefined && { sessionId }),
-    ...(model !== undefined && (at < 0 ? { model } : { provider: model.slice(0, at), model: model.slice(at + 1) })),
+    ...(model !== undefined &&
+      (slashIndex < 0 ? { model } : { provider: model.slice(0, slashIndex), model: model.slice(slashIndex + 1) })),
     ...(validMode !== undefined && { mode: validMode }),
     ...(projectDir !== undefined && { projectDir }),
   };
@@ -248,25 +256,26 @@ function textResult(message: string): CallToolResult {
   return { content: [{ type: "text", text: message }] };
 }
 
-function invalid(field: string, expected: string): McpRequestError {
+function createArgumentError(field: string, expected: string): McpRequestError {
   return new McpRequestError(ProtocolErrorCode.InvalidParams, `${field}: expected ${expected}`);
 }
 
-function text(args: ToolArguments, field: string): string {
-  const value = optional(args, field);
-  if (value === undefined || value.trim() === "") throw invalid(field, "a string that is not empty");
+function readText(args: ToolArguments, field: string): string {
+  const value = readOptionalText(args, field);
+  if (value === undefined || value.trim() === "") throw createArgumentError(field, "a string that is not empty");
   return value;
 }
 
-function optional(args: ToolArguments, field: string): string | undefined {
+function readOptionalText(args: ToolArguments, field: string): string | undefined {
   const value = isRecord(args) ? (args[field] ?? undefined) : undefined;
-  if (value !== undefined && typeof value !== "string") throw invalid(field, "a string");
+  if (value !== undefined && typeof value !== "string") throw createArgumentError(field, "a string");
   return value === "" ? undefined : value;
 }
 
-function number(args: ToolArguments, field: string, min: number): number | undefined {
+function readInteger(args: ToolArguments, field: string, min: number): number | undefined {
   const value = args[field] ?? undefined;
   if (value === undefined) return undefined;
-  if (!Number.isSafeInteger(value) || (value as number) < min) throw invalid(field, `an integer from ${min}`);
+  if (!Number.isSafeInteger(value) || (value as number) < min)
+    throw createArgumentError(field, `an integer from ${min}`);
   return value as number;
 }

@@ -7,7 +7,7 @@ const ELICITATION_TIMEOUT_MS = 2 ** 31 - 1;
 const MAX_SHOWN_CHARACTERS = 4_000;
 
 /** Options of a permission request. */
-const PERMISSION = [
+const PERMISSION_CHOICES = [
   { id: "allow", label: "Allow" },
   { id: "allow_always", label: "Always allow exactly this" },
   { id: "reject", label: "Reject" },
@@ -16,15 +16,15 @@ const PERMISSION = [
 /**
  * Returns a function that sends a run's question to the client's user by MCP elicitation.
  *
- * It rejects if the user declines or the answer is not one of the choices. A rejection neither grants nor denies:
- * another client can still answer.
+ * The returned function rejects if the user declines or the answer is not one of the choices. A rejection neither
+ * grants nor denies: another client can still answer.
  */
 export function createAskHandler(server: Server, { mcpReq }: ServerContext) {
   return async (request: AskRequest, signal: AbortSignal): Promise<AskReply> => {
     const { question } = request;
-    const choices = question ? question.choices : PERMISSION;
+    const choices = question ? question.choices : PERMISSION_CHOICES;
     const isText = choices.length === 0;
-    const answer = isText
+    const answerSchema = isText
       ? { type: "string" as const, title: "Answer" }
       : {
           type: "string" as const,
@@ -33,8 +33,8 @@ export function createAskHandler(server: Server, { mcpReq }: ServerContext) {
         };
     const { action, content } = await server.elicitInput(
       {
-        message: messageOf(request),
-        requestedSchema: { type: "object", properties: { answer }, required: ["answer"] },
+        message: formatMessage(request),
+        requestedSchema: { type: "object", properties: { answer: answerSchema }, required: ["answer"] },
       },
       { signal, timeout: ELICITATION_TIMEOUT_MS, relatedRequestId: mcpReq.id },
     );
@@ -46,7 +46,7 @@ export function createAskHandler(server: Server, { mcpReq }: ServerContext) {
   };
 }
 
-function messageOf({ title, reason = "", diff = [], input, question }: AskRequest): string {
+function formatMessage({ title, reason = "", diff = [], input, question }: AskRequest): string {
   const lines = [question ? title : `gantry asks: ${title}`, ...(reason === "" ? [] : [reason])];
   for (const { path, oldText, newText } of diff)
     lines.push(`${path}\n--- before\n${truncate(oldText ?? "")}\n--- after\n${truncate(newText)}`);

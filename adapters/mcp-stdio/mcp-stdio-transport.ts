@@ -11,6 +11,7 @@ export interface McpStdioStreams {
 
 /** A longer message ends the connection. */
 const MAX_MESSAGE_BYTES = 16 * 1024 * 1024;
+const LINE_FEED = 10;
 
 /** Offers the agent as an MCP server to the one client at standard input and output. */
 export class McpStdioTransport implements Transport {
@@ -25,7 +26,7 @@ export class McpStdioTransport implements Transport {
   }
 
   async start(agent: Agent): Promise<Listening> {
-    const { input, output } = this.#streams ?? { input: process.stdin, output: ownStdout() };
+    const { input, output } = this.#streams ?? { input: process.stdin, output: claimStdout() };
     const [{ AgentServer }, { StdioServerTransport }] = await Promise.all([
       import("./agent-server.js"),
       import("@modelcontextprotocol/server/stdio"),
@@ -35,11 +36,11 @@ export class McpStdioTransport implements Transport {
     const lines = input.pipe(new CompleteLines());
     lines.on("error", (error) => {
       this.#logger.warn("client input rejected; disconnecting", { error });
-      connection.lost();
+      connection.handleDisconnect();
     });
     await server.connect(
       new StdioServerTransport(lines, output, { maxBufferSize: 2 * MAX_MESSAGE_BYTES }),
-      connection.lost,
+      connection.handleDisconnect,
     );
     return connection;
   }
@@ -47,33 +48,33 @@ export class McpStdioTransport implements Transport {
 
 /** Forwards complete lines only. The SDK would copy its whole buffered line again with each chunk. */
 class CompleteLines extends Transform {
-  #held: Buffer[] = [];
-  #size = 0;
+  #heldPieces: Buffer[] = [];
+  #heldBytes = 0;
 
   constructor() {
     super({ readableObjectMode: true });
   }
 
-  override _transform(piece: Buffer, _encoding: string, done: TransformCallback): void {
-    const end = piece.lastIndexOf(10) + 1;
+  override _transform(piece: Buffer, _encoding: string, callback: TransformCallback): void {
+    const completeBytes = piece.lastIndexOf(LINE_FEED) + 1;
     // In a chunk with several lines, only the first line and the remainder can exceed the limit: they continue in other
     // chunks.
-    const first = end > 0 ? piece.indexOf(10) : piece.length;
-    if (this.#size + first >= MAX_MESSAGE_BYTES)
-      return done(new Error(`a client message is larger than ${MAX_MESSAGE_BYTES / 1024 / 1024} MB`));
-    if (end > 0) {
-      const lines = [...this.#held, piece.subarray(0, end)];
-      [this.#held, this.#size] = [[], 0];
+    const firstLineBytes = completeBytes > 0 ? piece.indexOf(LINE_FEED) : piece.length;
+    if (this.#heldBytes + firstLineBytes >= MAX_MESSAGE_BYTES)
+      return callback(new Error(`a client message is larger than ${MAX_MESSAGE_BYTES / 1024 / 1024} MB`));
+    if (completeBytes > 0) {
+      const lines = [...this.#heldPieces, piece.subarray(0, completeBytes)];
+      [this.#heldPieces, this.#heldBytes] = [[], 0];
       this.push(Buffer.concat(lines));
     }
-    const remainder = piece.subarray(end);
-    this.#size += remainder.length;
-    if (remainder.length > 0) this.#held.push(remainder);
-    done();
+    const remainder = piece.subarray(completeBytes);
+    this.#heldBytes += remainder.length;
+    if (remainder.length > 0) this.#heldPieces.push(remainder);
+    callback();
   }
 }
 
-/** The connection of the one client. It ends when the client disconnects. */
+/** The connection of the one client. Ends when the client disconnects. */
 class Connection extends ListeningBase {
   readonly address = "stdio";
   readonly #server: AgentServer;
@@ -85,29 +86,29 @@ class Connection extends ListeningBase {
     this.#server = server;
     this.#input = input;
     this.#output = output;
-    for (const event of ["end", "close", "error"]) input.on(event, this.lost);
-    for (const event of ["close", "error"]) output.on(event, this.lost);
+    for (const event of ["end", "close", "error"]) input.on(event, this.handleDisconnect);
+    for (const event of ["close", "error"]) output.on(event, this.handleDisconnect);
     // If the reader of standard output disconnects, only the process's own stream emits the event.
-    if (!isOwn(input)) return;
-    for (const event of ["close", "error"]) process.stdout.on(event, this.lost);
+    if (!isProcessInput(input)) return;
+    for (const event of ["close", "error"]) process.stdout.on(event, this.handleDisconnect);
   }
 
-  /** The client has disconnected: cancel active calls and stop. */
-  readonly lost = (): void => void this.stop(AbortSignal.abort());
+  /** Cancels active calls and stops, because the client has disconnected. */
+  readonly handleDisconnect = (): void => void this.stop(AbortSignal.abort());
 
   protected async end(): Promise<void> {
     await this.#server.close(this.shutdown);
-    for (const event of ["end", "close", "error"]) this.#input.off(event, this.lost);
-    for (const event of ["close", "error"]) this.#output.off(event, this.lost);
+    for (const event of ["end", "close", "error"]) this.#input.off(event, this.handleDisconnect);
+    for (const event of ["close", "error"]) this.#output.off(event, this.handleDisconnect);
     // Late stream errors have no other listener and would crash the process.
     this.#input.on("error", () => undefined);
     this.#output.on("error", () => undefined);
     // A pipe that the client keeps open would keep the process alive.
-    if (isOwn(this.#input)) this.#input.destroy();
+    if (isProcessInput(this.#input)) this.#input.destroy();
   }
 }
 
-function isOwn(input: Readable): boolean {
+function isProcessInput(input: Readable): boolean {
   return input === process.stdin;
 }
 
@@ -115,7 +116,7 @@ function isOwn(input: Readable): boolean {
  * Returns a stream to standard output for the protocol. All other writes to `process.stdout` are redirected to standard
  * error.
  */
-function ownStdout(): Writable {
+function claimStdout(): Writable {
   const { stdout, stderr } = process;
   const write = (chunk: string | Uint8Array, done: (error?: Error | null) => void) =>
     Writable.prototype.write.call(stdout, chunk, "utf8", done);

@@ -2,7 +2,7 @@ import type { Tool } from "@modelcontextprotocol/server";
 
 export const MODES = ["auto", "ask", "plan"] as const;
 
-const string = (description: string) => ({ type: "string", description }) as const;
+const createStringSchema = (description: string) => ({ type: "string", description }) as const;
 
 export const TOOLS: readonly Tool[] = [
   {
@@ -13,25 +13,27 @@ export const TOOLS: readonly Tool[] = [
     inputSchema: {
       type: "object",
       properties: {
-        prompt: string("The task, with all that the agent needs to know."),
-        session: string("Id of a session to continue; default a new one."),
-        model: string("`provider/model`, or a model's name; default the session's, or the configured one."),
+        prompt: createStringSchema("The task, with all that the agent needs to know."),
+        session: createStringSchema("Id of a session to continue; default a new one."),
+        model: createStringSchema("`provider/model`, or a model's name; default the session's, or the configured one."),
         mode: {
           type: "string",
           enum: [...MODES],
           description: "Permission mode: auto allows all, ask asks before it changes something, plan changes nothing.",
         },
-        project_dir: string("Absolute path of the project folder; default the session's, or where gantry was started."),
+        project_dir: createStringSchema(
+          "Absolute path of the project folder; default the session's, or where gantry was started.",
+        ),
       },
       required: ["prompt"],
     },
     outputSchema: {
       type: "object",
       properties: {
-        output: string("The answer."),
-        session: string("Id of the session."),
-        run: string("Id of the run."),
-        ended_by: string("model: the run is complete; otherwise the limit that ended it."),
+        output: createStringSchema("The answer."),
+        session: createStringSchema("Id of the session."),
+        run: createStringSchema("Id of the run."),
+        ended_by: createStringSchema("model: the run is complete; otherwise the limit that ended it."),
         tokens: { type: "integer" },
         cost_usd: { type: "number", description: "0 if the price is unknown." },
       },
@@ -46,7 +48,7 @@ export const TOOLS: readonly Tool[] = [
     inputSchema: {
       type: "object",
       properties: {
-        search: string("Part of a title."),
+        search: createStringSchema("Part of a title."),
         limit: { type: "integer", minimum: 1, maximum: 100, description: "Default 20." },
       },
     },
@@ -59,7 +61,7 @@ export const TOOLS: readonly Tool[] = [
     inputSchema: {
       type: "object",
       properties: {
-        session: string("Id of the session."),
+        session: createStringSchema("Id of the session."),
         after: { type: "integer", minimum: 0, description: "Only messages after this number." },
       },
       required: ["session"],

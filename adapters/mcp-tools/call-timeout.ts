@@ -1,16 +1,16 @@
-/** Maximum total time of a call, as a multiple of its timeout. Progress cannot extend a call beyond it. */
+/** Maximum total time of a call, as a multiple of its timeout. Progress cannot extend a call beyond this time. */
 const MAX_TIMEOUT_MULTIPLE = 30;
 
-/** Timeout of one call. Each progress notification restarts it. It is paused while a user answers a question. */
+/** Timeout of one call. Progress notifications restart the timeout; a question to the user pauses it. */
 export class CallTimeout {
   readonly #controller = new AbortController();
   readonly #timeoutMs: number;
   readonly #removeListener: () => void;
   #timer: NodeJS.Timeout | undefined;
-  /** Remaining total time, in ms. */
+  /** Remaining total time. */
   #remainingMs: number;
   /** Start of the current timer, as `performance.now()`. Undefined while the timeout is paused. */
-  #startedAt: number | undefined;
+  #startedAtMs: number | undefined;
   hasTimedOut = false;
 
   constructor(timeoutMs: number, signal: AbortSignal) {
@@ -29,7 +29,7 @@ export class CallTimeout {
 
   restart(): void {
     this.pause();
-    this.#startedAt = performance.now();
+    this.#startedAtMs = performance.now();
     this.#timer = setTimeout(
       () => {
         this.hasTimedOut = true;
@@ -41,8 +41,8 @@ export class CallTimeout {
 
   pause(): void {
     clearTimeout(this.#timer);
-    if (this.#startedAt !== undefined) this.#remainingMs -= performance.now() - this.#startedAt;
-    this.#startedAt = undefined;
+    if (this.#startedAtMs !== undefined) this.#remainingMs -= performance.now() - this.#startedAtMs;
+    this.#startedAtMs = undefined;
   }
 
   end(): void {

@@ -1,5 +1,5 @@
 import { basename } from "node:path";
-import { pathOutsideProject } from "./local-path.js";
+import { removeProjectFolders } from "./local-path.js";
 import { pathToFileURL } from "node:url";
 import { Client, SdkHttpError, type ElicitResult, type Transport } from "@modelcontextprotocol/client";
 import type { Logger } from "gantry";
@@ -9,21 +9,22 @@ import { parsePrompts, parseTools, LISTING_LIMITS, type Listing } from "./listin
 import { toLine } from "./printable-text.js";
 import { StdioTransport } from "./stdio-transport.js";
 
-/** Timeout of one page of a list; below, of a ping. */
 const LIST_TIMEOUT_MS = 20_000;
 const PING_TIMEOUT_MS = 5_000;
-/** Disables the SDK's own timeout. Callers set theirs through a signal. */
+/** Disables the SDK's own timeout: 23 days. Callers abort a signal instead. */
 const NO_TIMEOUT_MS = 2_000_000_000;
+const MAX_REASON_CHARACTERS = 1_000;
+const MAX_STDERR_NOTE_CHARACTERS = 300;
 
 /** The client side of a connection: how to start the server, and how to handle its requests. */
 export interface ConnectionContext {
   readonly server: McpServer;
   /**
-   * Absolute path of the session's project folder. It is the server's root, and its working directory unless the
-   * server's config sets one.
+   * Absolute path of the session's project folder, which is the server's root. Also the server's working directory,
+   * unless the server's config sets another.
    */
   readonly projectDir: string;
-  /** Environment variables that the server process gets in addition to those in its config. */
+  /** Environment variables that the server process gets in addition to the variables of its config. */
   readonly env: Readonly<Record<string, string>>;
   readonly version: string;
   readonly logger: Logger;
@@ -56,7 +57,7 @@ const RESULT_SCHEMA: StandardSchema<Readonly<Record<string, unknown>>> = {
   },
 };
 
-type AnyTransport = Transport & { readonly endReason: string; readonly errors?: string };
+type AnyTransport = Transport & { readonly endReason: string; readonly stderrText?: string };
 
 /** An open connection to an MCP server. */
 export class McpConnection {
@@ -64,16 +65,16 @@ export class McpConnection {
   readonly #transport: AnyTransport;
   readonly #context: ConnectionContext;
   /** Resolves with the reason when the connection ends. The reason is `""` if it was closed locally. */
-  readonly ended: Promise<string>;
-  #isOver = false;
+  readonly endPromise: Promise<string>;
+  #hasEnded = false;
 
   private constructor(client: Client, transport: AnyTransport, context: ConnectionContext) {
     this.#client = client;
     this.#transport = transport;
     this.#context = context;
-    this.ended = new Promise((resolve) => {
+    this.endPromise = new Promise((resolve) => {
       client.onclose = () => {
-        this.#isOver = true;
+        this.#hasEnded = true;
         this.#logEnd();
         // A server that exited on its own can leave child processes.
         void transport.close().finally(() => resolve(transport.endReason));
@@ -81,12 +82,15 @@ export class McpConnection {
     });
   }
 
-  /** Connects to the server. Rejects with the reason if that fails; its process and connections are closed by then. */
+  /**
+   * Connects to the server. Rejects with `McpServerError` or the signal's reason, after the server's process and
+   * connections are closed.
+   */
   static async open(context: ConnectionContext, signal: AbortSignal): Promise<McpConnection> {
     const { server } = context;
     if ("command" in server) return McpConnection.#connect(await startServer(server, context), context, signal);
     const connect = (type: "http" | "sse") =>
-      McpConnection.#connect(new HttpTransport(server, type, isNeeded), context, signal);
+      McpConnection.#connect(new HttpTransport(server, type, shouldDeliver), context, signal);
     if (server.type !== undefined) return connect(server.type);
     try {
       return await connect("http");
@@ -116,17 +120,17 @@ export class McpConnection {
       const { endReason } = transport;
       await transport.close();
       signal.throwIfAborted();
-      const { errors = "" } = transport;
+      const { stderrText = "" } = transport;
       const stderrNote =
-        errors === "" || endReason === ""
+        stderrText === "" || endReason === ""
           ? ""
-          : `; stderr: ${context.hide(errors).split("\n").at(-1)?.slice(0, 300) ?? ""}`;
+          : `; stderr: ${context.hide(stderrText).split("\n").at(-1)?.slice(0, MAX_STDERR_NOTE_CHARACTERS) ?? ""}`;
       throw new McpServerError((endReason === "" ? reasonOf(error) : endReason) + stderrNote, codeOf(error));
     }
   }
 
   get hasEnded(): boolean {
-    return this.#isOver;
+    return this.#hasEnded;
   }
 
   /** Lists the server's tools and prompts. Rejects if the tools cannot be listed. */
@@ -164,7 +168,8 @@ export class McpConnection {
     } catch (error) {
       signal.throwIfAborted();
       // The close event can follow the error, therefore read the reason only here.
-      if (this.#isOver) throw new McpServerError(this.#transport.endReason || "the server exited", codeOf(error), true);
+      if (this.#hasEnded)
+        throw new McpServerError(this.#transport.endReason || "the server exited", codeOf(error), true);
       throw new McpServerError(reasonOf(error), codeOf(error));
     }
   }
@@ -202,9 +207,9 @@ export class McpConnection {
   }
 
   #logEnd(): void {
-    const { errors = "", endReason } = this.#transport;
+    const { stderrText = "", endReason } = this.#transport;
     const { logger, server, hide } = this.#context;
-    const fields = { server: server.name, why: endReason, ...(errors !== "" && { stderr: hide(errors) }) };
+    const fields = { server: server.name, why: endReason, ...(stderrText !== "" && { stderr: hide(stderrText) }) };
     logger.debug("MCP server exited", fields);
   }
 }
@@ -214,12 +219,12 @@ export class McpServerError extends Error {
   /** HTTP status or JSON-RPC error code; undefined if there is none. */
   readonly code: number | undefined;
   /** Whether the connection ended during the request. */
-  readonly ended: boolean;
+  readonly hasConnectionEnded: boolean;
 
-  constructor(message: string, code?: number, ended = false) {
+  constructor(message: string, code?: number, hasConnectionEnded = false) {
     super(message);
     this.code = code;
-    this.ended = ended;
+    this.hasConnectionEnded = hasConnectionEnded;
   }
 }
 
@@ -228,10 +233,10 @@ async function startServer(
   { projectDir, env: baseEnv }: ConnectionContext,
 ): Promise<StdioTransport> {
   try {
-    const path = pathOutsideProject(baseEnv["PATH"], projectDir);
-    const environment = { ...baseEnv, ...(path !== undefined && { PATH: path }), ...env };
+    const searchPath = removeProjectFolders(baseEnv["PATH"], projectDir);
+    const environment = { ...baseEnv, ...(searchPath !== undefined && { PATH: searchPath }), ...env };
     const process = await startProcess({ file: command, args, cwd: cwd ?? projectDir, env: environment });
-    return new StdioTransport(process, isNeeded);
+    return new StdioTransport(process, shouldDeliver);
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     throw new McpServerError(
@@ -263,8 +268,8 @@ function createClient({ version, projectDir, elicit, onListChange }: ConnectionC
   return client;
 }
 
-/** Whether a message is needed. Other notifications are skipped, because some servers log without limit. */
-function isNeeded(message: Readonly<Record<string, unknown>>): boolean {
+/** Whether the client handles a message. Other notifications are skipped, because some servers log without limit. */
+function shouldDeliver(message: Readonly<Record<string, unknown>>): boolean {
   const { method, id } = message;
   if (typeof method !== "string" || id !== undefined) return true;
   return /^notifications\/(progress|cancelled|(tools|prompts)\/list_changed)$/.test(method);
@@ -280,14 +285,14 @@ function reasonOf(error: unknown): string {
   }
   if (error instanceof SdkHttpError && (error.status === 401 || error.status === 403))
     return `HTTP status ${error.status}: set the authentication headers in the config of the server`;
-  const plain = error.message
+  const message = error.message
     .replace(/^MCP error -?\d+: /, "")
     .replace(/^(Streamable HTTP|SSE) error: /, "")
     .replace(/^Error POSTing to endpoint( \(HTTP \d+\))?: /, `HTTP status ${codeOf(error) ?? "unknown"}: `);
-  return toLine(plain).slice(0, 1_000);
+  return toLine(message).slice(0, MAX_REASON_CHARACTERS);
 }
 
-/** HTTP status or JSON-RPC error code. */
+/** HTTP status or JSON-RPC error code; undefined for an error without code. */
 function codeOf(error: unknown): number | undefined {
   if (error instanceof SdkHttpError) return error.status;
   const { code } = (error ?? {}) as { code?: unknown };

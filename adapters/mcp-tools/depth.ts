@@ -4,6 +4,9 @@ import { isRecord } from "gantry/plugin";
 /** Maximum nesting of arrays and objects in a message. Code that serializes deeper values overflows the stack. */
 export const MAX_DEPTH = 128;
 
+/** JSON-RPC code of an internal error. */
+const INTERNAL_ERROR_CODE = -32_603;
+
 /**
  * Returns the message if its nesting is within `MAX_DEPTH`. Otherwise:
  *
@@ -18,7 +21,7 @@ export function limitDepth(message: JSONRPCMessage): JSONRPCMessage | undefined 
   const result = "result" in message ? message.result : undefined;
   if (isRecord(result) && Array.isArray(result["tools"]))
     return { jsonrpc: "2.0", id, result: truncate(result, MAX_DEPTH) as Record<string, unknown> };
-  return { jsonrpc: "2.0", id, error: { code: -32_603, message: "the response is nested too deeply" } };
+  return { jsonrpc: "2.0", id, error: { code: INTERNAL_ERROR_CODE, message: "the response is nested too deeply" } };
 }
 
 function isTooDeep(message: JSONRPCMessage): boolean {
@@ -34,7 +37,7 @@ function isTooDeep(message: JSONRPCMessage): boolean {
   return false;
 }
 
-/** Replaces deeper values with null. */
+/** Replaces objects and arrays that are nested deeper than `depth` with null. */
 function truncate(value: unknown, depth: number): unknown {
   if (typeof value !== "object" || value === null) return value;
   if (depth === 0) return null;

@@ -1,11 +1,13 @@
 import type { ToolContext } from "gantry";
 import { isRecord } from "gantry/plugin";
-import { toLine, withoutInvisible } from "./printable-text.js";
+import { toLine, removeInvisible } from "./printable-text.js";
 import type { ElicitResult } from "@modelcontextprotocol/client";
 
 /** Limits of one form: fields, characters of a question, and choices of a field. */
 const FORM_LIMITS = { fields: 32, characters: 1_000, choices: 32 };
-const SKIP_FIELD = "(skip)";
+/** Maximum number of questions for one field. */
+const MAX_ATTEMPTS = 2;
+const SKIP_CHOICE = "(skip)";
 const [YES, NO] = ["yes", "no"];
 
 type Answer = string | number | boolean | string[];
@@ -14,7 +16,8 @@ type AskUser = ToolContext["askUser"];
 /**
  * Asks the user for the fields of a server's form, one question each.
  *
- * Returns `decline` if the user does not answer the first question, and `cancel` for a later one.
+ * Returns `decline` if the user does not answer the first question, and `cancel` if the user does not answer a later
+ * question.
  */
 export async function elicitFields(
   server: string,
@@ -22,7 +25,7 @@ export async function elicitFields(
   askUser: AskUser,
 ): Promise<ElicitResult> {
   const { message = "", requestedSchema } = params;
-  const heading = `${server} asks: ${typeof message === "string" ? withoutInvisible(message) : ""}`.slice(
+  const heading = `${server} asks: ${typeof message === "string" ? removeInvisible(message) : ""}`.slice(
     0,
     FORM_LIMITS.characters,
   );
@@ -44,7 +47,7 @@ export async function elicitFields(
       askUser,
     );
     if (answer === undefined) return { action: i === 0 ? "decline" : "cancel" };
-    if (answer !== SKIP_FIELD) content[name] = answer;
+    if (answer !== SKIP_CHOICE) content[name] = answer;
   }
   return { action: "accept", content };
 }
@@ -54,28 +57,31 @@ function formatLabel(name: string, { title, description }: Readonly<Record<strin
   return (toLine(description) === "" ? label : `${label}: ${toLine(description)}`).slice(0, FORM_LIMITS.characters);
 }
 
-/** Returns undefined if the user does not answer, or gives two invalid answers. */
+/**
+ * Returns `SKIP_CHOICE` for a skipped field. Returns undefined without an answer, or after `MAX_ATTEMPTS` invalid
+ * answers.
+ */
 async function askField(
   title: string,
   field: Readonly<Record<string, unknown>>,
   isRequired: boolean,
   askUser: AskUser,
 ): Promise<Answer | undefined> {
-  const skipChoices = isRequired ? [] : [SKIP_FIELD];
+  const skipChoices = isRequired ? [] : [SKIP_CHOICE];
   const valuesByChoice = readChoices(field);
   if (field["type"] === "boolean") {
     const answer = await askUser({ title, choices: [YES!, NO!, ...skipChoices] });
-    return answer === undefined || answer === SKIP_FIELD ? answer : answer === YES;
+    return answer === undefined || answer === SKIP_CHOICE ? answer : answer === YES;
   }
   if (valuesByChoice !== undefined) {
     const answer = await askUser({ title, choices: [...valuesByChoice.keys(), ...skipChoices] });
-    return answer === undefined || answer === SKIP_FIELD ? answer : valuesByChoice.get(answer);
+    return answer === undefined || answer === SKIP_CHOICE ? answer : valuesByChoice.get(answer);
   }
   let hint = "";
-  for (let round = 0; round < 2; round++) {
+  for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
     const choices = skipChoices.length > 0 ? { choices: skipChoices, freeText: true } : {};
     const answer = await askUser({ title: title + hint, ...choices });
-    if (answer === undefined || (answer === SKIP_FIELD && !isRequired)) return answer;
+    if (answer === undefined || (answer === SKIP_CHOICE && !isRequired)) return answer;
     const value = parseAnswer(answer, field);
     if (value !== undefined) return value;
     hint = `\n(${JSON.stringify(answer.slice(0, 100))} is not valid; expected ${field["type"] === "integer" ? "a whole number" : "a number"})`;
@@ -83,13 +89,13 @@ async function askField(
   return undefined;
 }
 
-/** Maps the label of each choice to its value. Undefined if the field has no choices, or too many. */
+/** Maps the label of each choice to its value. Undefined if the field has no choices or too many choices. */
 function readChoices({
   enum: values,
   enumNames,
   oneOf,
 }: Readonly<Record<string, unknown>>): Map<string, string> | undefined {
-  const pairs = Array.isArray(values)
+  const labelValuePairs = Array.isArray(values)
     ? values.map((value, i): [unknown, unknown] => [
         Array.isArray(enumNames) ? (enumNames[i] as unknown) : value,
         value,
@@ -99,7 +105,7 @@ function readChoices({
           isRecord(option) ? [option["title"] ?? option["const"], option["const"]] : ["", ""],
         )
       : [];
-  const textPairs = pairs.filter((pair): pair is [string, string] =>
+  const textPairs = labelValuePairs.filter((pair): pair is [string, string] =>
     pair.every((text) => typeof text === "string" && text !== ""),
   );
   const labelledValues = textPairs.map(([label, value]): [string, string] => [toLine(label) || value, value]);

@@ -3,8 +3,9 @@ import { MAX_MESSAGE_BYTES, WorkThrottle } from "./lines.js";
 
 /** Maximum bytes read of an error response. */
 const MAX_ERROR_BYTES = 64 * 1024;
+const SMALL_PIECE_BYTES = 1024;
 const CONNECT_TIMEOUT_MS = 30_000;
-const LOOPBACK = /^(localhost|.*\.localhost|127(\.\d+){3}|\[::1\])$/;
+const LOOPBACK_HOST_PATTERN = /^(localhost|.*\.localhost|127(\.\d+){3}|\[::1\])$/;
 
 type Undici = typeof import("undici").default;
 type Init = NonNullable<Parameters<FetchLike>[1]>;
@@ -12,22 +13,22 @@ type Init = NonNullable<Parameters<FetchLike>[1]>;
 /**
  * HTTP client for MCP servers that limits the size of response bodies.
  *
- * It uses the proxies of HTTPS_PROXY, HTTP_PROXY and NO_PROXY, except for loopback addresses. It has no response
- * timeout: callers pass a signal.
+ * The client uses the proxies of HTTPS_PROXY, HTTP_PROXY and NO_PROXY, except for loopback addresses. The client has no
+ * response timeout: callers pass a signal.
  */
 export class BoundedHttpClient {
-  #undici: Promise<{ undici: Undici; direct: Dispatcher; proxied: Dispatcher }> | undefined;
+  #dispatchers: Promise<{ undici: Undici; direct: Dispatcher; proxied: Dispatcher }> | undefined;
   #isClosed = false;
 
   /**
-   * Like `fetch`. `onEnd` is called once when the response body has ended, failed or been cancelled. `isResumable` is true
-   * if the stream had an event id to resume from.
+   * Like `fetch`. `onEnd` is called once when the response body has ended, failed or been cancelled. `isResumable` is
+   * true if the stream had an event id to resume from.
    */
-  async fetch(url: string | URL, init: Init, onEnd: (resumable: boolean) => void): Promise<Response> {
+  async fetch(url: string | URL, init: Init, onEnd: (isResumable: boolean) => void): Promise<Response> {
     if (this.#isClosed) throw new Error("the connection is closed");
-    const { undici, direct, proxied } = await (this.#undici ??= openDispatchers());
+    const { undici, direct, proxied } = await (this.#dispatchers ??= openDispatchers());
     const { hostname } = new URL(url);
-    const dispatcher = LOOPBACK.test(hostname) ? direct : proxied;
+    const dispatcher = LOOPBACK_HOST_PATTERN.test(hostname) ? direct : proxied;
     // Undici does not accept the platform's `Headers` objects.
     const headers = Object.fromEntries(new Headers(init.headers as Record<string, string>));
     const { method = "GET", body, signal, redirect } = init;
@@ -48,7 +49,7 @@ export class BoundedHttpClient {
     const limitedBody =
       rawBody === null
         ? undefined
-        : limitBody(rawBody, !rawResponse.ok ? "error" : isEventStream ? "events" : "one", onEnd);
+        : limitBody(rawBody, !rawResponse.ok ? "error" : isEventStream ? "events" : "other", onEnd);
     if (!limitedBody) onEnd(false);
     const { status, statusText } = rawResponse;
     const responseHeaders = new Headers([...rawResponse.headers]);
@@ -63,10 +64,10 @@ export class BoundedHttpClient {
     return response;
   }
 
-  /** Aborts active requests and rejects new ones. */
+  /** Aborts active requests and rejects new requests. */
   async close(): Promise<void> {
     this.#isClosed = true;
-    const dispatchers = await this.#undici?.catch(() => undefined);
+    const dispatchers = await this.#dispatchers?.catch(() => undefined);
     await Promise.allSettled([dispatchers?.direct.destroy(), dispatchers?.proxied.destroy()]);
   }
 }
@@ -81,13 +82,13 @@ async function openDispatchers() {
 }
 
 /**
- * Limits a response body. An error is truncated after `MAX_ERROR_BYTES`. A single event, or any other body as a whole, may
- * have `MAX_MESSAGE_BYTES` at most.
+ * Limits a response body. An error is truncated after `MAX_ERROR_BYTES`. A single event, or any other body as a whole,
+ * may have `MAX_MESSAGE_BYTES` at most.
  */
 async function* limitBody(
   body: AsyncIterable<Uint8Array>,
-  kind: "error" | "events" | "one",
-  onEnd: (resumable: boolean) => void,
+  kind: "error" | "events" | "other",
+  onEnd: (isResumable: boolean) => void,
 ): AsyncGenerator<Uint8Array> {
   const throttle = new WorkThrottle();
   let messageBytes = 0;
@@ -95,10 +96,10 @@ async function* limitBody(
   try {
     for await (const piece of body) {
       await throttle.yieldIfNeeded();
-      const boundary = kind === "events" ? findLastBlankLine(piece) : -1;
-      // The size since the last blank line in the chunk. A blank line split between two chunks is missed, but the next
-      // one resets the size.
-      messageBytes = boundary === -1 ? messageBytes + piece.length : piece.length - boundary;
+      const boundaryOffset = kind === "events" ? findLastBlankLine(piece) : -1;
+      // Counts from the last blank line in the chunk. A blank line that is split between two chunks is missed, but the
+      // next blank line restarts the count.
+      messageBytes = boundaryOffset === -1 ? messageBytes + piece.length : piece.length - boundaryOffset;
       if (kind === "events") isResumable ||= /(^|[\r\n])id:/.test(Buffer.from(piece).toString("latin1"));
       if (kind === "error" && messageBytes >= MAX_ERROR_BYTES) {
         yield piece.subarray(0, piece.length - (messageBytes - MAX_ERROR_BYTES));
@@ -107,7 +108,8 @@ async function* limitBody(
       if (messageBytes > MAX_MESSAGE_BYTES)
         throw new Error(`the server sent a message larger than ${MAX_MESSAGE_BYTES / 1024 / 1024} MB`);
       yield piece;
-      if (piece.length < 1024) throttle.markIdle();
+      // A small piece means that the server sends with pauses.
+      if (piece.length < SMALL_PIECE_BYTES) throttle.markIdle();
     }
   } finally {
     onEnd(isResumable);

@@ -25,35 +25,43 @@ const RECONNECTION_OPTIONS = {
 /** Maximum retry delay that a server can request. */
 const MAX_RETRY_DELAY_MS = 60_000;
 
+/** JSON-RPC code of a server error. */
+const SERVER_ERROR_CODE = -32_000;
+
 /** End reason when a reachable server no longer knows the session. */
-export const SESSION_LOST = "the server lost the session";
+export const SESSION_LOST_REASON = "the server lost the session";
 
 interface PendingRequest {
-  readonly cancel: AbortController;
+  readonly controller: AbortController;
 }
 
-/** Streamable HTTP or the older HTTP with SSE. It wraps the SDK's transport and adds size and time limits. */
+/** Streamable HTTP or the older HTTP with SSE. Wraps the SDK's transport and adds size and time limits. */
 export class HttpTransport implements Transport {
   onclose?: () => void;
   onerror?: (error: Error) => void;
   onmessage?: (message: JSONRPCMessage) => void;
   readonly #httpClient = new BoundedHttpClient();
+  /** Requests without a response, by JSON-RPC id. */
   readonly #pendingRequests = new Map<string | number, PendingRequest>();
   readonly #sdkTransport: StreamableHTTPClientTransport | SSEClientTransport;
-  readonly #isNeeded: (message: Readonly<Record<string, unknown>>) => boolean;
-  readonly #activeRequests = new Set<AbortController>();
+  /** Whether the client handles a message; other messages are dropped. */
+  readonly #shouldDeliver: (message: Readonly<Record<string, unknown>>) => boolean;
+  /** Controllers of the active HTTP requests, including requests with an open response body. */
+  readonly #activeControllers = new Set<AbortController>();
   #delivery: Promise<void> = Promise.resolve();
   #streamCount = 0;
+  /** Whether `close` aborts all requests, including new requests. */
   #isClosed = false;
-  #hasEnded = false;
+  /** Whether `onclose` was called: after `close`, or after the server ended the connection. */
+  #hasReportedEnd = false;
   #endReason = "";
 
   constructor(
     { url, headers }: McpServerHttp,
     type: "http" | "sse",
-    isNeeded: (message: Readonly<Record<string, unknown>>) => boolean,
+    shouldDeliver: (message: Readonly<Record<string, unknown>>) => boolean,
   ) {
-    this.#isNeeded = isNeeded;
+    this.#shouldDeliver = shouldDeliver;
     const options = { fetch: this.#fetch, requestInit: { headers: { ...headers } } };
     this.#sdkTransport =
       type === "sse"
@@ -89,11 +97,11 @@ export class HttpTransport implements Transport {
       await this.#sdkTransport.send(message);
     } catch (error) {
       // The server no longer knows the session, so it has not processed the request. Some servers answer 400, which
-      // they also use for invalid requests.
+      // these servers also use for invalid requests.
       const isSessionLost =
         error instanceof SdkHttpError &&
         (error.status === 404 || (error.status === 400 && /session/i.test(error.message)));
-      if (isSessionLost && "method" in message && message.method !== "initialize") this.#finish(SESSION_LOST);
+      if (isSessionLost && "method" in message && message.method !== "initialize") this.#finish(SESSION_LOST_REASON);
       throw error;
     }
   }
@@ -105,7 +113,7 @@ export class HttpTransport implements Transport {
       await Promise.race([this.#sdkTransport.terminateSession().catch(() => undefined), timeout]);
     }
     this.#isClosed = true;
-    for (const cancel of this.#activeRequests) cancel.abort();
+    for (const controller of this.#activeControllers) controller.abort();
     await this.#sdkTransport.close().catch(() => undefined);
     await this.#httpClient.close();
   }
@@ -117,27 +125,27 @@ export class HttpTransport implements Transport {
     const id =
       requestMessage["method"] === undefined ? undefined : (requestMessage["id"] as string | number | undefined);
     // The SDK shares one signal, on which many requests would add listeners. Use one controller for each request.
-    const cancel = new AbortController();
-    if (this.#isClosed) cancel.abort();
-    this.#activeRequests.add(cancel);
+    const controller = new AbortController();
+    if (this.#isClosed) controller.abort();
+    this.#activeControllers.add(controller);
     const isStream = method === "GET";
     // A second SSE stream would belong to a session that was never initialized.
     if (isStream && this.#sdkTransport instanceof SSEClientTransport && this.#streamCount++ > 0) {
       this.#finish("the event stream ended");
       return new Response(null, { status: 204 });
     }
-    if (id !== undefined) this.#pendingRequests.set(id, { cancel });
+    if (id !== undefined) this.#pendingRequests.set(id, { controller });
     const onBodyEnd = (isResumable: boolean): void => {
-      this.#activeRequests.delete(cancel);
+      this.#activeControllers.delete(controller);
       if (id !== undefined && !isResumable && !(this.#sdkTransport instanceof SSEClientTransport))
         this.#failIfUnanswered(id);
     };
     try {
-      const response = await this.#httpClient.fetch(url, { ...init, signal: cancel.signal }, onBodyEnd);
+      const response = await this.#httpClient.fetch(url, { ...init, signal: controller.signal }, onBodyEnd);
       if (requestMessage["method"] === "notifications/cancelled") this.#dropRequest(requestMessage["params"]);
       return response;
     } catch (error) {
-      this.#activeRequests.delete(cancel);
+      this.#activeControllers.delete(controller);
       if (id !== undefined) this.#pendingRequests.delete(id);
       throw error;
     }
@@ -147,15 +155,19 @@ export class HttpTransport implements Transport {
   #dropRequest(params: unknown): void {
     const { requestId } = (params ?? {}) as { requestId?: string | number };
     if (requestId === undefined) return;
-    this.#pendingRequests.get(requestId)?.cancel.abort();
+    this.#pendingRequests.get(requestId)?.controller.abort();
     this.#pendingRequests.delete(requestId);
   }
 
-  /** The response body ended. Fails the request if its response has not arrived. */
+  /** Called when a response body has ended. Fails the request if its response has not arrived. */
   #failIfUnanswered(id: string | number): void {
     setTimeout(() => {
       if (!this.#pendingRequests.delete(id)) return;
-      this.onmessage?.({ jsonrpc: "2.0", id, error: { code: -32_000, message: "the response was incomplete" } });
+      this.onmessage?.({
+        jsonrpc: "2.0",
+        id,
+        error: { code: SERVER_ERROR_CODE, message: "the response was incomplete" },
+      });
     }, PARSE_GRACE_MS).unref();
   }
 
@@ -164,7 +176,7 @@ export class HttpTransport implements Transport {
     if (!message) return;
     if ("id" in message && !("method" in message) && message.id !== undefined) this.#pendingRequests.delete(message.id);
     // Deliver in order: notifications before a response are handled asynchronously and must not be overtaken.
-    if (this.#isNeeded(message)) this.#delivery = this.#delivery.then(() => this.onmessage?.(message));
+    if (this.#shouldDeliver(message)) this.#delivery = this.#delivery.then(() => this.onmessage?.(message));
   }
 
   #handleError(error: Error): void {
@@ -174,18 +186,20 @@ export class HttpTransport implements Transport {
   }
 
   #finish(reason: string): void {
-    if (this.#hasEnded) return;
-    this.#hasEnded = true;
+    if (this.#hasReportedEnd) return;
+    this.#hasReportedEnd = true;
     this.#endReason = reason;
     this.#pendingRequests.clear();
     this.onclose?.();
   }
 }
 
-/** Limits the retry delay that a server requests to the range of 500 ms to 60 s. */
-function limitRetryDelay(inner: object): void {
+/**
+ * Limits the retry delay that a server requests to 500 ms to 60 s. Replaces the private field of the SDK's transport.
+ */
+function limitRetryDelay(sdkTransport: object): void {
   let retryMs: number | undefined;
-  Object.defineProperty(inner, "_serverRetryMs", {
+  Object.defineProperty(sdkTransport, "_serverRetryMs", {
     get: () => retryMs,
     set: (ms: number | undefined) => {
       retryMs =

@@ -18,10 +18,10 @@ export default defineAdapter({
     { rule },
   ),
   create: ({ name, command, args, env, cwd, url = "", headers, type, tools, timeout, trusted }, context) => {
-    const address = { name, url, headers, ...(type !== undefined && type !== "stdio" && { type }) };
+    const httpServer = { name, url, headers, ...(type !== undefined && type !== "stdio" && { type }) };
     const server: McpServer =
       command === undefined
-        ? address
+        ? httpServer
         : {
             name,
             command: resolveCommand(command, context.configDir),
@@ -33,7 +33,7 @@ export default defineAdapter({
   },
 });
 
-/** A command without a slash is looked up in the PATH. */
+/** Resolves a command with a slash against `folder`. Other commands are looked up in the PATH. */
 function resolveCommand(command: string, folder: string): string {
   return command.includes("/") ? resolve(folder, command) : command;
 }

@@ -1,16 +1,18 @@
 import { isRecord, type JsonSchema } from "gantry/plugin";
-import { withoutInvisible } from "./printable-text.js";
+import { removeInvisible } from "./printable-text.js";
 
 /** Limits of one input schema: its size as JSON, and its nesting. The model reads every schema with each request. */
 const SCHEMA_LIMITS = { bytes: 32 * 1024, depth: 24 };
 const TYPE_NAMES = new Set(["object", "array", "string", "number", "integer", "boolean", "null"]);
-/** Schema keywords whose value is one schema; below, a list of schemas, and schemas by name. */
+/** Keywords whose value is one schema. */
 const SCHEMA_KEYWORDS = new Set(
   "additionalProperties not contains propertyNames if then else items unevaluatedItems unevaluatedProperties contentSchema".split(
     " ",
   ),
 );
+/** Keywords whose value is a list of schemas. */
 const SCHEMA_LIST_KEYWORDS = new Set(["anyOf", "oneOf", "allOf", "prefixItems"]);
+/** Keywords whose value has schemas by name. */
 const SCHEMA_MAP_KEYWORDS = new Set(["properties", "$defs", "definitions", "patternProperties", "dependentSchemas"]);
 /**
  * Keywords whose value is not a schema, with a check of the value. A keyword with another value (such as `true` in an
@@ -31,39 +33,51 @@ const VALUE_KEYWORDS: Readonly<Record<string, (value: unknown) => boolean>> = {
   ...createChecks("$dynamicRef $dynamicAnchor $recursiveRef $recursiveAnchor", () => false),
   ...createChecks("dependencies dependentRequired additionalItems", () => false),
 };
+const ALTERNATIVE_KEYWORDS = ["anyOf", "oneOf", "allOf"] as const;
 /** Keywords that providers reject at the root of the arguments. */
-const ALTERNATIVES = ["anyOf", "oneOf", "allOf"] as const;
-const CONDITIONS = [...ALTERNATIVES, "not", "if", "then", "else", "enum", "const", "dependentSchemas"];
-/** Argument names that Anthropic accepts. Other providers accept more. */
-const ARGUMENT_NAME = /^[A-Za-z0-9_.-]{1,64}$/;
+const FORBIDDEN_ROOT_KEYWORDS = [
+  ...ALTERNATIVE_KEYWORDS,
+  "not",
+  "if",
+  "then",
+  "else",
+  "enum",
+  "const",
+  "dependentSchemas",
+];
+/** Argument names that Anthropic accepts. Other providers accept more names. */
+const ARGUMENT_NAME_PATTERN = /^[A-Za-z0-9_.-]{1,64}$/;
+
+const MAX_PATTERN_CHARACTERS = 1000;
 
 /** A schema that cannot be sent to a model. The message is the reason. */
 export class SchemaError extends Error {}
 
 /**
- * Converts a tool's input schema to one that every provider accepts. A rejected schema would fail each model request of
- * the run.
+ * Converts a tool's input schema to a schema that every provider accepts. A rejected schema would fail each model
+ * request of the run.
  *
  * Optional constraints are removed, because the server validates the arguments. Throws `SchemaError` if the value is
  * not a usable schema.
  */
-export function argumentsSchema(inputSchema: unknown): JsonSchema {
+export function toArgumentsSchema(inputSchema: unknown): JsonSchema {
   // No schema: the tool takes no arguments.
   if (inputSchema === undefined) return { type: "object", properties: {} };
   if (!isRecord(inputSchema)) throw new SchemaError("the input schema is not an object");
-  const alternatives = ALTERNATIVES.flatMap((key) =>
+  const alternatives = ALTERNATIVE_KEYWORDS.flatMap((key) =>
     Array.isArray(inputSchema[key]) ? (inputSchema[key] as unknown[]) : [],
   );
-  const type = inputSchema["type"] ?? (alternatives.every((arm) => isRecord(arm)) ? "object" : undefined);
+  const type =
+    inputSchema["type"] ?? (alternatives.every((alternative) => isRecord(alternative)) ? "object" : undefined);
   if (type !== "object") throw new SchemaError("the type of the input schema must be object");
   const root: Record<string, unknown> = { ...inputSchema, type };
-  for (const key of ["$schema", "$id", ...CONDITIONS]) delete root[key];
+  for (const key of ["$schema", "$id", ...FORBIDDEN_ROOT_KEYWORDS]) delete root[key];
   const properties: Record<string, unknown> = {};
   for (const variant of [inputSchema, ...alternatives]) {
     const variantProperties = isRecord(variant) ? (variant["properties"] ?? {}) : {};
     if (!isRecord(variantProperties)) throw new SchemaError("the properties of the input schema are not an object");
     for (const [name, schema] of Object.entries(variantProperties)) {
-      if (!ARGUMENT_NAME.test(name))
+      if (!ARGUMENT_NAME_PATTERN.test(name))
         throw new SchemaError(`invalid argument name ${JSON.stringify(name.slice(0, 64))}`);
       if (!Object.hasOwn(properties, name)) properties[name] = schema;
     }
@@ -73,8 +87,8 @@ export function argumentsSchema(inputSchema: unknown): JsonSchema {
   if (Array.isArray(required))
     cleanedSchema["required"] = required.filter((name) => Object.hasOwn(properties, name as string));
   checkReferences(cleanedSchema, cleanedSchema);
-  const bytes = Buffer.byteLength(JSON.stringify(cleanedSchema));
-  if (bytes > SCHEMA_LIMITS.bytes)
+  const schemaBytes = Buffer.byteLength(JSON.stringify(cleanedSchema));
+  if (schemaBytes > SCHEMA_LIMITS.bytes)
     throw new SchemaError(`the input schema is larger than ${SCHEMA_LIMITS.bytes / 1024} kB`);
   return cleanedSchema;
 }
@@ -86,7 +100,7 @@ function cleanSchema(schema: unknown, depth: number): unknown {
   if (depth > SCHEMA_LIMITS.depth) throw new SchemaError("the input schema is nested too deeply");
   const result: Record<string, unknown> = {};
   for (const [key, value] of Object.entries(schema)) {
-    const cleanValue = cleanKey(key, value, depth + 1);
+    const cleanValue = cleanKeyword(key, value, depth + 1);
     if (cleanValue !== undefined) result[key] = cleanValue;
   }
   // Providers reject an array without `items`.
@@ -94,9 +108,10 @@ function cleanSchema(schema: unknown, depth: number): unknown {
   return result;
 }
 
-function cleanKey(key: string, value: unknown, depth: number): unknown {
+/** Returns the value of a keyword for providers; undefined removes the keyword. */
+function cleanKeyword(key: string, value: unknown, depth: number): unknown {
   if (Object.hasOwn(VALUE_KEYWORDS, key)) return VALUE_KEYWORDS[key]!(value) ? value : undefined;
-  if (key === "title" || key === "description") return typeof value === "string" ? withoutInvisible(value) : undefined;
+  if (key === "title" || key === "description") return typeof value === "string" ? removeInvisible(value) : undefined;
   if (key === "$ref") {
     if (typeof value === "string" && value.startsWith("#")) return value;
     throw new SchemaError("the input schema refers to another document");
@@ -107,7 +122,7 @@ function cleanKey(key: string, value: unknown, depth: number): unknown {
       return Array.isArray(value) ? [...new Set(typeNames)] : value;
     throw new SchemaError(`the input schema has the invalid type ${JSON.stringify(value)?.slice(0, 40) ?? "nothing"}`);
   }
-  if (key === "pattern") return isPlainPattern(value) ? value : undefined;
+  if (key === "pattern") return isSupportedPattern(value) ? value : undefined;
   if (key === "required")
     return Array.isArray(value) ? [...new Set(value)].filter((name) => typeof name === "string") : undefined;
   if (key === "enum") return Array.isArray(value) && value.length > 0 ? value : undefined;
@@ -159,9 +174,9 @@ function createChecks<T>(names: string, check: T): Record<string, T> {
   return Object.fromEntries(names.split(" ").map((name) => [name, check]));
 }
 
-/** Whether all providers accept the pattern. Lookaround is not supported by all of them. */
-function isPlainPattern(value: unknown): boolean {
-  if (typeof value !== "string" || value.length > 1000 || /\(\?[=!<]/.test(value)) return false;
+/** Whether all providers accept the pattern. Some providers do not support lookaround. */
+function isSupportedPattern(value: unknown): boolean {
+  if (typeof value !== "string" || value.length > MAX_PATTERN_CHARACTERS || /\(\?[=!<]/.test(value)) return false;
   try {
     new RegExp(value, "u");
     return true;

@@ -1,11 +1,13 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
-/** Maximum size of one message, in bytes. */
 export const MAX_MESSAGE_BYTES = 8 * 1024 * 1024;
 
-/** Longest continuous work before other tasks get a turn. */
+const LINE_FEED = 10;
+
+/** Maximum continuous work before other tasks get a turn. */
 const MAX_WORK_MS = 8;
 
+/** Splits a stream of chunks into lines; each line is one message. */
 export class MessageSplitter {
   #chunks: Buffer[] = [];
   #bytes = 0;
@@ -14,7 +16,7 @@ export class MessageSplitter {
   push(chunk: Buffer): Buffer[] {
     const lines: Buffer[] = [];
     let start = 0;
-    for (let lineEnd = chunk.indexOf(10); lineEnd !== -1; lineEnd = chunk.indexOf(10, start)) {
+    for (let lineEnd = chunk.indexOf(LINE_FEED); lineEnd !== -1; lineEnd = chunk.indexOf(LINE_FEED, start)) {
       this.#add(chunk.subarray(start, lineEnd));
       lines.push(this.#chunks.length === 1 ? this.#chunks[0]! : Buffer.concat(this.#chunks));
       this.#chunks = [];
@@ -33,22 +35,24 @@ export class MessageSplitter {
   }
 }
 
-/** Keeps a server that sends without pause from blocking the process: after each stretch of work it waits as long. */
+/**
+ * Keeps a server that sends without pause from blocking the process: after each `MAX_WORK_MS` of work, waits as long.
+ */
 export class WorkThrottle {
-  #startedAt = performance.now();
-  #waitedAt = performance.now();
+  #startedAtMs = performance.now();
+  #waitedAtMs = performance.now();
 
   /** Call between two pieces of work. */
   async yieldIfNeeded(): Promise<void> {
     const nowMs = performance.now();
+    if (nowMs - this.#startedAtMs < MAX_WORK_MS) return;
     // If the last wait is long ago, the input itself arrived with pauses: then 1 ms is enough.
-    if (nowMs - this.#startedAt < MAX_WORK_MS) return;
-    await sleep(nowMs - this.#waitedAt > 2 * MAX_WORK_MS ? 1 : MAX_WORK_MS);
-    this.#startedAt = this.#waitedAt = performance.now();
+    await sleep(nowMs - this.#waitedAtMs > 2 * MAX_WORK_MS ? 1 : MAX_WORK_MS);
+    this.#startedAtMs = this.#waitedAtMs = performance.now();
   }
 
-  /** No input was available: the next stretch begins. */
+  /** Call if no input was available: the measured work starts again. */
   markIdle(): void {
-    this.#startedAt = performance.now();
+    this.#startedAtMs = performance.now();
   }
 }

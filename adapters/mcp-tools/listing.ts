@@ -1,19 +1,26 @@
 import { isRecord, type JsonSchema } from "gantry/plugin";
-import { argumentsSchema, SchemaError } from "./input-schema.js";
-import { toLine, withoutInvisible } from "./printable-text.js";
+import { toArgumentsSchema, SchemaError } from "./input-schema.js";
+import { toLine, removeInvisible } from "./printable-text.js";
 
 /**
- * Limits of one server: list entries read, tools, prompts, characters of a description, bytes of all tools together in
- * a model request, and pages of a list.
+ * Limits of one server. `scannedEntries`: list entries that are read; `bytes`: all tools together in a model request;
+ * `pages`: pages of a list.
  */
 export const LISTING_LIMITS = {
   scannedEntries: 10_240,
   tools: 256,
   prompts: 256,
-  description: 2_048,
+  descriptionCharacters: 2_048,
   bytes: 256 * 1024,
   pages: 64,
 };
+
+const MAX_NAME_CHARACTERS = 1_000;
+const MAX_PROMPT_DESCRIPTION_CHARACTERS = 200;
+const MAX_PROMPT_ARGUMENTS = 32;
+const MAX_ARGUMENT_NAME_CHARACTERS = 64;
+/** Limits of a log line with rejected entries. */
+const SUMMARY_LIMITS = { reasons: 5, reasonCharacters: 200 };
 
 /** A validated tool of a server's list. */
 export interface ListedTool {
@@ -39,7 +46,7 @@ export interface Listing {
   readonly rejected: readonly string[];
 }
 
-/** Returns the usable tools of a list. Appends the rejected ones, with reasons, to `rejected`. */
+/** Returns the usable tools of a list. Appends each rejected entry, with the reason, to `rejected`. */
 export function parseTools(rawTools: readonly unknown[], rejected: string[]): ListedTool[] {
   const tools = new Map<string, ListedTool>();
   let bytes = 0;
@@ -62,7 +69,7 @@ export function parseTools(rawTools: readonly unknown[], rejected: string[]): Li
   return [...tools.values()];
 }
 
-/** Returns the usable prompts of a list. Appends the rejected ones, with reasons, to `rejected`. */
+/** Returns the usable prompts of a list. Appends each rejected entry, with the reason, to `rejected`. */
 export function parsePrompts(rawPrompts: readonly unknown[], rejected: string[]): ListedPrompt[] {
   const prompts = new Map<string, ListedPrompt>();
   for (const entry of rawPrompts) {
@@ -82,10 +89,15 @@ export function parsePrompts(rawPrompts: readonly unknown[], rejected: string[])
     const rawArguments = Array.isArray(entry["arguments"]) ? (entry["arguments"] as unknown[]) : [];
     prompts.set(name, {
       name,
-      description: toLine(entry["description"] ?? entry["title"]).slice(0, 200),
-      arguments: rawArguments.slice(0, 32).flatMap((rawArgument) => {
+      description: toLine(entry["description"] ?? entry["title"]).slice(0, MAX_PROMPT_DESCRIPTION_CHARACTERS),
+      arguments: rawArguments.slice(0, MAX_PROMPT_ARGUMENTS).flatMap((rawArgument) => {
         const { name: argument, required } = isRecord(rawArgument) ? rawArgument : {};
-        if (typeof argument !== "string" || toLine(argument) !== argument || argument.length > 64) return [];
+        if (
+          typeof argument !== "string" ||
+          toLine(argument) !== argument ||
+          argument.length > MAX_ARGUMENT_NAME_CHARACTERS
+        )
+          return [];
         return [{ name: argument, required: required === true }];
       }),
     });
@@ -93,9 +105,11 @@ export function parsePrompts(rawPrompts: readonly unknown[], rejected: string[])
   return [...prompts.values()];
 }
 
-/** Summarizes rejected entries on one line: the first five and the number of the others. */
+/** Summarizes rejected entries on one line: the first entries and the number of the other entries. */
 export function summarizeRejected(rejected: readonly string[]): string {
-  const shownReasons = rejected.slice(0, 5).map((reason) => toLine(reason).slice(0, 200));
+  const shownReasons = rejected
+    .slice(0, SUMMARY_LIMITS.reasons)
+    .map((reason) => toLine(reason).slice(0, SUMMARY_LIMITS.reasonCharacters));
   const omittedCount = rejected.length - shownReasons.length;
   return shownReasons.join("; ") + (omittedCount > 0 ? `; and ${omittedCount} more` : "");
 }
@@ -103,18 +117,17 @@ export function summarizeRejected(rejected: readonly string[]): string {
 function parseTool(entry: unknown): ListedTool {
   if (!isRecord(entry)) throw new SchemaError("not an object");
   const { name, title, description, inputSchema, annotations } = entry;
-  if (typeof name !== "string" || name === "" || name.length > 1_000) throw new SchemaError("invalid tool name");
+  if (typeof name !== "string" || name === "" || name.length > MAX_NAME_CHARACTERS)
+    throw new SchemaError("invalid tool name");
   const fullDescription =
-    typeof description === "string" && description.trim() !== ""
-      ? withoutInvisible(description)
-      : toLine(title) || name;
+    typeof description === "string" && description.trim() !== "" ? removeInvisible(description) : toLine(title) || name;
   return {
     name,
     description:
-      fullDescription.length > LISTING_LIMITS.description
-        ? `${fullDescription.slice(0, LISTING_LIMITS.description - 1).replace(/[\uD800-\uDBFF]$/, "")}…`
+      fullDescription.length > LISTING_LIMITS.descriptionCharacters
+        ? `${fullDescription.slice(0, LISTING_LIMITS.descriptionCharacters - 1).replace(/[\uD800-\uDBFF]$/, "")}…`
         : fullDescription,
-    inputSchema: argumentsSchema(inputSchema),
+    inputSchema: toArgumentsSchema(inputSchema),
     readOnly: isRecord(annotations) && annotations["readOnlyHint"] === true,
   };
 }

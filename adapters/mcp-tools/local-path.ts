@@ -6,9 +6,10 @@ import { delimiter, isAbsolute, relative } from "node:path";
  * Removes from a PATH the folders in which a repository could put programs: folders of the project, and relative
  * folders. A configured server must never run a program from a clone.
  *
- * If the project contains the home folder, it is not a repository. Then only relative folders are removed.
+ * If the project contains the home folder, the project is not a repository. Then only relative folders are removed.
+ * Returns undefined without a PATH.
  */
-export function pathOutsideProject(path: string | undefined, projectDir: string): string | undefined {
+export function removeProjectFolders(path: string | undefined, projectDir: string): string | undefined {
   const project = resolveRealPath(projectDir);
   const containsHome = isWithin(findHome(), project);
   return path

@@ -8,7 +8,7 @@ import {
   type ToolSession,
   type ToolSource,
 } from "gantry/plugin";
-import { serverKey } from "./names.js";
+import { toServerKey } from "./names.js";
 import type { Listing } from "./listing.js";
 import type { RestartBackoff } from "./restart-backoff.js";
 import type { SharedServer } from "./shared-server.js";
@@ -16,11 +16,11 @@ import type { ServerUse } from "./tools.js";
 
 export type { ServerUse } from "./tools.js";
 
-/** Maximum number of cached tool sources, and of servers whose failures are remembered. */
+/** Maximum number of cached tool sources, and of servers with stored failures. */
 const MAX_CACHED_SOURCES = 256;
 
 export interface McpServersOptions {
-  /** Environment variables of server processes, in addition to those of the server's config. Default none. */
+  /** Environment variables of server processes, in addition to the variables of the server's config. Default none. */
   env?: Readonly<Record<string, string>> | undefined;
   /** Client version sent to servers. Default `0`. */
   version?: string | undefined;
@@ -49,9 +49,9 @@ export class McpServers implements McpServerFactory {
   readonly #version: string;
   readonly #secrets: Iterable<string>;
   readonly #logger: Logger;
-  readonly #sources = new Map<string, ToolSource>();
-  readonly #sharedServers = new Map<string, SharedServer>();
-  readonly #backoffs = new Map<string, RestartBackoff>();
+  readonly #sourcesByKey = new Map<string, ToolSource>();
+  readonly #sharedServersByKey = new Map<string, SharedServer>();
+  readonly #backoffsByKey = new Map<string, RestartBackoff>();
 
   constructor({ env = {}, version = "0", secrets = [], logger = silentLogger }: McpServersOptions = {}) {
     this.#env = env;
@@ -62,27 +62,27 @@ export class McpServers implements McpServerFactory {
 
   source(server: McpServer, use: ServerUse = {}): ToolSource {
     const sourceKey = JSON.stringify([server, use]);
-    const source = this.#sources.get(sourceKey) ?? {
-      name: `mcp:${serverKey(server.name)}`,
+    const source = this.#sourcesByKey.get(sourceKey) ?? {
+      name: `mcp:${toServerKey(server.name)}`,
       open: async (session: ToolSession, signal: AbortSignal): Promise<OpenTools> =>
         this.#open(server, use, session, signal),
     };
-    cacheRecent(this.#sources, sourceKey, source);
+    cacheRecent(this.#sourcesByKey, sourceKey, source);
     return source;
   }
 
-  /** Lists what the server offers to a session of this folder. Rejects with the reason if the server is unavailable. */
+  /** Lists the tools and prompts for a session of this folder. Rejects with the reason if the server is unavailable. */
   async listing(server: McpServer, projectDir: string, signal: AbortSignal): Promise<Listing> {
-    const { shared, leave } = await this.#joinServer(server, { sessionId: "", projectDir }, signal);
-    const { listing } = shared;
+    const { sharedServer, leave } = await this.#joinServer(server, { sessionId: "", projectDir }, signal);
+    const { listing } = sharedServer;
     await leave();
     return listing;
   }
 
   async #open(server: McpServer, use: ServerUse, session: ToolSession, signal: AbortSignal): Promise<OpenTools> {
     const [, { toolsOf }, { promptsOf }] = await loadImplementation();
-    const { shared, leave } = await this.#joinServer(server, session, signal);
-    const key = serverKey(server.name);
+    const { sharedServer, leave } = await this.#joinServer(server, session, signal);
+    const key = toServerKey(server.name);
     // Keep the same tool objects until the listing changes.
     const cachedLists = {
       listing: undefined as Listing | undefined,
@@ -90,12 +90,12 @@ export class McpServers implements McpServerFactory {
       prompts: [] as NonNullable<OpenTools["prompts"]>,
     };
     const updateLists = (): typeof cachedLists => {
-      const { listing } = shared;
+      const { listing } = sharedServer;
       if (cachedLists.listing === listing) return cachedLists;
       return Object.assign(cachedLists, {
         listing,
-        tools: toolsOf(key, shared, listing, use),
-        prompts: promptsOf(key, shared, listing),
+        tools: toolsOf(key, sharedServer, listing, use),
+        prompts: promptsOf(key, sharedServer, listing),
       });
     };
     return {
@@ -109,12 +109,12 @@ export class McpServers implements McpServerFactory {
     };
   }
 
-  /** Registers a user of the server and waits until it is ready. The caller must call `leave` once. */
+  /** Registers a user of the server and waits until the server is ready. The caller must call `leave` once. */
   async #joinServer(server: McpServer, { projectDir }: ToolSession, signal: AbortSignal) {
-    const [{ abortable, SharedServer }, , , { RestartBackoff }] = await loadImplementation();
-    const id = JSON.stringify([server, projectDir]);
-    const pauses = this.#backoffs.get(id) ?? new RestartBackoff();
-    cacheRecent(this.#backoffs, id, pauses);
+    const [{ raceAbort, SharedServer }, , , { RestartBackoff }] = await loadImplementation();
+    const serverKeyText = JSON.stringify([server, projectDir]);
+    const backoff = this.#backoffsByKey.get(serverKeyText) ?? new RestartBackoff();
+    cacheRecent(this.#backoffsByKey, serverKeyText, backoff);
     const redactor = new Redactor([...this.#secrets, ...secretsOf(server)]);
     const context = {
       server,
@@ -124,20 +124,21 @@ export class McpServers implements McpServerFactory {
       logger: this.#logger,
       hide: (text: string) => redactor.redact(text),
     };
-    const shared = this.#sharedServers.get(id) ?? new SharedServer(context, pauses);
-    this.#sharedServers.set(id, shared);
-    shared.join();
+    const sharedServer = this.#sharedServersByKey.get(serverKeyText) ?? new SharedServer(context, backoff);
+    this.#sharedServersByKey.set(serverKeyText, sharedServer);
+    sharedServer.join();
     const leave = async (): Promise<void> => {
-      const closePromise = shared.leave();
-      if (shared.isUnused && this.#sharedServers.get(id) === shared) this.#sharedServers.delete(id);
+      const closePromise = sharedServer.leave();
+      if (sharedServer.isUnused && this.#sharedServersByKey.get(serverKeyText) === sharedServer)
+        this.#sharedServersByKey.delete(serverKeyText);
       await closePromise;
     };
     try {
-      await abortable(shared.ready(), signal);
-      return { shared, leave };
+      await raceAbort(sharedServer.getConnection(), signal);
+      return { sharedServer, leave };
     } catch (error) {
       if (signal.aborted && (signal.reason as Partial<Error> | undefined)?.name === "TimeoutError")
-        pauses.recordStartTimeout();
+        backoff.recordStartTimeout();
       // An aborted caller does not wait for the shutdown.
       const closePromise = leave();
       signal.throwIfAborted();
@@ -158,12 +159,12 @@ export function secretsOf(server: McpServer): string[] {
   return [...headerValues, ...urlSecrets, username, password].filter((secret) => secret !== "");
 }
 
-/** Adds an entry and removes the least recently used ones above the limit. */
+/** Adds an entry and removes the least recently used entries above the limit. */
 function cacheRecent<T>(map: Map<string, T>, key: string, value: T): void {
   map.delete(key);
   map.set(key, value);
-  for (const [oldest] of map) {
+  for (const [oldestKey] of map) {
     if (map.size <= MAX_CACHED_SOURCES) return;
-    map.delete(oldest);
+    map.delete(oldestKey);
   }
 }

@@ -6,12 +6,12 @@ const MAX_NAME_CHARACTERS = 64;
 const MAX_SERVER_CHARACTERS = 32;
 
 /**
- * Returns the server's key in tool names and rules: its name if that contains only permitted characters. Otherwise the
- * remaining characters, with a hash of the name.
+ * Returns the server's key in tool names and rules: the name if all its characters are permitted. Otherwise the
+ * permitted characters, with a hash of the name.
  *
- * Different names have different keys. A key never ends in `__`, which separates it from the tool's name.
+ * Different names have different keys. A key never ends in `__`, which separates the key from the tool's name.
  */
-export function serverKey(name: string): string {
+export function toServerKey(name: string): string {
   const cleanedName = name
     .replace(/[^A-Za-z0-9-]+/g, "_")
     .slice(0, MAX_SERVER_CHARACTERS)
@@ -21,9 +21,9 @@ export function serverKey(name: string): string {
 
 /**
  * Returns `server__tool`, the name for models. If the server's tool name has other characters or is too long, a hash of
- * it is appended.
+ * the tool name is appended.
  */
-export function toolName(key: string, name: string): string {
+export function toToolName(key: string, name: string): string {
   const fullName = `${key}__${name.replace(/[^A-Za-z0-9_-]+/g, "_")}`;
   if (fullName === `${key}__${name}` && fullName.length <= MAX_NAME_CHARACTERS) return fullName;
   const suffix = `_${shortHash(name)}`;
@@ -31,15 +31,15 @@ export function toolName(key: string, name: string): string {
 }
 
 /**
- * Returns `mcp:server/tool`, the name for rules. It contains the server's unchanged tool name, so that rules match
- * whatever models see.
+ * Returns `mcp:server/tool`, the name for rules. Contains the server's unchanged tool name, so that rules do not depend
+ * on the name for models.
  */
 export function originOf(key: string, name: string): string {
   return `mcp:${key}/${name}`;
 }
 
 /** Returns `server:prompt`, the name that users type. */
-export function promptName(key: string, name: string): string {
+export function toPromptName(key: string, name: string): string {
   const cleanedName = name.replace(/[^\p{L}\p{N}_.-]+/gu, "_").slice(0, MAX_NAME_CHARACTERS);
   return `${key}:${cleanedName === name ? name : `${cleanedName}_${shortHash(name)}`}`;
 }

@@ -4,19 +4,19 @@ import { McpServerError } from "./connection.js";
 const RETRY_DELAYS_MS = [0, 0, 1_000, 3_000, 10_000, 30_000] as const;
 /** Delay after a start that timed out. Each new attempt would block a run for the whole timeout. */
 const START_TIMEOUT_DELAY_MS = 120_000;
-/** A server that ran longer than this resets the failure count. */
-const STABLE_AFTER_MS = 30_000;
+/** Uptime after which a server's failure count is reset. */
+const MIN_STABLE_UPTIME_MS = 30_000;
 
-/** Counts a server's failures in a row and delays its next start. It outlives the sessions that use the server. */
+/** Counts a server's failures in a row and delays its next start. Outlives the sessions that use the server. */
 export class RestartBackoff {
   #failureCount = 0;
-  #failedAt = 0;
+  #failedAtMs = 0;
   #reason = "";
   #isStartTimeout = false;
 
   recordFailure(reason: string): void {
     this.#failureCount += 1;
-    this.#failedAt = Date.now();
+    this.#failedAtMs = Date.now();
     this.#reason = reason;
     this.#isStartTimeout = false;
   }
@@ -26,8 +26,8 @@ export class RestartBackoff {
     this.#isStartTimeout = true;
   }
 
-  recordUptime(ms: number): void {
-    if (ms > STABLE_AFTER_MS) this.#failureCount = 0;
+  recordUptime(uptimeMs: number): void {
+    if (uptimeMs > MIN_STABLE_UPTIME_MS) this.#failureCount = 0;
   }
 
   /** Throws the last failure while the delay has not elapsed. */
@@ -35,7 +35,7 @@ export class RestartBackoff {
     const delayMs = this.#isStartTimeout
       ? START_TIMEOUT_DELAY_MS
       : RETRY_DELAYS_MS[Math.min(this.#failureCount, RETRY_DELAYS_MS.length - 1)]!;
-    const remainingMs = this.#failedAt + delayMs - Date.now();
+    const remainingMs = this.#failedAtMs + delayMs - Date.now();
     if (remainingMs > 0)
       throw new McpServerError(`${this.#reason} (next attempt in ${Math.ceil(remainingMs / 1000)} s)`);
   }

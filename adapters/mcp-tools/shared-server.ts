@@ -3,7 +3,7 @@ import { ToolError } from "gantry/plugin";
 import type { ElicitResult } from "@modelcontextprotocol/client";
 import { McpConnection, McpServerError, type ConnectionContext } from "./connection.js";
 import { elicitFields } from "./elicitation.js";
-import { SESSION_LOST } from "./http-transport.js";
+import { SESSION_LOST_REASON } from "./http-transport.js";
 import { toLine } from "./printable-text.js";
 import { CallTimeout } from "./call-timeout.js";
 import type { RestartBackoff } from "./restart-backoff.js";
@@ -18,6 +18,8 @@ const MAX_LOGGED_REASONS = 32;
 /** Maximum number of forms that a server may send during one call. */
 const MAX_FORMS = 32;
 
+const MAX_PROGRESS_CHARACTERS = 1_000;
+
 /** An active call and the session that made it. */
 interface ActiveCall {
   readonly context: ToolContext;
@@ -27,15 +29,15 @@ interface ActiveCall {
 }
 
 /**
- * An MCP server that all sessions with the same definition and folder share. It starts with the first session and stops
- * with the last.
+ * An MCP server that all sessions with the same definition and folder share. The server starts with the first session
+ * and stops with the last.
  */
 export class SharedServer {
   readonly #context: Omit<ConnectionContext, "elicit" | "onListChange">;
   readonly #backoff: RestartBackoff;
   readonly #endController = new AbortController();
   /** Active calls. A form of the server goes to the session of the call. */
-  readonly #calls = new Set<ActiveCall>();
+  readonly #activeCalls = new Set<ActiveCall>();
   /** The last form in progress. Forms are shown to users one at a time. */
   #lastForm: Promise<unknown> = Promise.resolve();
   #userCount = 0;
@@ -43,16 +45,16 @@ export class SharedServer {
   #listing: Listing | undefined;
   /** Warnings that have been logged, each once. */
   readonly #loggedReasons = new Set<string>();
-  #refresh: Promise<void> | undefined;
+  #refreshPromise: Promise<void> | undefined;
   #needsRefresh = false;
-  #refreshedAt = 0;
+  #refreshedAtMs = 0;
 
   constructor(context: Omit<ConnectionContext, "elicit" | "onListChange">, backoff: RestartBackoff) {
     this.#context = context;
     this.#backoff = backoff;
   }
 
-  /** Tools and prompts of the server at the last refresh; empty before the first. */
+  /** Tools and prompts of the server at the last refresh; empty before the first refresh. */
   get listing(): Listing {
     return this.#listing ?? { tools: [], prompts: [], hasResources: false, rejected: [] };
   }
@@ -65,33 +67,35 @@ export class SharedServer {
     this.#userCount += 1;
   }
 
-  /** Removes a user. After the last one the server stops. Resolves when its process and connections are closed. */
+  /**
+   * Removes a user. The last user stops the server; then resolves when the server's process and connections are closed.
+   */
   async leave(): Promise<void> {
     this.#userCount -= 1;
     if (this.#userCount > 0) return;
     this.#endController.abort(new Error("the server is no longer needed"));
     const connection = await this.#connection?.catch(() => undefined);
     await connection?.close();
-    await this.#refresh;
+    await this.#refreshPromise;
   }
 
-  /** Returns the connection, and starts the server if necessary. Rejects with `McpServerError` if it is unavailable. */
-  async ready(): Promise<McpConnection> {
+  /** Returns the connection, and starts the server if necessary. Rejects with `McpServerError` if the start fails. */
+  async getConnection(): Promise<McpConnection> {
     for (;;) {
-      const opening = (this.#connection ??= this.#startOpening());
-      const connection = await opening;
+      const connectionPromise = (this.#connection ??= this.#startOpening());
+      const connection = await connectionPromise;
       if (!connection.hasEnded) return connection;
-      await connection.ended;
-      if (this.#connection === opening) this.#connection = undefined;
+      await connection.endPromise;
+      if (this.#connection === connectionPromise) this.#connection = undefined;
     }
   }
 
   #startOpening(): Promise<McpConnection> {
-    const opening = this.#open();
-    opening.catch(() => {
-      if (this.#connection === opening) this.#connection = undefined;
+    const connectionPromise = this.#open();
+    connectionPromise.catch(() => {
+      if (this.#connection === connectionPromise) this.#connection = undefined;
     });
-    return opening;
+    return connectionPromise;
   }
 
   /**
@@ -110,21 +114,21 @@ export class SharedServer {
     const { name } = this.#context.server;
     const timeout = new CallTimeout(timeoutMs, signal);
     const caller = context && { context, formCount: 0, endController: new AbortController() };
-    if (caller) this.#calls.add(caller);
+    if (caller) this.#activeCalls.add(caller);
     try {
-      for (let round = 0; ; round++) {
-        const connection = await abortable(this.ready(), timeout.signal);
+      for (let attempt = 0; ; attempt++) {
+        const connection = await raceAbort(this.getConnection(), timeout.signal);
         try {
-          const onProgress = (progress: Parameters<typeof progressLine>[0]): void => {
+          const onProgress = (progress: Parameters<typeof formatProgress>[0]): void => {
             timeout.restart();
-            const progressText = progressLine(progress);
+            const progressText = formatProgress(progress);
             if (progressText !== "") context?.progress(`${progressText}\n`);
           };
           this.#timeouts.add(timeout);
           return await connection.request(method, params, { signal: timeout.signal, ...(context && { onProgress }) });
         } catch (error) {
           // A server that lost its session has not processed the request. Sending it once more is safe.
-          if (round > 0 || !(error instanceof McpServerError) || error.message !== SESSION_LOST) throw error;
+          if (attempt > 0 || !(error instanceof McpServerError) || error.message !== SESSION_LOST_REASON) throw error;
         } finally {
           this.#timeouts.delete(timeout);
         }
@@ -136,20 +140,21 @@ export class SharedServer {
         throw new ToolError(`${name} did not answer within ${timeoutMs / 1000} s; the tool may have run.`);
       }
       if (!(error instanceof McpServerError)) throw error;
-      const doubtNote = error.ended && method === "tools/call" ? "; the tool may have run" : "";
+      const doubtNote = error.hasConnectionEnded && method === "tools/call" ? "; the tool may have run" : "";
       throw new ToolError(`${name}: ${this.#context.hide(error.message)}${doubtNote}.`);
     } finally {
       timeout.end();
-      if (caller) this.#calls.delete(caller);
+      if (caller) this.#activeCalls.delete(caller);
       caller?.endController.abort(new Error("the call has ended"));
     }
   }
 
+  /** Timeouts of the requests in progress. A form pauses all of them. */
   readonly #timeouts = new Set<CallTimeout>();
 
   async #open(): Promise<McpConnection> {
     const { signal } = this.#endController;
-    const startedMs = Date.now();
+    const startedAtMs = Date.now();
     signal.throwIfAborted();
     this.#backoff.check();
     try {
@@ -168,14 +173,14 @@ export class SharedServer {
         throw error;
       }
       const { logger, server, hide } = this.#context;
-      void connection.ended.then((why) => {
+      void connection.endPromise.then((reason) => {
         // A server that only lost its session is still running.
-        if (signal.aborted || why === SESSION_LOST) return;
-        this.#backoff.recordUptime(Date.now() - startedMs);
-        this.#backoff.recordFailure(why || "the server did not respond");
+        if (signal.aborted || reason === SESSION_LOST_REASON) return;
+        this.#backoff.recordUptime(Date.now() - startedAtMs);
+        this.#backoff.recordFailure(reason || "the server did not respond");
         logger.warn("MCP server exited; it restarts on the next call", {
           server: server.name,
-          why: hide(why || "the server did not respond"),
+          why: hide(reason || "the server did not respond"),
         });
       });
       return connection;
@@ -197,7 +202,7 @@ export class SharedServer {
     logger.warn("MCP server offered invalid tools or prompts; ignored", { server: server.name, left: rejected });
   }
 
-  /** Whether the reason has not been logged yet. Marks it as logged. */
+  /** Whether a warning with this reason must be logged. Marks the reason as logged. */
   #isNewReason(reason: string): boolean {
     if (this.#loggedReasons.has(reason) || this.#loggedReasons.size >= MAX_LOGGED_REASONS) return false;
     this.#loggedReasons.add(reason);
@@ -207,15 +212,15 @@ export class SharedServer {
   /** Refreshes the listing. Several change notifications cause one refresh. */
   #refreshListing(): void {
     this.#needsRefresh = true;
-    this.#refresh ??= this.#refreshWhileNeeded().finally(() => (this.#refresh = undefined));
+    this.#refreshPromise ??= this.#refreshWhileNeeded().finally(() => (this.#refreshPromise = undefined));
   }
 
   async #refreshWhileNeeded(): Promise<void> {
     const { signal } = this.#endController;
     while (this.#needsRefresh && !signal.aborted) {
-      await waitUntilAborted(this.#refreshedAt + REFRESH_INTERVAL_MS - Date.now(), signal);
+      await waitUntilAborted(this.#refreshedAtMs + REFRESH_INTERVAL_MS - Date.now(), signal);
       this.#needsRefresh = false;
-      this.#refreshedAt = Date.now();
+      this.#refreshedAtMs = Date.now();
       try {
         const connection = await this.#connection;
         if (connection && !connection.hasEnded) this.#setListing(await connection.list(signal));
@@ -230,11 +235,11 @@ export class SharedServer {
   }
 
   /**
-   * Sends a form to the session of the active call. Declines if calls of several sessions are active: the form could
-   * belong to any of them.
+   * Sends a form to the session of the active call. Declines if calls of several sessions are active, because the
+   * form could belong to any of these sessions.
    */
   async #elicit(params: Readonly<Record<string, unknown>>, signal: AbortSignal): Promise<ElicitResult> {
-    const callers = [...this.#calls];
+    const callers = [...this.#activeCalls];
     const [caller] = callers.slice(-1);
     if (!caller || callers.some(({ context }) => context.sessionId !== caller.context.sessionId))
       return { action: "decline" };
@@ -255,9 +260,9 @@ export class SharedServer {
     // The time that the user needs does not count.
     for (const timeout of this.#timeouts) timeout.pause();
     try {
-      const question: ToolContext["askUser"] = (request) =>
+      const askUser: ToolContext["askUser"] = (request) =>
         endSignal.aborted ? Promise.resolve(undefined) : context.askUser(request);
-      return await abortable(elicitFields(this.#context.server.name, params, question), endSignal);
+      return await raceAbort(elicitFields(this.#context.server.name, params, askUser), endSignal);
     } catch {
       return { action: "cancel" };
     } finally {
@@ -266,7 +271,7 @@ export class SharedServer {
   }
 }
 
-function progressLine({
+function formatProgress({
   progress,
   total,
   message,
@@ -277,12 +282,12 @@ function progressLine({
 }): string {
   const shareText =
     typeof progress === "number" ? (typeof total === "number" ? `${progress}/${total}` : String(progress)) : "";
-  const messageText = toLine(message).slice(0, 1_000);
+  const messageText = toLine(message).slice(0, MAX_PROGRESS_CHARACTERS);
   return [shareText, messageText].filter((part) => part !== "").join(" ");
 }
 
-/** Settles like the promise, or rejects with the signal's reason if that comes first. */
-export function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+/** Settles like the promise, or rejects with the signal's reason if the signal aborts first. */
+export function raceAbort<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const abort = (): void => reject(signal.reason as Error);
     if (signal.aborted) abort();
@@ -291,7 +296,7 @@ export function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<
   });
 }
 
-async function waitUntilAborted(ms: number, signal: AbortSignal): Promise<void> {
-  if (ms <= 0) return;
-  await abortable(new Promise<void>((resolve) => setTimeout(resolve, ms).unref()), signal).catch(() => undefined);
+async function waitUntilAborted(delayMs: number, signal: AbortSignal): Promise<void> {
+  if (delayMs <= 0) return;
+  await raceAbort(new Promise<void>((resolve) => setTimeout(resolve, delayMs).unref()), signal).catch(() => undefined);
 }

@@ -5,11 +5,14 @@ import { MessageSplitter, WorkThrottle } from "./lines.js";
 
 /** Maximum bytes buffered for a server that does not read its input. */
 const MAX_BUFFERED_BYTES = 32 * 1024 * 1024;
-/** Bytes of standard error that are kept. */
-const MAX_STDERR_BYTES = 4 * 1024;
-/** Time for the server to exit after its input is closed; below, after the signal to terminate. */
+/** Characters of standard error that are kept. */
+const MAX_STDERR_CHARACTERS = 4 * 1024;
+/** Time for the server to exit after its input is closed, and for its last output after the exit. */
 const EXIT_GRACE_MS = 300;
+/** Time for the server to exit after the signal to terminate. */
 const SHUTDOWN_GRACE_MS = 1_000;
+/** JSON-RPC code of an internal error. */
+const INTERNAL_ERROR_CODE = -32_603;
 
 /**
  * Messages as lines of a process's standard streams. Lines have a maximum size and are read no faster than they are
@@ -20,28 +23,30 @@ export class StdioTransport implements Transport {
   onerror?: (error: Error) => void;
   onmessage?: (message: JSONRPCMessage) => void;
   readonly #process: OwnedProcess;
-  /** Whether a message is needed. */
-  readonly #isNeeded: (message: Readonly<Record<string, unknown>>) => boolean;
-  #errors = "";
-  #endPromise: Promise<void> | undefined;
+  /** Whether the client handles a message; other messages are dropped. */
+  readonly #shouldDeliver: (message: Readonly<Record<string, unknown>>) => boolean;
+  #stderrText = "";
+  #stopPromise: Promise<void> | undefined;
   #endReason = "";
   #hasEnded = false;
 
-  constructor(process: OwnedProcess, isNeeded: (message: Readonly<Record<string, unknown>>) => boolean) {
+  constructor(process: OwnedProcess, shouldDeliver: (message: Readonly<Record<string, unknown>>) => boolean) {
     this.#process = process;
-    this.#isNeeded = isNeeded;
+    this.#shouldDeliver = shouldDeliver;
     process.stderr.on("data", (piece: Buffer) => {
-      this.#errors = (this.#errors + piece.toString("utf8").slice(-MAX_STDERR_BYTES)).slice(-MAX_STDERR_BYTES);
+      this.#stderrText = (this.#stderrText + piece.toString("utf8").slice(-MAX_STDERR_CHARACTERS)).slice(
+        -MAX_STDERR_CHARACTERS,
+      );
     });
     for (const stream of [process.stderr, process.stdout, process.stdin]) stream.on("error", () => undefined);
   }
 
-  /** The last bytes of standard error. */
-  get errors(): string {
-    return this.#errors.trim();
+  /** The last characters of standard error. */
+  get stderrText(): string {
+    return this.#stderrText.trim();
   }
 
-  /** End reason. `""` while the process is running, or if it was closed locally. */
+  /** End reason. `""` while the process is running, or if the transport was closed locally. */
   get endReason(): string {
     return this.#endReason;
   }
@@ -70,9 +75,9 @@ export class StdioTransport implements Transport {
 
   /** Resolves when the process and its children have ended. */
   async close(): Promise<void> {
-    this.#endPromise ??= this.#stop();
+    this.#stopPromise ??= this.#stop();
     this.#finish("");
-    await this.#endPromise;
+    await this.#stopPromise;
   }
 
   async #stop(): Promise<void> {
@@ -83,11 +88,11 @@ export class StdioTransport implements Transport {
   }
 
   async #read(): Promise<void> {
-    const lines = new MessageSplitter();
+    const splitter = new MessageSplitter();
     const throttle = new WorkThrottle();
     try {
       for await (const piece of this.#process.stdout as AsyncIterable<Buffer>) {
-        for (const line of lines.push(piece)) {
+        for (const line of splitter.push(piece)) {
           this.#receive(line);
           await throttle.yieldIfNeeded();
           if (this.#hasEnded) return;
@@ -110,7 +115,7 @@ export class StdioTransport implements Transport {
       this.onerror?.(new Error("a line is not a JSON-RPC message"));
       return;
     }
-    if (!isRecord(message) || !this.#isNeeded(message)) return;
+    if (!isRecord(message) || !this.#shouldDeliver(message)) return;
     const boundedMessage = limitDepth(
       (isMalformedResponse(message) ? createErrorResponse(message) : message) as JSONRPCMessage,
     );
@@ -121,12 +126,12 @@ export class StdioTransport implements Transport {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
     this.#endReason = reason;
-    this.#endPromise ??= this.#stop();
+    this.#stopPromise ??= this.#stop();
     this.onclose?.();
   }
 }
 
-/** Whether a response is malformed. Ignoring it would leave the request pending until its timeout. */
+/** Whether a response is malformed. An ignored response would leave the request pending until the timeout. */
 function isMalformedResponse({ jsonrpc, id, method, result, error }: Readonly<Record<string, unknown>>): boolean {
   if (method !== undefined || id === undefined) return false;
   const isError = isRecord(error) && Number.isSafeInteger(error["code"]) && typeof error["message"] === "string";
@@ -134,5 +139,5 @@ function isMalformedResponse({ jsonrpc, id, method, result, error }: Readonly<Re
 }
 
 function createErrorResponse({ id }: Readonly<Record<string, unknown>>): unknown {
-  return { jsonrpc: "2.0", id, error: { code: -32_603, message: "the response is malformed" } };
+  return { jsonrpc: "2.0", id, error: { code: INTERNAL_ERROR_CODE, message: "the response is malformed" } };
 }

@@ -1,7 +1,7 @@
 import { defineTool, type Tool, type ToolContext, type ToolOutput } from "gantry";
 import type { StandardSchema } from "gantry/plugin";
-import { resourceContent, resultContent } from "./content.js";
-import { matchesGlob, originOf, toolName } from "./names.js";
+import { toResourceContent, toResultContent } from "./content.js";
+import { matchesGlob, originOf, toToolName } from "./names.js";
 import type { ListedTool, Listing } from "./listing.js";
 import type { SharedServer } from "./shared-server.js";
 
@@ -9,19 +9,21 @@ export interface ServerUse {
   /** The server's tools to offer, as names or globs. Default all. */
   readonly tools?: readonly string[];
   /**
-   * Timeout of a call, in seconds. Progress notifications restart it, up to 30 times its length in total. Default 120.
+   * Timeout of a call, in seconds. Progress notifications restart the timeout, up to 30 times its length in total.
+   * Default 120.
    */
   readonly timeout?: number;
   /**
-   * Whether the server's read-only hints are trusted. By default they are not: each tool may change things and needs
-   * permission.
+   * Whether the server's read-only hints are trusted. Default false: each tool counts as a tool with side effects and
+   * needs permission.
    */
   readonly trusted?: boolean;
 }
 
 /** Maximum number of entries in a list of resources. */
 const MAX_LISTED_RESOURCES = 200;
-const READ_TOOL = "read_resource";
+const MAX_RESOURCE_LINE_CHARACTERS = 400;
+const READ_TOOL_NAME = "read_resource";
 
 /** Returns the tools of a server as models see them. */
 export function toolsOf(
@@ -35,8 +37,8 @@ export function toolsOf(
   const serverTools = selectedTools.map((tool) => createTool(key, server, tool, timeoutMs, trusted));
   if (
     !hasResources ||
-    !globs.some((glob) => matchesGlob(glob, READ_TOOL)) ||
-    selectedTools.some(({ name }) => name === READ_TOOL)
+    !globs.some((glob) => matchesGlob(glob, READ_TOOL_NAME)) ||
+    selectedTools.some(({ name }) => name === READ_TOOL_NAME)
   )
     return serverTools;
   return [...serverTools, createReadTool(key, server, timeoutMs, trusted)];
@@ -55,14 +57,14 @@ function createTool(key: string, server: SharedServer, tool: ListedTool, timeout
     },
   };
   const definedTool = defineTool({
-    name: toolName(key, name),
+    name: toToolName(key, name),
     description,
     schema,
     kind: isReadOnly ? "read" : "other",
     parallel: isReadOnly,
     run: async (args, context): Promise<ToolOutput> => {
       const result = await server.request("tools/call", { name, arguments: args }, { context, timeoutMs });
-      const { text, parts } = resultContent(result);
+      const { text, parts } = toResultContent(result);
       const failed = result["isError"] === true;
       return {
         text: text || (parts.length > 0 ? "" : failed ? "(failed without output)" : "(no output)"),
@@ -74,10 +76,10 @@ function createTool(key: string, server: SharedServer, tool: ListedTool, timeout
   return { ...definedTool, origin: originOf(key, name) };
 }
 
-/** Lists and reads the server's resources. */
+/** Creates the tool that lists and reads the server's resources. */
 function createReadTool(key: string, server: SharedServer, timeoutMs: number, trusted: boolean): Tool {
   const definedTool = defineTool({
-    name: toolName(key, READ_TOOL),
+    name: toToolName(key, READ_TOOL_NAME),
     description: `Read a resource of the server ${key} by its URI. Without a URI, list its resources.`,
     schema: {
       type: "object",
@@ -88,7 +90,7 @@ function createReadTool(key: string, server: SharedServer, timeoutMs: number, tr
     run: async ({ uri = "" }, context) =>
       uri === "" ? listResources(server, context, timeoutMs) : readResource(server, uri, context, timeoutMs),
   });
-  return { ...definedTool, origin: originOf(key, READ_TOOL) };
+  return { ...definedTool, origin: originOf(key, READ_TOOL_NAME) };
 }
 
 async function readResource(
@@ -98,7 +100,7 @@ async function readResource(
   timeoutMs: number,
 ): Promise<ToolOutput> {
   const { contents } = await server.request("resources/read", { uri }, { context, timeoutMs });
-  const { text, parts } = resourceContent(contents);
+  const { text, parts } = toResourceContent(contents);
   return { text: text || "(empty)", parts };
 }
 
@@ -117,7 +119,9 @@ async function listResources(server: SharedServer, context: ToolContext, timeout
     const details = [name, mimeType, description].filter(
       (detail): detail is string => typeof detail === "string" && detail !== "",
     );
-    return `${String(uri ?? uriTemplate)}  ${details.join(", ")}`.replace(/\s*\n\s*/g, " ").slice(0, 400);
+    return `${String(uri ?? uriTemplate)}  ${details.join(", ")}`
+      .replace(/\s*\n\s*/g, " ")
+      .slice(0, MAX_RESOURCE_LINE_CHARACTERS);
   });
   if (entries.length > MAX_LISTED_RESOURCES) lines.push(`[... and ${entries.length - MAX_LISTED_RESOURCES} more]`);
   return { text: lines.join("\n") || "(no resources)" };

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import { defineAdapter } from "gantry/plugin";
 import { OfflineProvider } from "./offline-provider.js";
-import { fromHome, offlineOptions } from "./options.js";
+import { abbreviateHome, offlineOptions } from "./options.js";
 
 export { OfflineProvider } from "./offline-provider.js";
 export type { OfflineOptions } from "./options.js";
@@ -15,6 +15,6 @@ export default defineAdapter({
     new OfflineProvider({
       hints,
       servers: detect ? undefined : [],
-      configFile: fromHome(join(home, "config.json")),
+      configFile: abbreviateHome(join(home, "config.json")),
     }),
 });

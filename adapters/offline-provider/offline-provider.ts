@@ -1,10 +1,10 @@
 import { setImmediate } from "node:timers/promises";
 import type { Model, ModelChunk, ModelProvider, ModelRequest, ModelUsage } from "gantry/plugin";
-import { nextTurn } from "./guide.js";
+import { createNextTurn } from "./guide.js";
 import { findLocalServers, LOCAL_SERVERS, type FoundServer } from "./local-servers.js";
 import type { OfflineOptions } from "./options.js";
 
-const MODEL: Model = {
+const GUIDE_MODEL: Model = {
   id: "guide",
   name: "Offline guide (no language model)",
   ownedBy: "gantry",
@@ -14,23 +14,23 @@ const MODEL: Model = {
   prices: { input: 0, output: 0 },
 };
 /** Streamed chunks: a line, or about 80 characters up to a blank. A character is never split. */
-const TEXT_CHUNKS = /[^\n]{0,80}\n|[^\n]{1,80}$|[^\n]{0,80} |[^]{1,80}/gu;
+const TEXT_CHUNK_PATTERN = /[^\n]{0,80}\n|[^\n]{1,80}$|[^\n]{0,80} |[^]{1,80}/gu;
 
 /**
- * A model provider without a model. It follows fixed rules, calls the tools that a prompt names, and quotes their
- * results.
+ * A model provider without a model. Follows fixed rules, calls the tools that a prompt names, and quotes the results of
+ * the calls.
  *
- * The same prompt in the same folder gives the same answer. It needs no key and no network.
+ * The same prompt in the same folder gives the same answer. The provider needs no key and no network.
  */
 export class OfflineProvider implements ModelProvider {
   readonly name = "offline";
   readonly idleTimeoutMs = 30_000;
   readonly maxRetries = 0;
   readonly maxWaitMs = 0;
-  readonly configuredModels: readonly Model[] = [MODEL];
+  readonly configuredModels: readonly Model[] = [GUIDE_MODEL];
   readonly #options: OfflineOptions;
-  readonly #closed = new AbortController();
-  #search: Promise<readonly FoundServer[]> | undefined;
+  readonly #closeController = new AbortController();
+  #serverSearch: Promise<readonly FoundServer[]> | undefined;
 
   constructor(options: OfflineOptions = {}) {
     this.#options = options;
@@ -39,15 +39,15 @@ export class OfflineProvider implements ModelProvider {
   async models(signal: AbortSignal): Promise<Model[]> {
     signal.throwIfAborted();
     await this.#findServers();
-    return [MODEL];
+    return [GUIDE_MODEL];
   }
 
   async *stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk> {
     signal.throwIfAborted();
     const foundServers = await this.#findServers();
     const { hints = [], configFile = "~/.gantry/config.json" } = this.#options;
-    const turn = nextTurn(request, { hints, foundServers, configFile });
-    for (const [text] of turn.text.matchAll(TEXT_CHUNKS)) {
+    const turn = createNextTurn(request, { hints, foundServers, configFile });
+    for (const [text] of turn.text.matchAll(TEXT_CHUNK_PATTERN)) {
       yield { type: "text", block: "0", text };
       // Let sockets send each chunk, as with a real model.
       await setImmediate();
@@ -59,22 +59,28 @@ export class OfflineProvider implements ModelProvider {
   }
 
   async close(): Promise<void> {
-    this.#closed.abort();
-    await this.#search;
+    this.#closeController.abort();
+    await this.#serverSearch;
   }
 
-  /** Searches this machine for model servers, once. Takes one second at most. */
+  /** Searches this machine for model servers; later calls return the first result. Takes one second at most. */
   #findServers(): Promise<readonly FoundServer[]> {
-    return (this.#search ??= findLocalServers(this.#options.servers ?? LOCAL_SERVERS, this.#closed.signal));
+    return (this.#serverSearch ??= findLocalServers(
+      this.#options.servers ?? LOCAL_SERVERS,
+      this.#closeController.signal,
+    ));
   }
 }
 
-/** Estimates tokens as a quarter of the bytes, which is close for English and code. */
+/** Average of English and code. */
+const BYTES_PER_TOKEN = 4;
+
+/** Estimates the usage from the bytes of the request and the output. */
 function usageOf({ system, messages, tools }: ModelRequest, outputText: string): ModelUsage {
-  const offered = tools.map(({ name, description, inputSchema }) => [name, description, inputSchema]);
+  const toolDefinitions = tools.map(({ name, description, inputSchema }) => [name, description, inputSchema]);
   return {
-    inputTokens: Math.ceil(Buffer.byteLength(JSON.stringify([system, messages, offered])) / 4),
-    outputTokens: Math.ceil(Buffer.byteLength(outputText) / 4),
+    inputTokens: Math.ceil(Buffer.byteLength(JSON.stringify([system, messages, toolDefinitions])) / BYTES_PER_TOKEN),
+    outputTokens: Math.ceil(Buffer.byteLength(outputText) / BYTES_PER_TOKEN),
     cacheReadTokens: 0,
     cacheWriteTokens: 0,
     reasoningTokens: 0,

@@ -22,8 +22,8 @@ export interface OfflineOptions {
   configFile?: string | undefined;
 }
 
-/** Replaces the user's home folder with `~`. */
-export function fromHome(file: string): string {
+/** Replaces the user's home folder with `~`. Returns other paths unchanged. */
+export function abbreviateHome(file: string): string {
   let home: string;
   try {
     home = homedir();
@@ -31,6 +31,8 @@ export function fromHome(file: string): string {
     // The user has no home folder.
     return file;
   }
-  const relative = path.relative(home, file);
-  return relative.startsWith("..") || path.isAbsolute(relative) ? file : `~/${relative.split(path.sep).join("/")}`;
+  const relativePath = path.relative(home, file);
+  return relativePath.startsWith("..") || path.isAbsolute(relativePath)
+    ? file
+    : `~/${relativePath.split(path.sep).join("/")}`;
 }

@@ -6,7 +6,9 @@ import { ConfigError } from "gantry/plugin";
 /** Encryption of a connection, and whether the server's certificate is verified. */
 export type TlsMode = "none" | "if offered" | "always" | "verified" | "verified authority";
 
-/** Address of a database, from a URL. `password` is a function, so that a logged address does not contain it. */
+/**
+ * Address of a database, from a URL. `password` is a function, so that a logged address does not contain the password.
+ */
 export interface Address {
   readonly host: string;
   readonly port: number;
@@ -39,7 +41,7 @@ const TLS_BY_SSLMODE: Readonly<Record<string, TlsMode>> = {
   "verify-full": "verified",
 };
 
-/** Parses a `session.url`. Throws `ConfigError` for an invalid URL, without repeating it. */
+/** Parses a database URL. Throws `ConfigError` for an invalid URL; the message names `field`, but not the URL. */
 export function parseAddress(text: string, field = "session.url"): Address {
   const toConfigError = (problem: string): ConfigError => new ConfigError(`${field}: ${problem}`);
   let url: URL;
@@ -64,13 +66,13 @@ export function parseAddress(text: string, field = "session.url"): Address {
   if (url.hash !== "" || (url.username === "" && `${url.pathname}${parameterNames}`.includes("@")))
     throw toConfigError(EXPECTED_URL);
   const parameters = url.searchParams;
-  const mode = parameters.get("sslmode") ?? (parameters.get("ssl") === "true" ? "require" : "disable");
-  const tls = TLS_BY_SSLMODE[mode];
+  const sslMode = parameters.get("sslmode") ?? (parameters.get("ssl") === "true" ? "require" : "disable");
+  const tls = TLS_BY_SSLMODE[sslMode];
   if (tls === undefined) throw toConfigError(`sslmode: expected one of ${Object.keys(TLS_BY_SSLMODE).join(", ")}`);
   host = parameters.get("host") ?? (host || "localhost");
   const port = Number(parameters.get("port") ?? (url.port || "5432"));
   if (!Number.isInteger(port) || port < 1 || port > 65_535) throw toConfigError(EXPECTED_URL);
-  user = parameters.get("user") ?? (user || systemUser());
+  user = parameters.get("user") ?? (user || getSystemUser());
   database ||= parameters.get("dbname") ?? user;
   const resolvedPassword = parameters.get("password") ?? password;
   const toTlsFile = (name: string, parameter: string) =>
@@ -90,8 +92,8 @@ export function parseAddress(text: string, field = "session.url"): Address {
   };
 }
 
-/** Default user if the URL has none, as in other PostgreSQL clients. */
-function systemUser(): string {
+/** Default user of a URL without a user, as in other PostgreSQL clients. `postgres` if the system user has no name. */
+function getSystemUser(): string {
   try {
     return userInfo().username;
   } catch {
@@ -99,14 +101,16 @@ function systemUser(): string {
   }
 }
 
-/** Options for `node:tls`; undefined for no encryption. Reads the files named in the URL. */
-export function tlsOptions({ tls, tlsFiles: files }: Address): ConnectionOptions | undefined {
+/**
+ * Options for `node:tls`; undefined for no encryption. Reads the files that the URL names; throws if a file is missing.
+ */
+export function createTlsOptions({ tls, tlsFiles: files }: Address): ConnectionOptions | undefined {
   if (tls === "none" || (tls === "if offered" && Object.keys(files).length === 0)) {
     return tls === "none" ? undefined : { rejectUnauthorized: false };
   }
   const fileContents = Object.fromEntries(Object.entries(files).map(([name, path]) => [name, readFileSync(path)]));
   if (tls === "always" || tls === "if offered") return { ...fileContents, rejectUnauthorized: false };
-  // With an explicit authority, every certificate that it signed is trusted.
+  // With an explicit authority, every certificate of this authority is trusted, whatever its host name.
   if (tls === "verified authority" && files.ca !== undefined)
     return { ...fileContents, checkServerIdentity: () => undefined };
   return { ...fileContents };

@@ -12,17 +12,16 @@ export interface BatchedCall {
   /** Whether the call changes nothing. */
   readonly isReadOnly: boolean;
   /**
-   * Whether the call belongs to active work that would be lost. Such a call also waits for a server that has been away
-   * for a while.
+   * Whether the call belongs to active work that would be lost. Such a call also waits for a server that is known to be
+   * unreachable. Default: false.
    */
   readonly isPatient?: boolean;
 }
 
-/** Maximum time of a statement with much data, in seconds. */
+/** Maximum time of a statement with much data. */
 export const LONG_STATEMENT_SECONDS = 300;
 
 interface QueuedCall extends BatchedCall {
-  /** Time of arrival, in ms since the epoch. */
   readonly addedAtMs: number;
   resolve(rows: ReadRow[]): void;
   reject(error: unknown): void;
@@ -31,20 +30,23 @@ interface QueuedCall extends BatchedCall {
 /** Maximum number of concurrent statements per lane. Calls that arrive meanwhile share the next statement. */
 const MAX_CONCURRENT_STATEMENTS = 3;
 /** Maximum number of calls and of their characters per statement. A longer call is sent alone. */
-const MAX_BATCH = { calls: 32, size: 200_000 };
-/** Waiting time, in ms, after which a queued call fails together with a statement that did not reach the server. */
+const MAX_BATCH = { calls: 32, characters: 200_000 };
+/** A statement with more characters gets `LONG_STATEMENT_SECONDS`: the database may copy a long conversation. */
+const LONG_STATEMENT_CHARACTERS = 1_000_000;
+/** Waiting time after which a queued call fails together with a statement that did not reach the server. */
 const MAX_WAIT_MS = 1000;
 /** Maximum number of calls and of characters in the queue of a lane. Further calls are rejected at once. */
-const MAX_QUEUE = { calls: 2000, size: 64 * 1024 * 1024 };
+const MAX_QUEUE = { calls: 2000, characters: 64 * 1024 * 1024 };
 
 /**
  * Batches the short calls of a run. While a few statements are active, new calls of different chains share the next
- * one, which saves round trips and commits. Without load each call is sent at once, alone. Changes that must be on disk
- * have a separate lane, so that no other call waits for the disk.
+ * statement, which saves round trips and commits. Without load each call is sent at once, alone. Changes that must be
+ * on disk have a separate lane, so that no other call waits for the disk.
  */
 export class CallBatcher {
   readonly #connections: Connections;
   readonly #sql: string;
+  /** The second lane is for calls that need a sync. */
   readonly #lanes = [new Lane(), new Lane()] as const;
 
   constructor(connections: Connections, sql: string) {
@@ -71,11 +73,11 @@ export class CallBatcher {
   }
 
   #send(lane: Lane): void {
-    while (lane.activeStatements < MAX_CONCURRENT_STATEMENTS && lane.length > 0) {
-      lane.activeStatements++;
+    while (lane.activeStatementCount < MAX_CONCURRENT_STATEMENTS && lane.length > 0) {
+      lane.activeStatementCount++;
       // Never rejects: each call gets its own error.
       void this.#sendBatch(lane, lane.takeBatch()).then(() => {
-        lane.activeStatements--;
+        lane.activeStatementCount--;
         this.#send(lane);
       });
     }
@@ -87,20 +89,19 @@ export class CallBatcher {
       calls.forEach((call, index) => call.resolve(rowsByCall[index] ?? []));
     } catch (error) {
       if (error instanceof StoreError) {
-        // An unreachable server would give all queued calls this error, one batch after the other, each after its own
-        // wait. If only one statement exceeded its time, no call has waited that long.
+        // For an unreachable server each further batch would get this error only after its own wait. If only one
+        // statement exceeded its time, no queued call has waited that long.
         for (const call of [...calls, ...lane.takeOlderThan(Date.now() - MAX_WAIT_MS)]) call.reject(error);
       } else if (calls.length === 1) calls[0]?.reject(error);
-      // One call was rejected, or its chain is locked for long, and nothing was done. Alone, each call gets its own
-      // result.
+      // The statement had no effect, because one call was rejected or waited too long for a lock. Sent alone, each call
+      // gets its own result.
       else for (const call of calls) this.#query([call]).then(([rows = []]) => call.resolve(rows), call.reject);
     }
   }
 
   async #query(calls: readonly BatchedCall[]): Promise<ReadRow[][]> {
     const json = `[${calls.map((call, n) => `{"n":${n},${call.json}}`).join()}]`;
-    // Copying a long conversation may take longer.
-    const timeoutSeconds = json.length > 1_000_000 ? LONG_STATEMENT_SECONDS : undefined;
+    const timeoutSeconds = json.length > LONG_STATEMENT_CHARACTERS ? LONG_STATEMENT_SECONDS : undefined;
     const repetition = calls.every(({ isReadOnly }) => isReadOnly) ? "read" : "once";
     const isPatient = calls.some((call) => call.isPatient);
     const options = { timeoutSeconds, isPatient };
@@ -115,14 +116,16 @@ export class CallBatcher {
 class Lane {
   #calls: QueuedCall[] = [];
   #characters = 0;
-  activeStatements = 0;
+  activeStatementCount = 0;
 
   get length(): number {
     return this.#calls.length;
   }
 
-  isFull(size: number): boolean {
-    return this.length >= MAX_QUEUE.calls || (this.length > 0 && this.#characters + size > MAX_QUEUE.size);
+  isFull(callCharacters: number): boolean {
+    return (
+      this.length >= MAX_QUEUE.calls || (this.length > 0 && this.#characters + callCharacters > MAX_QUEUE.characters)
+    );
   }
 
   push(call: QueuedCall): void {
@@ -132,19 +135,19 @@ class Lane {
 
   /** Removes and returns the calls of the next statement. */
   takeBatch(): QueuedCall[] {
-    let size = 0;
-    let count = 0;
-    while (count < Math.min(this.length, MAX_BATCH.calls)) {
-      size += this.#calls[count]?.json.length ?? 0;
-      if (count > 0 && size > MAX_BATCH.size) break;
-      count++;
+    let batchCharacters = 0;
+    let callCount = 0;
+    while (callCount < Math.min(this.length, MAX_BATCH.calls)) {
+      batchCharacters += this.#calls[callCount]?.json.length ?? 0;
+      if (callCount > 0 && batchCharacters > MAX_BATCH.characters) break;
+      callCount++;
     }
-    return this.#subtractSizes(this.#calls.splice(0, count));
+    return this.#subtractSizes(this.#calls.splice(0, callCount));
   }
 
   /** Removes and returns the calls that arrived before `timeMs`. */
   takeOlderThan(timeMs: number): QueuedCall[] {
-    const firstYoungerIndex = this.#calls.findIndex(({ addedAtMs: since }) => since > timeMs);
+    const firstYoungerIndex = this.#calls.findIndex(({ addedAtMs }) => addedAtMs > timeMs);
     return this.#subtractSizes(this.#calls.splice(0, firstYoungerIndex < 0 ? this.length : firstYoungerIndex));
   }
 

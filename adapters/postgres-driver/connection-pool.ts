@@ -14,7 +14,6 @@ import {
 
 /** Times are in seconds. */
 export interface PoolOptions {
-  /** Maximum number of concurrent connections. */
   size: number;
   /** Maximum time that a call waits for a connection, including all reconnection attempts. */
   connectTimeout: number;
@@ -25,8 +24,9 @@ export interface PoolOptions {
 }
 
 interface QueuedRequest {
-  /** Whether the caller waits its full time even for a server that is known to be away. */
+  /** Whether the caller waits its full time even for a server that is known to be unreachable. */
   readonly isPatient: boolean;
+  /** Undefined for a first attempt. */
   readonly loss: ConnectionLoss | undefined;
   /** Size of the call's values, in characters. */
   readonly size: number;
@@ -45,23 +45,23 @@ export interface ConnectionRequest {
   isPatient?: boolean;
 }
 
-/** Maximum number of waiting calls, and of characters in their values (`size`). Further calls are rejected at once. */
-const MAX_QUEUE = { calls: 10_000, size: 64 * 1024 * 1024 };
-/** Timeout of a connection attempt, and maximum delay between two attempts while the server is unreachable, in ms. */
+/** Maximum number of waiting calls, and of characters in their values. Further calls are rejected at once. */
+const MAX_QUEUE = { calls: 10_000, characters: 64 * 1024 * 1024 };
 const CONNECT_TIMEOUT_MS = 5000;
+// Delays between two attempts while the server is unreachable. The delay doubles with each failure.
+const INITIAL_RETRY_DELAY_MS = 50;
 const MAX_RETRY_DELAY_MS = 1000;
-/** Delay before a call is rejected because the server is away, in ms. */
+/** Delay before a call is rejected because the server is known to be unreachable. */
 const REJECTION_DELAY_MS = 10;
-/** Interval between checks for unused connections, in ms. */
 const SWEEP_INTERVAL_MS = 1000;
-/** Maximum time for which `close` waits for active calls, in ms. */
 const CLOSE_TIMEOUT_MS = 5000;
-/** Maximum age of a connection, in ms. The server's memory for a connection grows with its statements. */
+/** Maximum age of a connection. The server's memory for a connection grows with the connection's statements. */
 const MAX_AGE_MS = 30 * 60_000;
+const TOO_MANY_CONNECTIONS_CODE = "53300";
 
 /**
  * A small pool of connections shared by all calls. Lost connections are replaced on demand. If the server has too few
- * connections for all its processes, each process has one at a time, for a short time.
+ * connections for all processes, each process has one connection at a time, for a short time.
  */
 export class ConnectionPool {
   readonly #address: Address;
@@ -69,7 +69,7 @@ export class ConnectionPool {
   readonly #outage: Outage;
   /** All intact connections, including idle ones. */
   readonly #connections = new Set<Connection>();
-  /** Unused connections, taken last in, first out, so that surplus ones reach the idle timeout. */
+  /** Unused connections, taken last in, first out, so that surplus connections reach the idle timeout. */
   readonly #idle: Connection[] = [];
   readonly #connectTasks = new Set<Promise<void>>();
   readonly #closeTasks = new Set<Promise<void>>();
@@ -84,9 +84,10 @@ export class ConnectionPool {
   #capacity: ServerCapacity = "enough";
   #scarceUntilMs = 0;
   #capacityReadAtMs = 0;
+  /** Undefined while the pool is closed; `close` aborts connection attempts. */
   #lifetime: AbortController | undefined;
   #onAllClosed: (() => void) | undefined;
-  /** Called after each failed attempt while the server is away. */
+  /** Called after each failed attempt while `isAway` is true. */
   onAway: ((error: StoreError) => void) | undefined;
 
   constructor(address: Address, options: PoolOptions, logger?: Logger) {
@@ -121,20 +122,21 @@ export class ConnectionPool {
       this.#openConnections();
       // A caller that retries in a tight loop must yield to other work.
       await sleep(REJECTION_DELAY_MS);
-      throw this.#unavailableError("", loss);
+      throw this.#createUnavailableError("", loss);
     }
-    const isQueueFull = this.#waitingCalls.length >= MAX_QUEUE.calls || this.#waitingCharacters + size > MAX_QUEUE.size;
-    if (isQueueFull && this.#waitingCalls.length > 0) throw this.#unavailableError("too many calls wait; ");
+    const isQueueFull =
+      this.#waitingCalls.length >= MAX_QUEUE.calls || this.#waitingCharacters + size > MAX_QUEUE.characters;
+    if (isQueueFull && this.#waitingCalls.length > 0) throw this.#createUnavailableError("too many calls wait; ");
     return new Promise((resolve, reject) => {
       const timer = setTimeout(
         () => {
-          this.#waitingCalls.splice(this.#waitingCalls.indexOf(waiter), 1);
+          this.#waitingCalls.splice(this.#waitingCalls.indexOf(request), 1);
           this.#waitingCharacters -= size;
-          reject(this.#unavailableError("", loss));
+          reject(this.#createUnavailableError("", loss));
         },
         Math.max(0, deadlineMs - Date.now()),
       );
-      const waiter: QueuedRequest = {
+      const request: QueuedRequest = {
         size,
         isPatient,
         loss,
@@ -147,14 +149,14 @@ export class ConnectionPool {
           reject(error);
         },
       };
-      if (loss) this.#waitingCalls.unshift(waiter);
-      else this.#waitingCalls.push(waiter);
+      if (loss) this.#waitingCalls.unshift(request);
+      else this.#waitingCalls.push(request);
       this.#waitingCharacters += size;
       this.#openConnections();
     });
   }
 
-  /** Gives a connection to a waiting call, or adds it to the idle ones. A lost connection is already removed. */
+  /** Gives a connection to a waiting call, or to the idle connections. A lost connection is already removed. */
   put(connection: Connection, idleSinceMs = Date.now()): void {
     if (connection.isLost) return;
     if (!this.#lifetime || Date.now() - connection.createdAtMs > MAX_AGE_MS) {
@@ -166,15 +168,15 @@ export class ConnectionPool {
       return;
     }
     if (this.#capacity === "scarce" && Date.now() - connection.createdAtMs > MAX_HOLD_MS) {
-      // Other processes without a connection come first; then the waiting calls of this process get a new one.
+      // Other processes without a connection come first; then the waiting calls of this process get a new connection.
       this.#delayRetry(MAX_RETRY_DELAY_MS);
       track(this.#closeTasks, connection.end());
       return;
     }
-    const waiter = this.#takeWaitingCall();
-    connection.setProcessHold(waiter !== undefined);
-    if (waiter) {
-      waiter.accept(connection);
+    const request = this.#takeWaitingCall();
+    connection.setProcessHold(request !== undefined);
+    if (request) {
+      request.accept(connection);
       return;
     }
     connection.idleSinceMs = idleSinceMs;
@@ -182,7 +184,7 @@ export class ConnectionPool {
     if (this.#capacity !== "scarce") return;
     const endHold = (): void => {
       this.#holdTimer = undefined;
-      this.#closeIdle();
+      this.#closeIdleConnections();
     };
     this.#holdTimer ??= setTimeout(endHold, MAX_HOLD_MS).unref();
   }
@@ -193,15 +195,15 @@ export class ConnectionPool {
     try {
       this.#setCapacity(await readServerCapacity(connection));
     } catch {
-      // A server that hides its capacity counts as sufficient until it rejects a connection. A lost connection is
-      // removed.
+      // A server that hides its capacity counts as sufficient until the server rejects a connection. A lost connection
+      // is removed.
     }
     this.put(connection, idleSinceMs);
   }
 
   #setCapacity(capacity: ServerCapacity): void {
     if (capacity === "scarce") this.#scarceUntilMs = Date.now() + SCARCE_PERIOD_MS;
-    // Free capacity may be used up by other processes at once.
+    // Other processes may use up free capacity at once, so it stays scarce for a while.
     this.#capacity = capacity === "enough" && Date.now() < this.#scarceUntilMs ? "scarce" : capacity;
   }
 
@@ -236,9 +238,9 @@ export class ConnectionPool {
   }
 
   #takeWaitingCall(): QueuedRequest | undefined {
-    const waiter = this.#waitingCalls.shift();
-    if (waiter) this.#waitingCharacters -= waiter.size;
-    return waiter;
+    const request = this.#waitingCalls.shift();
+    if (request) this.#waitingCharacters -= request.size;
+    return request;
   }
 
   /** Whether the server has been unreachable for two seconds and attempts continue. */
@@ -247,19 +249,18 @@ export class ConnectionPool {
   }
 
   /** Rejects the waiting calls that `matches` selects. Default: all, including patient ones. */
-  #rejectWaitingCalls(toError: (waiter: QueuedRequest) => Error, matches = (_: QueuedRequest): boolean => true): void {
+  #rejectWaitingCalls(toError: (request: QueuedRequest) => Error, matches = (_: QueuedRequest): boolean => true): void {
     const rejectedCalls = this.#waitingCalls.filter(matches);
     if (rejectedCalls.length === 0) return;
-    const remainingCalls = this.#waitingCalls.filter((waiter) => !matches(waiter));
+    const remainingCalls = this.#waitingCalls.filter((request) => !matches(request));
     this.#waitingCalls.splice(0, Infinity, ...remainingCalls);
-    for (const waiter of rejectedCalls) {
-      this.#waitingCharacters -= waiter.size;
-      waiter.reject(toError(waiter));
+    for (const request of rejectedCalls) {
+      this.#waitingCharacters -= request.size;
+      request.reject(toError(request));
     }
   }
 
-  /** Creates the error for a call that gets no connection. */
-  #unavailableError(prefix = "", loss?: ConnectionLoss): StoreError {
+  #createUnavailableError(prefix = "", loss?: ConnectionLoss): StoreError {
     const poolReason = `all ${this.#connections.size} connections are in use (session.pool.size)`;
     const reason =
       this.#outage.reason ?? loss?.reason ?? (this.#connections.size > 0 ? poolReason : "the server does not answer");
@@ -267,20 +268,20 @@ export class ConnectionPool {
   }
 
   /** Closes connections whose idle time has passed. A remaining connection checks the server's capacity. */
-  #closeIdle(): void {
+  #closeIdleConnections(): void {
     const idleMs = this.#capacity === "scarce" ? MAX_HOLD_MS : this.#options.idleTimeout * 1000;
     const idleBeforeMs = Date.now() - idleMs;
     while (this.#idle[0] && this.#idle[0].idleSinceMs <= idleBeforeMs) track(this.#closeTasks, this.#idle[0].end());
-    const idle = this.#idle.pop();
-    if (idle) this.put(idle, idle.idleSinceMs);
+    const idleConnection = this.#idle.pop();
+    if (idleConnection) this.put(idleConnection, idleConnection.idleSinceMs);
     if (this.#connections.size > 0) return;
     clearInterval(this.#sweepTimer);
     this.#sweepTimer = undefined;
   }
 
   /**
-   * Opens as many connections as are needed and allowed. While the server is unreachable, it opens one at a time, so
-   * that a returning server is not overloaded.
+   * Opens as many connections as are needed and allowed. While the server is unreachable, the pool makes one attempt at
+   * a time, so that a returning server is not overloaded.
    */
   #openConnections(): void {
     const connectTasks = this.#connectTasks;
@@ -316,7 +317,7 @@ export class ConnectionPool {
       this.#outage.recordSuccess();
       this.#connections.add(connection);
       connection.onLost = () => this.#removeConnection(connection);
-      this.#sweepTimer ??= setInterval(() => this.#closeIdle(), SWEEP_INTERVAL_MS).unref();
+      this.#sweepTimer ??= setInterval(() => this.#closeIdleConnections(), SWEEP_INTERVAL_MS).unref();
       this.put(connection);
     } catch (error) {
       if (!signal.aborted) this.#handleFailedAttempt(error, startedAtMs);
@@ -327,19 +328,21 @@ export class ConnectionPool {
 
   #handleFailedAttempt(error: unknown, startedAtMs: number): void {
     const { reason, isPermanent } = describeError(error);
-    const isScarce = errorCode(error) === "53300";
+    const isScarce = errorCode(error) === TOO_MANY_CONNECTIONS_CODE;
     if (isScarce) this.#setCapacity("scarce");
-    this.#delayRetry(Math.min(isScarce ? MAX_HOLD_MS : MAX_RETRY_DELAY_MS, 50 * 2 ** this.#failureCount++));
-    // A single failure is not reported as an outage: waiting calls may not notice it.
+    this.#delayRetry(
+      Math.min(isScarce ? MAX_HOLD_MS : MAX_RETRY_DELAY_MS, INITIAL_RETRY_DELAY_MS * 2 ** this.#failureCount++),
+    );
+    // Up to two failures are not reported as an outage: waiting calls may not notice them.
     this.#outage.recordFailure(startedAtMs, { reason, isTemporary: !isPermanent && !isScarce }, this.#failureCount > 2);
     if (isPermanent && this.#connections.size === 0)
       this.#rejectWaitingCalls(() => new StoreError(`session store ${this.#address.location}: ${reason}`));
     if (!this.isAway) return;
     this.#rejectWaitingCalls(
-      ({ loss }) => this.#unavailableError("", loss),
+      ({ loss }) => this.#createUnavailableError("", loss),
       ({ isPatient }) => !isPatient,
     );
-    this.onAway?.(this.#unavailableError());
+    this.onAway?.(this.#createUnavailableError());
   }
 
   #removeConnection(connection: Connection): void {
@@ -351,7 +354,7 @@ export class ConnectionPool {
   }
 }
 
-/** Tracks a background task until it is done. */
+/** Keeps a background task in `tasks` until the task has settled. */
 function track(tasks: Set<Promise<void>>, task: Promise<void>): void {
   tasks.add(task);
   void task.finally(() => tasks.delete(task));

@@ -1,5 +1,5 @@
 import type { Client, ClientConfig, Notification } from "pg";
-import { tlsOptions, type Address } from "./address.js";
+import { createTlsOptions, type Address } from "./address.js";
 
 /** Members of `pg.Client` that the package's types omit. */
 interface ClientInternals {
@@ -27,9 +27,9 @@ interface PgModule {
 /** Value of a statement parameter. */
 export type ParameterValue = string | number | boolean | null | Buffer | readonly (string | number | boolean | null)[];
 
-/** Idle time after which the system probes the peer, in ms. */
-const KEEP_ALIVE_MS = 10_000;
-/** Time after a cancel request at which the connection is destroyed, in ms. */
+/** Idle time after which the system probes the peer. */
+const KEEP_ALIVE_DELAY_MS = 10_000;
+/** Time after a cancel request at which the connection is destroyed. */
 const CANCEL_TIMEOUT_MS = 2000;
 const CLOSE_TIMEOUT_MS = 1000;
 
@@ -50,7 +50,7 @@ export class Connection {
   /** Called once when the connection becomes unusable for any reason. */
   onLost: (() => void) | undefined;
   onNotification: ((payload: string) => void) | undefined;
-  /** Time of the last use, in ms since the epoch. Set by the pool. */
+  /** Start of the idle time, in ms since the epoch. Set by the pool. */
   idleSinceMs = 0;
   readonly createdAtMs = Date.now();
 
@@ -65,8 +65,8 @@ export class Connection {
   }
 
   /**
-   * Connects. Rejects with the error of `pg` or the system, after `timeoutMs` at the latest or on an abort of `signal`.
-   * `holdsProcess`: whether the connection keeps the process alive.
+   * Connects. Rejects with the error of `pg` or the system. Also rejects after `timeoutMs`, and on an abort of
+   * `signal`. `holdsProcess`: whether the connection keeps the process alive.
    */
   static async open(
     address: Address,
@@ -75,20 +75,20 @@ export class Connection {
     holdsProcess = true,
   ): Promise<Connection> {
     const { default: pg } = await import("pg");
-    const deadline = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]);
+    const deadlineSignal = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]);
     try {
-      return await new Connection(pg, address, address.tls !== "none").#connect(deadline, holdsProcess);
+      return await new Connection(pg, address, address.tls !== "none").#connect(deadlineSignal, holdsProcess);
     } catch (error) {
       if (address.tls !== "if offered" || !/does not support SSL/.test(String(error))) throw error;
-      return new Connection(pg, address, false).#connect(deadline, holdsProcess);
+      return new Connection(pg, address, false).#connect(deadlineSignal, holdsProcess);
     }
   }
 
-  async #connect(deadline: AbortSignal, holdsProcess: boolean): Promise<this> {
+  async #connect(deadlineSignal: AbortSignal, holdsProcess: boolean): Promise<this> {
     const destroy = (): void => this.destroy();
-    deadline.addEventListener("abort", destroy);
+    deadlineSignal.addEventListener("abort", destroy);
     try {
-      deadline.throwIfAborted();
+      deadlineSignal.throwIfAborted();
       this.setProcessHold(holdsProcess);
       await this.#client.connect();
       // Encryption replaced the socket.
@@ -96,9 +96,9 @@ export class Connection {
       return this;
     } catch (error) {
       this.destroy();
-      throw deadline.aborted ? new Error("timeout expired") : error;
+      throw deadlineSignal.aborted ? new Error("timeout expired") : error;
     } finally {
-      deadline.removeEventListener("abort", destroy);
+      deadlineSignal.removeEventListener("abort", destroy);
     }
   }
 
@@ -112,8 +112,8 @@ export class Connection {
   }
 
   /**
-   * Runs one statement, or several if there are no values. After `timeoutSeconds` (0: no limit) it cancels the statement,
-   * rejects with `StatementTimeout`, and destroys the connection.
+   * Runs one statement, or several if there are no values. After `timeoutSeconds` (0: no limit) the connection
+   * cancels the statement, rejects with `StatementTimeout`, and is destroyed.
    */
   async run<Row extends object>(
     text: string,
@@ -209,9 +209,9 @@ function toClientConfig(address: Address, isEncrypted: boolean): ClientConfig {
     database,
     application_name: name,
     ...(options !== undefined && { options }),
-    ssl: isEncrypted ? (tlsOptions(address) ?? false) : false,
+    ssl: isEncrypted ? (createTlsOptions(address) ?? false) : false,
     enableChannelBinding: requiresChannelBinding,
     keepAlive: true,
-    keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
+    keepAliveInitialDelayMillis: KEEP_ALIVE_DELAY_MS,
   };
 }

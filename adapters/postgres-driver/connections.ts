@@ -16,12 +16,18 @@ export interface ConnectionOptions {
 export type Query = <Row extends object>(text: string, values?: readonly ParameterValue[]) => Promise<Row[]>;
 
 export interface QueryOptions {
+  /** Maximum time of the statement. Default: the option `statementTimeout`. */
   timeoutSeconds?: number | undefined;
+  /** Whether the query waits its full time even for a server that is known to be unreachable. Default: false. */
   isPatient?: boolean;
 }
 
 /** Maximum number of retries of a statement that the server aborted because of a conflict. */
 const MAX_CONFLICT_RETRIES = 10;
+// Maximum random delays. The delay after a conflict grows with each conflict; the delay after a loss doubles.
+const CONFLICT_RETRY_DELAY_MS = 10;
+const LOSS_RETRY_DELAY_MS = 10;
+const MAX_LOSS_RETRY_DELAY_MS = 500;
 
 /**
  * Runs statements on a database. While the server is unreachable, calls wait for a limited time and then fail. No
@@ -59,8 +65,8 @@ export class Connections {
   }
 
   /**
-   * Opens the first connection. `prepare` has exclusive use of it, without a time limit, and runs again if the
-   * connection is lost. Rejects with `StoreError` if no connection is available in time.
+   * Opens the first connection. `prepare` has exclusive use of the connection, without a time limit, and runs again if
+   * the connection is lost. Rejects with `StoreError` if no connection is available in time.
    */
   async open(prepare: (query: Query) => Promise<void>): Promise<void> {
     this.#pool.open();
@@ -73,10 +79,10 @@ export class Connections {
         this.#pool.put(connection);
         return;
       } catch (error) {
-        const isGone = connection.isLost || isConnectionLost(error);
+        const hasLostConnection = connection.isLost || isConnectionLost(error);
         // The connection may be in the middle of a transaction.
         connection.destroy();
-        if (!isGone) throw removeUserText(error);
+        if (!hasLostConnection) throw removeUserText(error);
         loss = { reason: describeError(error).reason, note: "" };
         await this.#pauseBeforeRetry(lossCount, deadlineMs, loss);
       }
@@ -85,8 +91,7 @@ export class Connections {
 
   /**
    * Runs one statement in one round trip. A statement interrupted by a lost connection is sent again. A change
-   * (`"once"`) has a token among its values, by which it detects an earlier execution. Default of
-   * `timeoutSeconds`: the option `statementTimeout`. A patient query waits its full time even for a server that is known to be away. Rejects with
+   * (`"once"`) has a token among its values, by which the database detects an earlier execution. Rejects with
    * `StoreError` for connection errors and timeouts, otherwise with the server's error.
    */
   async query<Row extends object>(
@@ -106,24 +111,24 @@ export class Connections {
         this.#pool.put(connection);
         return rows;
       } catch (error) {
-        const isGone = connection.isLost || isConnectionLost(error);
-        if (isGone) connection.destroy();
+        const hasLostConnection = connection.isLost || isConnectionLost(error);
+        if (hasLostConnection) connection.destroy();
         else this.#pool.put(connection);
         if (error instanceof StatementTimeout) throw toUnavailableError(this.#address.location, error.message + note);
-        if (isGone) {
+        if (hasLostConnection) {
           // Restarts the waiting time for a connection: the time of the attempt does not count.
           if (lossCount++ === 0) deadlineMs = this.#computeDeadlineMs();
           loss = { reason: describeError(error).reason, note };
           await this.#pauseBeforeRetry(lossCount, deadlineMs, loss);
         } else if (isConflict(error) && conflictCount++ < MAX_CONFLICT_RETRIES) {
           deadlineMs = this.#computeDeadlineMs();
-          await sleep(Math.random() * 10 * conflictCount);
+          await sleep(Math.random() * CONFLICT_RETRY_DELAY_MS * conflictCount);
         } else throw removeUserText(error);
       }
     }
   }
 
-  /** Waits a limited time for active calls and closes all connections. `open` opens them again. */
+  /** Waits a limited time for active calls and closes all connections. `open` opens connections again. */
   close(): Promise<void> {
     return this.#pool.close();
   }
@@ -132,10 +137,11 @@ export class Connections {
     return Date.now() + this.#options.connectTimeout * 1000;
   }
 
-  /** Pauses before the second and each further retry, against busy loops. Throws if no time is left. */
+  /** Pauses before the second and each further retry, against busy loops. Throws `StoreError` after `deadlineMs`. */
   async #pauseBeforeRetry(lossCount: number, deadlineMs: number, { reason, note }: ConnectionLoss): Promise<void> {
     if (Date.now() >= deadlineMs) throw toUnavailableError(this.#address.location, reason + note);
-    if (lossCount > 1) await sleep(Math.random() * Math.min(500, 10 * 2 ** lossCount));
+    if (lossCount > 1)
+      await sleep(Math.random() * Math.min(MAX_LOSS_RETRY_DELAY_MS, LOSS_RETRY_DELAY_MS * 2 ** lossCount));
   }
 }
 

@@ -6,10 +6,10 @@ export function errorCode(error: unknown): string {
   return typeof code === "string" ? code : "";
 }
 
-/** Whether the error ends its connection, so that the statement can be repeated on another one. */
+/** Whether the error ends the connection, so that the statement can be repeated on another connection. */
 export function isConnectionLost(error: unknown): boolean {
   const code = errorCode(error);
-  // 25006: the server became read-only after a failover. 57P: it is shutting down or starting.
+  // 25006: the server became read-only after a failover. 57P: the server is shutting down or starting.
   if (/^(08...|57P0.|25006|E[A-Z_]+)$/.test(code)) return true;
   return (
     code === "" &&
@@ -18,7 +18,7 @@ export function isConnectionLost(error: unknown): boolean {
   );
 }
 
-/** Whether the server aborted the statement because of a conflict; it had no effect. */
+/** Whether the server aborted the statement because of a conflict. The statement then had no effect. */
 export function isConflict(error: unknown): boolean {
   return /^(40001|40P01)$/.test(errorCode(error));
 }
@@ -26,7 +26,7 @@ export function isConflict(error: unknown): boolean {
 const ADVICE_BY_CODE: readonly (readonly [
   pattern: RegExp,
   text: string,
-  more?: { isPermanent?: true; isDiskFull?: true },
+  flags?: { isPermanent?: true; isDiskFull?: true },
 ])[] = [
   [/^28P01$/, "the server refuses the user or the password of session.url", { isPermanent: true }],
   [
@@ -98,14 +98,14 @@ function describeServerError(code: string, message: string): string {
   return code === "" ? message : `${message} (${code})`;
 }
 
-/** Explains an error to `DriverLifecycle`. Undefined for errors of this code. */
+/** Explains an error to `DriverLifecycle`. Undefined if neither the server nor the connection caused the error. */
 export function explain(error: unknown): { reason: string; isFull: boolean; isUnavailable: boolean } | undefined {
   if (errorCode(error) === "" && !isConnectionLost(error)) return undefined;
   const { reason, isDiskFull, isPermanent } = describeError(error);
   return { reason, isFull: isDiskFull, isUnavailable: !isDiskFull && !isPermanent };
 }
 
-/** Deletes the fields of a statement's error that may contain user text or internals of the functions. */
+/** Removes user text and internals of the database functions from the error of a statement. */
 export function removeUserText(error: unknown): unknown {
   if (!(error instanceof Error) || !/^[0-9A-Z]{5}$/.test(errorCode(error))) return error;
   // The driver itself reads `detail` of these errors.

@@ -2,8 +2,8 @@ import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 
 // The SQL files use `@.` for the schema and `@v` for a suffix that distinguishes these functions from those of other
-// versions. A rejected call raises an SQLSTATE of the class GN (`sql-errors.ts`), which rolls it back. Every change has
-// a token, so that a change sent again after a lost answer is made once.
+// versions. A rejected call raises an SQLSTATE of the class GN (`sql-errors.ts`), which rolls the call back. Every
+// change has a token, so that a change sent again after a lost answer is made once.
 
 /** The build replaces each call by the text of the file, because a bundled program has no files next to it. */
 const read = (file: string): string => readFileSync(new URL(file, import.meta.url), "utf8");
@@ -11,10 +11,10 @@ const read = (file: string): string => readFileSync(new URL(file, import.meta.ur
 let cachedFunctions: { sql: string; suffix: string } | undefined;
 
 /**
- * Returns the SQL of all functions, and the suffix of their names. The suffix depends on the text, so that servers of two versions
- * can share a schema.
+ * Returns the SQL of all functions, and the suffix of their names. The suffix depends on the text, so that servers of
+ * two versions can share a schema.
  */
-export function databaseFunctions(): { sql: string; suffix: string } {
+export function getDatabaseFunctions(): { sql: string; suffix: string } {
   if (cachedFunctions) return cachedFunctions;
   const files = [
     read("./sql/shared.sql"),

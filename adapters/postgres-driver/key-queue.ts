@@ -6,20 +6,20 @@ export class KeyQueue {
   readonly #lastChangeByKey = new Map<string, Promise<void>>();
   #lastChangeOfUnknownKeys: Promise<void> | undefined;
   /** Root ids of chains by session id. */
-  readonly #rootsById = new Map<string, string>();
+  readonly #rootIdsBySessionId = new Map<string, string>();
 
-  cacheRoot(id: string, root: string): void {
-    if (this.#rootsById.get(id) === root) return;
-    this.#rootsById.set(id, root);
-    if (this.#rootsById.size <= MAX_CACHED_IDS) return;
-    const [oldest] = this.#rootsById.keys();
-    if (oldest !== undefined) this.#rootsById.delete(oldest);
+  cacheRoot(id: string, rootId: string): void {
+    if (this.#rootIdsBySessionId.get(id) === rootId) return;
+    this.#rootIdsBySessionId.set(id, rootId);
+    if (this.#rootIdsBySessionId.size <= MAX_CACHED_IDS) return;
+    const [oldestId] = this.#rootIdsBySessionId.keys();
+    if (oldestId !== undefined) this.#rootIdsBySessionId.delete(oldestId);
   }
 
   /** Returns the key of a session's chain; undefined if the chain is not cached. */
-  chainKey(id: string): string | undefined {
-    const root = this.#rootsById.get(id);
-    return root === undefined ? undefined : `chain ${root}`;
+  getChainKey(id: string): string | undefined {
+    const rootId = this.#rootIdsBySessionId.get(id);
+    return rootId === undefined ? undefined : `chain ${rootId}`;
   }
 
   /** Runs `work` after all earlier changes with a common key. An undefined key stands for every key. */
@@ -33,17 +33,18 @@ export class KeyQueue {
       (promise) => promise !== undefined,
     );
     const result = pendingChanges.length === 0 ? work() : Promise.all(pendingChanges).then(work);
-    const settled = result.then(
+    const settledPromise = result.then(
       () => undefined,
       () => undefined,
     );
-    if (affectsAll) this.#lastChangeOfUnknownKeys = settled;
-    for (const key of definedKeys) this.#lastChangeByKey.set(key, settled);
+    if (affectsAll) this.#lastChangeOfUnknownKeys = settledPromise;
+    for (const key of definedKeys) this.#lastChangeByKey.set(key, settledPromise);
     try {
       return await result;
     } finally {
-      if (this.#lastChangeOfUnknownKeys === settled) this.#lastChangeOfUnknownKeys = undefined;
-      for (const key of definedKeys) if (this.#lastChangeByKey.get(key) === settled) this.#lastChangeByKey.delete(key);
+      if (this.#lastChangeOfUnknownKeys === settledPromise) this.#lastChangeOfUnknownKeys = undefined;
+      for (const key of definedKeys)
+        if (this.#lastChangeByKey.get(key) === settledPromise) this.#lastChangeByKey.delete(key);
     }
   }
 }

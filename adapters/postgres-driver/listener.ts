@@ -9,24 +9,23 @@ import { describeError } from "./errors.js";
 import { Connection } from "./connection.js";
 import { CAPACITY_CHECK_INTERVAL_MS, readServerCapacity, type ServerCapacity } from "./server-capacity.js";
 
-/** Minimum interval between two notification statements, in ms. Changes in between share the next statement. */
+/** Minimum interval between two notification statements. Changes in between share the next statement. */
 const PUBLISH_INTERVAL_MS = 50;
 /** A server limits messages to 8,000 bytes. For more chains than this, a message contains `*` (any chain). */
 const MAX_CHAINS_PER_MESSAGE = 400;
 const ANY_CHAIN = "*";
-/**
- * Polling intervals of watched chains in ms, with and without received messages. A message may be lost with its sender
- * or in transit.
- */
+/** Polling interval of watched chains while messages arrive. A message may be lost with its sender or in transit. */
 const POLL_INTERVAL_MS = 1000;
+/** Polling interval of watched chains without messages. */
 const UNNOTIFIED_POLL_INTERVAL_MS = 250;
-/** Delay of the first poll of a chain, in ms. */
+/** Delay of the first poll of a chain. */
 const FIRST_POLL_DELAY_MS = 200;
-/** Time for which the connection stays open without subscribers, in ms. */
+/** Time for which the connection stays open without subscribers. */
 const IDLE_TIMEOUT_MS = 10_000;
 const CONNECT_TIMEOUT_MS = 5000;
+/** Delay after the first failure to listen. Doubles with each failure. */
+const INITIAL_RETRY_DELAY_MS = 100;
 const MAX_RETRY_DELAY_MS = 5000;
-/** Maximum time for which `close` waits for unsent notifications, in ms. */
 const CLOSE_TIMEOUT_MS = 1000;
 
 export interface NotifierOptions {
@@ -40,28 +39,28 @@ export interface NotifierOptions {
   logger?: Logger | undefined;
 }
 
-/** A chain with subscribers. */
 interface WatchedChain {
   readonly rootId: string;
-  subscribers: number;
+  subscriberCount: number;
   /** State at the last poll. Undefined before the first poll; null if the chain did not exist. */
   state?: string | null;
 }
 
 /**
  * Notifies other processes of changes through the database, and listens for theirs on a separate connection while there
- * are subscribers. It also polls all subscribed chains once a second, in one statement, to find lost notifications.
- * With a pooler that gives each statement to another connection, no notification arrives, and it polls four times a
- * second.
+ * are subscribers. The notifier also polls all subscribed chains once a second, in one statement, to find lost
+ * notifications. Through a pooler that gives each statement to another connection, no notification arrives; the
+ * notifier then polls four times a second.
  */
 export class PostgresNotifier implements Notifier {
   readonly #connections: Connections;
   readonly #channel: string;
   readonly #address: Address;
   readonly #logger: Logger | undefined;
-  /** The keys of both are short chain names (`toShortName`). */
+  /** Listeners by short chain name (`toShortName`). */
   readonly #listeners = new ChainListeners();
-  readonly #watchedChains = new Map<string, WatchedChain>();
+  /** Chains with subscribers by short chain name. */
+  readonly #watchedChainsByName = new Map<string, WatchedChain>();
   readonly #readStates: NotifierOptions["readStates"];
   #activePoll: Promise<void> | undefined;
   #firstPollTimer: NodeJS.Timeout | undefined;
@@ -81,11 +80,11 @@ export class PostgresNotifier implements Notifier {
   #capacityTimer: NodeJS.Timeout | undefined;
 
   /** Opens no connection. `channel` has at most 63 bytes. */
-  constructor(connections: Connections, channel: string, { address, readStates: states, logger }: NotifierOptions) {
+  constructor(connections: Connections, channel: string, { address, readStates, logger }: NotifierOptions) {
     this.#connections = connections;
     this.#channel = channel;
     this.#address = address;
-    this.#readStates = states;
+    this.#readStates = readStates;
     this.#logger = logger;
   }
 
@@ -101,9 +100,9 @@ export class PostgresNotifier implements Notifier {
   subscribe(rootId: string, hint: () => void): () => void {
     const name = toShortName(rootId);
     const unsubscribe = this.#listeners.subscribe(name, hint);
-    const watched = this.#watchedChains.get(name) ?? { rootId, subscribers: 0 };
-    this.#watchedChains.set(name, watched);
-    watched.subscribers++;
+    const watchedChain = this.#watchedChainsByName.get(name) ?? { rootId, subscriberCount: 0 };
+    this.#watchedChainsByName.set(name, watchedChain);
+    watchedChain.subscriberCount++;
     clearTimeout(this.#idleTimer);
     this.#listen();
     let isEnded = false;
@@ -111,8 +110,8 @@ export class PostgresNotifier implements Notifier {
       if (isEnded) return;
       isEnded = true;
       unsubscribe();
-      if (--watched.subscribers === 0) this.#watchedChains.delete(name);
-      if (this.#watchedChains.size > 0) return;
+      if (--watchedChain.subscriberCount === 0) this.#watchedChainsByName.delete(name);
+      if (this.#watchedChainsByName.size > 0) return;
       clearInterval(this.#pollTimer);
       this.#pollTimer = undefined;
       this.#idleTimer = setTimeout(() => this.#connection?.destroy(), IDLE_TIMEOUT_MS).unref();
@@ -142,10 +141,9 @@ export class PostgresNotifier implements Notifier {
     await Promise.all([this.#activeConnect, this.#connection?.end()]);
   }
 
-  /** Listens again after `close`. */
   open(): void {
     this.#lifetime ??= new AbortController();
-    if (this.#watchedChains.size > 0) this.#listen();
+    if (this.#watchedChainsByName.size > 0) this.#listen();
   }
 
   /** Publishes all pending changes at once. If that fails, other processes find them within a second by polling. */
@@ -195,18 +193,18 @@ export class PostgresNotifier implements Notifier {
 
   #poll(onlyNew = false): void {
     if (!this.#lifetime || this.#activePoll) return;
-    const chains = [...this.#watchedChains].filter(([, { state }]) => !onlyNew || state === undefined);
+    const chains = [...this.#watchedChainsByName].filter(([, { state }]) => !onlyNew || state === undefined);
     if (chains.length > 0) this.#activePoll = this.#notifyChanged(chains).finally(() => (this.#activePoll = undefined));
   }
 
   /** Polls and notifies the subscribers of changed chains. Never rejects: readers of the store get the error. */
-  async #notifyChanged(chains: readonly (readonly [name: string, watched: WatchedChain])[]): Promise<void> {
+  async #notifyChanged(chains: readonly (readonly [name: string, watchedChain: WatchedChain])[]): Promise<void> {
     try {
       const states = await this.#readStates(chains.map(([, { rootId }]) => rootId));
-      for (const [name, watched] of this.#lifetime ? chains : []) {
-        const state = states.get(watched.rootId) ?? null;
-        if (state === watched.state) continue;
-        watched.state = state;
+      for (const [name, watchedChain] of this.#lifetime ? chains : []) {
+        const state = states.get(watchedChain.rootId) ?? null;
+        if (state === watchedChain.state) continue;
+        watchedChain.state = state;
         this.#listeners.notify(name);
       }
     } catch (error) {
@@ -219,7 +217,7 @@ export class PostgresNotifier implements Notifier {
     let connection: Connection | undefined;
     try {
       connection = await Connection.open(this.#address, CONNECT_TIMEOUT_MS, signal, false);
-      if (!(await this.#canListen(connection))) return;
+      if (!(await this.#checkCapacity(connection))) return;
       connection.onNotification = (payload) => this.#receive(payload);
       await connection.run(`LISTEN "${this.#channel.replaceAll('"', '""')}"`, [], CONNECT_TIMEOUT_MS / 1000);
       signal.throwIfAborted();
@@ -236,11 +234,11 @@ export class PostgresNotifier implements Notifier {
     }
   }
 
-  /** Whether the server has enough connections for other calls. If not, closes the listening connection. */
-  async #canListen(link: Connection): Promise<boolean> {
-    const before = this.#capacity;
-    this.#capacity = await readServerCapacity(link);
-    if (this.#capacity !== before && this.#pollTimer) {
+  /** Returns whether the server has enough connections for other calls. If not, closes the listening connection. */
+  async #checkCapacity(connection: Connection): Promise<boolean> {
+    const previousCapacity = this.#capacity;
+    this.#capacity = await readServerCapacity(connection);
+    if (this.#capacity !== previousCapacity && this.#pollTimer) {
       clearInterval(this.#pollTimer);
       this.#pollTimer = this.#startPolling();
     }
@@ -251,8 +249,8 @@ export class PostgresNotifier implements Notifier {
           "name the server itself in session.pool.listen_url",
         { store: this.#address.location },
       );
-    await link.end();
-    if (this.#connection !== link) this.#scheduleListen();
+    await connection.end();
+    if (this.#connection !== connection) this.#scheduleListen();
     return false;
   }
 
@@ -261,7 +259,7 @@ export class PostgresNotifier implements Notifier {
     const check = (): void => {
       const connection = this.#connection;
       if (!connection) return;
-      this.#canListen(connection).then(
+      this.#checkCapacity(connection).then(
         (canListen) => canListen && this.#scheduleCapacityCheck(),
         () => connection.destroy(),
       );
@@ -278,12 +276,15 @@ export class PostgresNotifier implements Notifier {
 
   /** Listens again after a delay. Polling finds the changes in between. */
   #scheduleListen(): void {
-    if (!this.#lifetime || this.#retryTimer || this.#watchedChains.size === 0 || this.#capacity === "pooled") return;
+    if (!this.#lifetime || this.#retryTimer || this.#watchedChainsByName.size === 0 || this.#capacity === "pooled")
+      return;
     const delayMs =
-      this.#capacity === "scarce" ? MAX_RETRY_DELAY_MS : Math.min(MAX_RETRY_DELAY_MS, 100 * 2 ** this.#failureCount++);
+      this.#capacity === "scarce"
+        ? MAX_RETRY_DELAY_MS
+        : Math.min(MAX_RETRY_DELAY_MS, INITIAL_RETRY_DELAY_MS * 2 ** this.#failureCount++);
     const listen = (): void => {
       this.#retryTimer = undefined;
-      if (this.#watchedChains.size > 0) this.#listen();
+      if (this.#watchedChainsByName.size > 0) this.#listen();
     };
     this.#retryTimer = setTimeout(listen, delayMs * (0.5 + Math.random() / 2)).unref();
   }

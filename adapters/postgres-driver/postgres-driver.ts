@@ -98,7 +98,7 @@ export class PostgresDriver implements SessionDriver {
     const { id, alias, chain } = start.session;
     this.#keyQueue.cacheRoot(id, chain.root);
     const names = alias === "" ? [id] : [id, alias];
-    const keys = [this.#chainKey(chain.root), ...names.map((name) => `name ${name}`), ...toRunKeys(start.run)];
+    const keys = [this.#toChainKey(chain.root), ...names.map((name) => `name ${name}`), ...toRunKeys(start.run)];
     return this.#change(keys, () => createSession(start, this.#isFullyDurable));
   }
 
@@ -146,17 +146,17 @@ export class PostgresDriver implements SessionDriver {
 
   write(id: string, change: SessionChange): Promise<ChangeResult> {
     const { runs = [], asks = [], instruct } = change;
-    const touched = [
-      this.#keyQueue.chainKey(id),
+    const keys = [
+      this.#keyQueue.getChainKey(id),
       ...runs.flatMap(toRunKeys),
       ...asks.map((ask) => `ask ${ask.id}`),
       ...(instruct ? [`instruction ${instruct.id}`] : []),
     ];
-    return this.#change(touched, () => changeSession(id, change, this.#isFullyDurable));
+    return this.#change(keys, () => changeSession(id, change, this.#isFullyDurable));
   }
 
   delete(ids: readonly string[]): Promise<void> {
-    const keys = ids.map((id) => this.#keyQueue.chainKey(id));
+    const keys = ids.map((id) => this.#keyQueue.getChainKey(id));
     return this.#change(keys, () => deleteChains(ids));
   }
 
@@ -166,8 +166,8 @@ export class PostgresDriver implements SessionDriver {
     ttlMs: number,
     options?: LeaseOptions,
   ): Promise<AcquiredLease | LeaseConflict> {
-    const chain = this.#keyQueue.chainKey(id) ?? this.#chainKey(id);
-    const lease = await this.#change([chain], () => takeLease(id, holder, ttlMs, options));
+    const chainKey = this.#keyQueue.getChainKey(id) ?? this.#toChainKey(id);
+    const lease = await this.#change([chainKey], () => takeLease(id, holder, ttlMs, options));
     const { rootId } = "heldBy" in lease ? lease.heldBy : lease;
     this.#keyQueue.cacheRoot(id, rootId);
     if ("head" in lease) this.#cacheRoots(lease.head?.root, lease.head?.newest);
@@ -185,7 +185,7 @@ export class PostgresDriver implements SessionDriver {
     return this.#change([undefined], () => loadChain(chain, this.#isFullyDurable));
   }
 
-  #chainKey(root: string): string {
+  #toChainKey(root: string): string {
     return `chain ${root}`;
   }
 

@@ -24,7 +24,7 @@ import { encodeText, decodeText } from "./text-encoding.js";
 
 /** Greatest possible `seq`. */
 const MAX_SEQ = Number.MAX_SAFE_INTEGER;
-/** Columns of a run; `holder` is null if the lease under which it was written has expired or was replaced. */
+/** Columns of a run; `holder` is null if the lease of the last write has expired or was replaced. */
 const RUN_COLUMNS = `r.record, r.named, r.key, c.root,
   CASE WHEN c.fence = r.fence AND c.expires > floor(extract(epoch FROM clock_timestamp()) * 1000) THEN c.holder END AS holder`;
 /** SQL for the chain of the session id `$1`. */
@@ -64,17 +64,17 @@ function toHead(rows: readonly ReadRow[]): ChainHead | undefined {
 /** Parses the rows of a head without snapshots, for a lease. */
 export function toLeaseHead(rows: readonly ReadRow[]): LeaseHead | undefined {
   const sessions = filterByKind(rows, "s").map(({ body }) => toSession(body));
-  const [root, newest = root] = sessions.sort((a, b) => a.chain.index - b.chain.index);
-  if (!root || !newest) return undefined;
+  const [rootSession, newestSession = rootSession] = sessions.sort((a, b) => a.chain.index - b.chain.index);
+  if (!rootSession || !newestSession) return undefined;
   const [view] = filterByKind(rows, "v");
-  const storedMessages = sortBySeq(filterByKind(rows, "m")).map((row) => toMessage(row, newest.id));
-  const unfinished = filterByKind(rows, "r").map((row) => toRun(row, root.id));
-  // A caller may modify one of the two, so they are never the same object.
-  const ends = { root, newest: newest === root ? structuredClone(root) : newest };
+  const storedMessages = sortBySeq(filterByKind(rows, "m")).map((row) => toMessage(row, newestSession.id));
+  const unfinishedRuns = filterByKind(rows, "r").map((row) => toRun(row, rootSession.id));
+  // A caller may modify one of the two sessions, so both are never the same object.
+  const newest = newestSession === rootSession ? structuredClone(rootSession) : newestSession;
   const messages = view
     ? [...(JSON.parse(view.body) as Message[]).map(currentMessage), ...storedMessages]
     : storedMessages;
-  return { ...ends, messages, unfinished };
+  return { root: rootSession, newest, messages, unfinished: unfinishedRuns };
 }
 
 const filterByKind = (rows: readonly ReadRow[], kind: string): ReadRow[] => rows.filter((row) => row.kind === kind);
@@ -84,7 +84,9 @@ const toSnapshots = (rows: readonly ReadRow[]): Snapshot[] =>
 const toRun = ({ tag, body, more }: ReadRow, root: string) =>
   toRunRecord({ record: body, named: more, key: tag }, root);
 
-/** Reads a page and its total in one statement. Each row contains the total; an empty page has one row without a body. */
+/**
+ * Reads a page and its total in one statement. Each row contains the total; an empty page has one row without a body.
+ */
 export async function listSessions(store: SchemaStore, query: SessionQuery): Promise<SessionPage> {
   const { sql, values } = buildListStatement(query);
   const rows = await store.read<{ body: string | null; total: string }>(sql, values);
@@ -118,16 +120,16 @@ export function buildListStatement(query: SessionQuery): { sql: string; values: 
     conditions.push("s.empty", `s.updated_at < ${addValue(encodeText(query.emptyBefore))}`);
   if (query.search) conditions.push(`strpos(s.search, ${addValue(encodeText(query.search.toLowerCase()))}) > 0`);
   const needsCount = query.search || query.emptyBefore !== undefined || spawnedBy !== undefined;
-  const total = needsCount
+  const totalSql = needsCount
     ? `SELECT count(*) AS total FROM @.sessions s WHERE ${conditions.join(" AND ")}`
     : `SELECT coalesce(sum(t.n), 0) AS total FROM @.totals t WHERE t.scope = ${scope}`;
   if (query.before)
     conditions.push(
       `(s.updated_at, s.id) < (${addValue(encodeText(query.before.updatedAt))}, ${addValue(encodeText(query.before.id))})`,
     );
-  const limits = `LIMIT ${addValue(toSqlLimit(query.limit))} OFFSET ${addValue(toSqlLimit(query.offset ?? 0))}`;
-  const page = `SELECT s.* FROM @.sessions s WHERE ${conditions.join(" AND ")} ORDER BY s.updated_at DESC, s.id DESC ${limits}`;
-  const sql = `SELECT t.total, row_to_json(p)::text AS body FROM (${total}) t LEFT JOIN (${page}) p ON true
+  const limitSql = `LIMIT ${addValue(toSqlLimit(query.limit))} OFFSET ${addValue(toSqlLimit(query.offset ?? 0))}`;
+  const pageSql = `SELECT s.* FROM @.sessions s WHERE ${conditions.join(" AND ")} ORDER BY s.updated_at DESC, s.id DESC ${limitSql}`;
+  const sql = `SELECT t.total, row_to_json(p)::text AS body FROM (${totalSql}) t LEFT JOIN (${pageSql}) p ON true
     ORDER BY p.updated_at DESC, p.id DESC`;
   return { sql, values };
 }
@@ -177,14 +179,14 @@ export function buildRunsStatement({ id, sessionId, states, idempotencyKey, befo
       `(r.started_at, r.id) < (${addValue(encodeText(before.startedAt))}, ${addValue(encodeText(before.id))})`,
     );
   const limitParameter = addValue(toSqlLimit(limit));
-  const order = "ORDER BY r.started_at DESC, r.id DESC";
+  const orderSql = "ORDER BY r.started_at DESC, r.id DESC";
   const statements = (
     states === undefined ? [[]] : [...new Set(states)].map((state) => [`r.state = ${addValue(state)}`])
   ).map(
     (state) =>
-      `(SELECT r.* FROM @.runs r WHERE ${[...conditions, ...state].join(" AND ")} ${order} LIMIT ${limitParameter})`,
+      `(SELECT r.* FROM @.runs r WHERE ${[...conditions, ...state].join(" AND ")} ${orderSql} LIMIT ${limitParameter})`,
   );
-  const sql = `SELECT ${RUN_COLUMNS} FROM (${statements.join(" UNION ALL ")}) r JOIN @.chains c ON c.chain = r.chain ${order} LIMIT ${limitParameter}`;
+  const sql = `SELECT ${RUN_COLUMNS} FROM (${statements.join(" UNION ALL ")}) r JOIN @.chains c ON c.chain = r.chain ${orderSql} LIMIT ${limitParameter}`;
   return { sql, values };
 }
 
@@ -223,21 +225,21 @@ export async function listInstructions(store: SchemaStore, sessionId: string): P
 /** Reads the complete data of a chain in one statement. */
 export async function dumpChain(store: SchemaStore, id: string): Promise<ChainData | undefined> {
   const rows = await store.read<ReadRow>("SELECT * FROM @.dump@v($1)", [encodeText(id)], LONG_STATEMENT_SECONDS);
-  const sessions = new Map<number, SessionData>();
+  const sessionsByIndex = new Map<number, SessionData>();
   for (const { idx, tag, body } of filterByKind(rows, "s").sort((a, b) => a.idx - b.idx))
-    sessions.set(idx, { session: toSession(body), hiddenBy: decodeText(tag), view: [], messages: [] });
-  const root = sessions.get(0)?.session.id;
+    sessionsByIndex.set(idx, { session: toSession(body), hiddenBy: decodeText(tag), view: [], messages: [] });
+  const root = sessionsByIndex.get(0)?.session.id;
   if (root === undefined) return undefined;
   for (const { idx, body } of filterByKind(rows, "v")) {
-    const data = sessions.get(idx);
+    const data = sessionsByIndex.get(idx);
     if (data) data.view = (JSON.parse(body) as Message[]).map(currentMessage);
   }
   for (const row of sortBySeq(filterByKind(rows, "m"))) {
-    const data = sessions.get(row.idx);
+    const data = sessionsByIndex.get(row.idx);
     data?.messages.push({ message: toMessage(row, data.session.id), hiddenBy: decodeText(row.tag) });
   }
   return {
-    sessions: [...sessions.values()],
+    sessions: [...sessionsByIndex.values()],
     snapshots: toSnapshots(rows),
     runs: filterByKind(rows, "r").map((row) => toRun(row, root)),
     asks: filterByKind(rows, "a").map(({ tag, body, more }) =>

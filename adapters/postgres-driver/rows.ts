@@ -23,7 +23,10 @@ export interface ReadRow {
   gained: string | null;
 }
 
-/** Row of a session, as JSON. `root` and `idx` are its chain and the position in it; `leave` (grants) and `cuts` (rewinds) are JSON. */
+/**
+ * Row of a session, as JSON. `root`: id of the chain's first session; `idx`: position in the chain. `leave` (grants)
+ * and `cuts` (rewinds) are JSON.
+ */
 interface SessionRow {
   id: string;
   alias: string;
@@ -87,7 +90,9 @@ export function toSession(body: string): Session {
   };
 }
 
-/** Converts a session to its complete row, with the greatest `seq` of its messages. */
+/**
+ * Converts a session to a complete row. `seqs`: of the session's messages; `cut`: the snapshot that hides the session.
+ */
 export function toSessionRow(session: Session, seqs: readonly number[], cut: string): Record<string, unknown> {
   const { chain, parentId, spawnedBy, createdAt, lastSeq, usage, id, alias, permissionGrants, rewinds, ...fields } =
     session;
@@ -188,7 +193,7 @@ export function toDeltaRows(append: readonly PartDelta[]): { id: string; deltas:
   return [...deltasByMessageId].map(([id, deltas]) => ({ id: encodeText(id), deltas: JSON.stringify(deltas) }));
 }
 
-/** A stored run. The data for its key (`named`) is separate, because it is removed before the run is. */
+/** A stored run. `named`: the fields that a repeated request with the key needs, as JSON; removed before the run. */
 export interface RunRow {
   record: string;
   named: string | null;
@@ -223,7 +228,7 @@ export function toStoredRun(row: RunRow): StoredRun {
   return { run: toRunRecord(row, decodeText(row.root)), holder };
 }
 
-/** A stored ask; its answer is separate. */
+/** A stored ask. `answered`: the fields that the answer changed, as JSON; `""` before the answer. */
 export interface AskRow {
   root: string;
   state: string;

@@ -1,15 +1,17 @@
 import { StoreError } from "gantry";
-import { databaseFunctions } from "./functions.js";
+import { getDatabaseFunctions } from "./functions.js";
 import { MIGRATIONS, SCHEMA_VERSION } from "./tables.js";
 import type { Query } from "./connections.js";
 
-/** Returns a function that replaces the placeholders in SQL: `@.` by the schema, `@v` by the suffix of the functions. */
+/**
+ * Returns a function that replaces the placeholders in SQL: `@.` by the schema, `@v` by the suffix of the functions.
+ */
 export function createSqlResolver(schema: string): (sql: string) => string {
   const sqlByTemplate = new Map<string, string>();
   return (sql) => {
     let text = sqlByTemplate.get(sql);
     if (text === undefined) {
-      text = sql.replaceAll("@.", `"${schema}".`).replaceAll("@v", databaseFunctions().suffix);
+      text = sql.replaceAll("@.", `"${schema}".`).replaceAll("@v", getDatabaseFunctions().suffix);
       sqlByTemplate.set(sql, text);
     }
     return text;
@@ -24,9 +26,9 @@ interface SchemaStatus {
 }
 
 /**
- * Migrates the schema to `SCHEMA_VERSION` and installs the functions of this code. Any number of processes may do so at once:
- * all changes are in one transaction, under a lock. If the schema is complete, nothing is
- * written, and the role needs no other privilege than to use it.
+ * Migrates the schema to `SCHEMA_VERSION` and installs the functions of this code. Any number of processes may call
+ * this function at once: all changes are in one transaction, under a lock. If the schema is complete, nothing is
+ * written, and the role needs no other privilege than to use the schema.
  */
 export async function prepareSchema(query: Query, schema: string): Promise<void> {
   const sql = createSqlResolver(schema);
@@ -46,7 +48,7 @@ export async function prepareSchema(query: Query, schema: string): Promise<void>
   }
 }
 
-/** Rejects a database that cannot store every character: it would fail in the middle of a run. */
+/** Rejects a database that cannot store every character: a write would fail in the middle of a run. */
 async function checkEncoding(query: Query, schema: string): Promise<void> {
   const [{ encoding } = { encoding: "" }] = await query<{ encoding: string }>(
     "SELECT pg_catalog.current_setting('server_encoding') AS encoding",
@@ -67,7 +69,7 @@ function buildStatements({ hasSchema, version, hasFunctions }: SchemaStatus, sch
     ...(version > 0 ? [] : ["INSERT INTO @.version VALUES (0)"]),
     ...MIGRATIONS.slice(version),
     `UPDATE @.version SET version = ${SCHEMA_VERSION}`,
-    ...(hasFunctions ? [] : [databaseFunctions().sql]),
+    ...(hasFunctions ? [] : [getDatabaseFunctions().sql]),
   ];
 }
 
@@ -77,7 +79,7 @@ async function readStatus(query: Query, schema: string): Promise<SchemaStatus> {
     `SELECT EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relnamespace = s.oid AND c.relname = 'version') AS version,
        EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.pronamespace = s.oid AND p.proname = $2) AS functions
      FROM pg_catalog.pg_namespace s WHERE s.nspname = $1`,
-    [schema, `dump${databaseFunctions().suffix}`],
+    [schema, `dump${getDatabaseFunctions().suffix}`],
   );
   if (!schemaRow?.version) return { hasSchema: schemaRow !== undefined, version: 0, hasFunctions: false };
   const [row] = await query<{ version: number }>(createSqlResolver(schema)("SELECT version FROM @.version"), []);

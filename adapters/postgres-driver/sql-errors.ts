@@ -31,7 +31,10 @@ export function toDriverError(error: unknown): Error | undefined {
   return undefined;
 }
 
-/** `detail` contains the column names in the server's language, then the values: `(chain, seq)=(7, 3)`. */
+/**
+ * Converts the violation of a unique index; undefined for other indexes. `detail` contains the column names in the
+ * server's language, then the values: `(chain, seq)=(7, 3)`.
+ */
 function toUniquenessError(constraint: string, detail: string): Error | undefined {
   const values = /\)=\((.*)\)/s.exec(detail)?.[1] ?? "";
   switch (constraint) {

@@ -1,6 +1,6 @@
 /**
- * Each migration moves the tables from the version of its index to the next; `@.` is the schema. Never change a
- * released migration. A new one must let servers of the previous version keep working.
+ * The migration with index `i` moves the tables from version `i` to `i + 1`; `@.` is the schema. Never change a
+ * released migration. A new migration must let servers of the previous version keep working.
  */
 export const MIGRATIONS: readonly string[] = [
   `

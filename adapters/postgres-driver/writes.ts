@@ -36,22 +36,22 @@ export type PreparedChange<T> = (store: SchemaStore) => Promise<T>;
 /** Maximum number of messages that one statement deletes. */
 const MAX_DELETED_MESSAGES = 5000;
 
-/** Converts a list; undefined for an empty list, so that the database function skips it. */
-function mapRows<T>(list: readonly T[] | undefined, row: (item: T) => unknown): unknown[] | undefined {
-  return list && list.length > 0 ? list.map(row) : undefined;
+/** Converts a list. Undefined for an empty list, so that the database function skips the list. */
+function mapRows<T>(list: readonly T[] | undefined, toRow: (item: T) => unknown): unknown[] | undefined {
+  return list && list.length > 0 ? list.map(toRow) : undefined;
 }
 
 export function createSession(start: SessionStart, isFullyDurable: boolean): PreparedChange<void> {
   const { session, messages = [], view = [], run, fence = null, sync = true } = start;
-  const data = {
+  const sessionData = {
     session,
     hiddenBy: "",
     view: [...view],
     messages: messages.map((message) => ({ message, hiddenBy: "" })),
   };
-  const chain = toChainRows({ sessions: [data], snapshots: [], runs: run ? [run] : [], asks: [] });
+  const chainRows = toChainRows({ sessions: [sessionData], snapshots: [], runs: run ? [run] : [], asks: [] });
   const { root } = session.chain;
-  return prepareCreate(root, root === session.id, fence, isFullyDurable && sync, chain);
+  return prepareCreate(root, root === session.id, fence, isFullyDurable && sync, chainRows);
 }
 
 export function loadChain(chain: ChainData, isFullyDurable: boolean): PreparedChange<void> {
@@ -89,7 +89,7 @@ function prepareCreate(
   isNewChain: boolean,
   fence: number | null,
   needsSync: boolean,
-  chain: Record<string, unknown>,
+  chainRows: Record<string, unknown>,
 ): PreparedChange<void> {
   const fields = {
     call: "create",
@@ -98,7 +98,7 @@ function prepareCreate(
     fence,
     token: randomUUID(),
     sync: needsSync,
-    change: chain,
+    change: chainRows,
   };
   const call = { json: encodeFields(fields), needsSync, isReadOnly: false };
   return async (store) => void (await store.call(call));
@@ -116,12 +116,12 @@ export function changeSession(
 ): PreparedChange<ChangeResult> {
   const { fence, sync, set, usage, add = [], append = [], finish = [], revert, restore, release = false } = change;
   const { answer, instruct } = change;
-  const fields = set || usage || add.length > 0;
+  const changesFields = set || usage || add.length > 0;
   const seqs = add.map(({ seq }) => seq);
   const changesMessages =
     add.length + append.length + finish.length > 0 || revert !== undefined || restore !== undefined;
   const content = {
-    fields: fields ? toFieldsRow(set ?? {}, usage, seqs) : undefined,
+    fields: changesFields ? toFieldsRow(set ?? {}, usage, seqs) : undefined,
     cut: revert && toSnapshotRow(revert),
     restore: restore === undefined ? undefined : encodeText(restore),
     add: mapRows(add, toMessageRow),
@@ -135,7 +135,7 @@ export function changeSession(
     instruct: instruct && { id: encodeText(instruct.id), instruction: JSON.stringify(instruct) },
     followed: mapRows(change.consumedInstructions, encodeText),
   };
-  // A run waits for a server that is away. A change that only releases, answers or instructs fails at once.
+  // A change of data waits for an unreachable server. A change that only releases, answers or instructs fails at once.
   const isPatient = Object.values(content).some((value) => value !== undefined);
   const needsSync = isFullyDurable && sync;
   const json = encodeFields({
@@ -186,23 +186,23 @@ export function takeLease(
 
 /** Parses the result of the database function `lease`. */
 function toLease(rows: readonly ReadRow[], includesHead: boolean): AcquiredLease | LeaseConflict {
-  const [first, ...headRows] = rows;
-  if (!first) throw new Error("the database returned no lease");
+  const [leaseRow, ...headRows] = rows;
+  if (!leaseRow) throw new Error("the database returned no lease");
   const lease: Lease = {
-    rootId: decodeText(first.tag),
-    holder: JSON.parse(first.body) as LeaseHolder,
-    fence: Number(first.seq),
-    expiresAt: new Date(Number(first.more)).toISOString(),
+    rootId: decodeText(leaseRow.tag),
+    holder: JSON.parse(leaseRow.body) as LeaseHolder,
+    fence: Number(leaseRow.seq),
+    expiresAt: new Date(Number(leaseRow.more)).toISOString(),
   };
-  if (first.kind === "h") return { heldBy: lease };
-  const previous = first.gained === null ? {} : { previous: Number(first.gained) };
+  if (leaseRow.kind === "h") return { heldBy: lease };
+  const previous = leaseRow.gained === null ? {} : { previous: Number(leaseRow.gained) };
   const currentHead = includesHead ? toLeaseHead(headRows) : undefined;
   return { ...lease, ...previous, ...(currentHead && { head: currentHead }) };
 }
 
-export function forgetKeys(before: string): PreparedChange<void> {
+export function forgetKeys(startedBefore: string): PreparedChange<void> {
   return async (store) =>
-    void (await store.change("SELECT @.forget_keys@v($1)", [encodeText(before)], LONG_STATEMENT_SECONDS));
+    void (await store.change("SELECT @.forget_keys@v($1)", [encodeText(startedBefore)], LONG_STATEMENT_SECONDS));
 }
 
 /** Deletes chains, and completes deletes that another process started and did not finish. */

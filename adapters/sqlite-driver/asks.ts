@@ -4,7 +4,9 @@ import type { AnswerResult, AskQuery, SessionChange } from "gantry/plugin";
 import { toSqlLimit } from "./reads.js";
 import type { Statements } from "./statements.js";
 
-/** Inserts an ask, or replaces the stored ask of the chain with the same id unless it was answered. */
+/**
+ * Inserts an ask, or replaces the stored ask of the chain unless it was answered. Throws for an ask of another chain.
+ */
 export function putAsk(db: Statements, root: string, ask: Ask): void {
   const { id, state, createdAt } = ask;
   const storedAsk = db.get<{ root: string; state: string }>("SELECT root, state FROM asks WHERE id = ?", id);
@@ -14,7 +16,7 @@ export function putAsk(db: Statements, root: string, ask: Ask): void {
   else if (storedAsk.state !== "answered") db.update("asks", "id", id, row);
 }
 
-/** Answers an ask. Returns undefined if the chain has no such ask. */
+/** Answers an ask, unless it is no longer open. Returns undefined if the chain has no such ask. */
 export function answerAsk(
   db: Statements,
   root: string,
@@ -45,11 +47,11 @@ export function listAsks(db: Statements, { id, sessionId, open = false, before, 
 
 const parseAsk = ({ ask }: { ask: string }): Ask => JSON.parse(ask) as Ask;
 
-/** Removes the keys, fingerprints and answers of ended runs that started before a timestamp. */
-export function forgetKeys(db: Statements, before: string): void {
+/** Removes the keys, fingerprints and answers of ended runs that started before a timestamp (ISO 8601). */
+export function forgetKeys(db: Statements, startedBefore: string): void {
   const rows = db.all<{ id: string; record: string }>(
     `SELECT id, record FROM runs WHERE key <> '' AND started_at < ? AND state NOT IN ('queued', 'running', 'waiting')`,
-    before,
+    startedBefore,
   );
   for (const { id, record } of rows) {
     const run: RunRecord = {

@@ -19,16 +19,24 @@ const MAX_WAL_BYTES = 16 * 1024 * 1024;
 /** Older versions can corrupt a write-ahead log that several connections use. */
 const MIN_SQLITE_VERSION = [3, 51, 3] as const;
 
+// Header of an SQLite file (https://www.sqlite.org/fileformat.html).
+const HEADER_BYTES = 100;
+const USER_VERSION_OFFSET = 60;
+const APPLICATION_ID_OFFSET = 68;
+
 export interface OpenDatabase {
   readonly db: Database;
   /**
    * Whether the file has a write-ahead log, so that readers and a writer do not block each other. False if the file
-   * system does not support it.
+   * system does not support a write-ahead log.
    */
   readonly hasWal: boolean;
 }
 
-/** Opens the file, checks it and migrates it. `retry` repeats a step while another process blocks it. */
+/**
+ * Creates, checks and migrates the file. `retry` repeats a step while another process blocks the file. Rejects with
+ * `StoreError` if the package cannot be loaded or the file is not usable.
+ */
 export async function connect(
   options: SqliteOptions,
   logger: Logger | undefined,
@@ -38,17 +46,17 @@ export async function connect(
   prepareFile(path);
   const db = await openDatabase(path);
   try {
-    // This check is retried too, because preparing its statement reads the file.
-    await retry(() => checkSqlite(db));
+    // This check is retried too, because preparing the statement reads the file.
+    await retry(() => checkSqliteVersion(db));
     await retry(() => rejectForeignFile(db, path));
-    const mode = await retry(() => String(readPragma(db, "journal_mode = WAL")));
-    const hasWal = mode === "wal";
+    const journalMode = await retry(() => String(readPragma(db, "journal_mode = WAL")));
+    const hasWal = journalMode === "wal";
     if (!hasWal) {
       logger?.warn(
         "the file system of the session store does not support a write-ahead log; readers and writers block each other",
         {
           path,
-          journalMode: mode,
+          journalMode,
         },
       );
     }
@@ -92,7 +100,7 @@ async function openDatabase(path: string): Promise<Database> {
 function describeRemedy(error: unknown): string {
   // A bundled program does not include the package.
   if (isPackageMissing(error)) return "install it beside this program (npm install better-sqlite3)";
-  return `build it for this Node (npm rebuild better-sqlite3${prefixOption()})`;
+  return `build it for this Node (npm rebuild better-sqlite3${formatPrefixOption()})`;
 }
 
 function isPackageMissing(error: unknown): boolean {
@@ -100,8 +108,8 @@ function isPackageMissing(error: unknown): boolean {
   return code === "MODULE_NOT_FOUND" && message.includes("'better-sqlite3/package.json'");
 }
 
-/** The `--prefix` option that lets npm find the package from any folder; `""` if its folder is unknown. */
-function prefixOption(): string {
+/** The `--prefix` option that lets npm find the package from any folder; `""` if the package's folder is unknown. */
+function formatPrefixOption(): string {
   try {
     const [folder] = findPackageFolder().split(/[\\/]node_modules[\\/]better-sqlite3$/);
     return folder ? ` --prefix ${/^[\w./:\\~-]+$/.test(folder) ? folder : JSON.stringify(folder)}` : "";
@@ -112,7 +120,8 @@ function prefixOption(): string {
 
 /**
  * Loads the native addon of better-sqlite3. The path is explicit, because the package's own search takes longer than
- * all other steps of opening a file. The `require` is here, because a bundler replaces the one in the package's code.
+ * all other steps of opening a file. This function has its own `require`, because a bundler replaces
+ * the `require` of the package.
  */
 function loadAddon(): string {
   const file = join(findPackageFolder(), "build", "Release", "better_sqlite3.node");
@@ -138,8 +147,8 @@ function describeLoadFailure(error: unknown): string | undefined {
 }
 
 /**
- * Creates the file and its folder with access for the owner only, and rejects another program's file before SQLite
- * opens it. Synchronous like SQLite itself: a turn of the event loop per call would take longer than all calls
+ * Creates the file and its folder with access for the owner only. Rejects a file that is no database before SQLite
+ * opens the file. Synchronous like SQLite itself: a turn of the event loop per call would take longer than all calls
  * together.
  */
 function prepareFile(path: string): void {
@@ -152,8 +161,8 @@ function prepareFile(path: string): void {
     // SQLite gives its -wal and -shm files the mode of this file, independent of the umask.
     if ((mode & 0o777) !== 0o600) fchmodSync(file, 0o600);
     if (size > 0) {
-      const header = Buffer.alloc(100);
-      checkHeader(header, readSync(file, header, 0, 100, 0), path);
+      const header = Buffer.alloc(HEADER_BYTES);
+      checkHeader(header, readSync(file, header, 0, HEADER_BYTES, 0), path);
     } else syncFolder(folder);
   } finally {
     closeSync(file);
@@ -163,7 +172,7 @@ function prepareFile(path: string): void {
       if (((statSync(sideFile, { throwIfNoEntry: false })?.mode ?? 0o600) & 0o777) !== 0o600)
         chmodSync(sideFile, 0o600);
     } catch {
-      // Another process has just removed the file, or this user may not change it.
+      // Another process has just removed the file, or this user may not change its mode.
     }
   }
 }
@@ -178,22 +187,27 @@ function syncFolder(folder: string): void {
   }
 }
 
-/** Reads only the header, because a query by SQLite could already merge a write-ahead log into the file. */
+/**
+ * Rejects a file that is no database or belongs to a newer gantry. Needs only the header, because a query by SQLite
+ * could already merge a write-ahead log into the file.
+ */
 function checkHeader(buffer: Buffer, bytesRead: number, path: string): void {
-  if (bytesRead < 100 || buffer.toString("latin1", 0, 16) !== "SQLite format 3\0") {
+  if (bytesRead < HEADER_BYTES || buffer.toString("latin1", 0, 16) !== "SQLite format 3\0") {
     throw new StoreError(
       `session store ${path}: the file is damaged or not a database; it was not modified: restore a copy, or move it away`,
     );
   }
-  if (buffer.readUInt32BE(68) === APPLICATION_ID) checkVersion(buffer.readUInt32BE(60), path);
+  if (buffer.readUInt32BE(APPLICATION_ID_OFFSET) === APPLICATION_ID)
+    checkVersion(buffer.readUInt32BE(USER_VERSION_OFFSET), path);
 }
 
-function checkSqlite(db: Database): void {
+function checkSqliteVersion(db: Database): void {
   const version = String(prepare(db, "SELECT sqlite_version()").pluck().get());
   const [major = 0, minor = 0, patch = 0] = version.split(".").map(Number);
   const [minMajor, minMinor, minPatch] = MIN_SQLITE_VERSION;
-  const toNumber = (a: number, b: number, c: number): number => a * 1e6 + b * 1e3 + c;
-  if (toNumber(major, minor, patch) >= toNumber(minMajor, minMinor, minPatch)) return;
+  const toComparableVersion = (majorPart: number, minorPart: number, patchPart: number): number =>
+    majorPart * 1e6 + minorPart * 1e3 + patchPart;
+  if (toComparableVersion(major, minor, patch) >= toComparableVersion(minMajor, minMinor, minPatch)) return;
   throw new StoreError(
     `SQLite ${version} can corrupt a store that several processes use; update better-sqlite3 (SQLite ${MIN_SQLITE_VERSION.join(".")} or newer)`,
   );
@@ -201,9 +215,9 @@ function checkSqlite(db: Database): void {
 
 /** Rejects a file of a newer gantry or of another program. Only reads, because such a file must not be modified. */
 function rejectForeignFile(db: Database, path: string): void {
-  const tables = Number(prepare(db, "SELECT count(*) FROM sqlite_schema").pluck().get());
+  const tableCount = Number(prepare(db, "SELECT count(*) FROM sqlite_schema").pluck().get());
   const applicationId = Number(readPragma(db, "application_id"));
-  if (tables > 0 && applicationId !== APPLICATION_ID) {
+  if (tableCount > 0 && applicationId !== APPLICATION_ID) {
     throw new StoreError(
       `session store ${path}: a database of another program; it was not modified: choose another session.path`,
     );

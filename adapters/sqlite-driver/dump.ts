@@ -6,7 +6,7 @@ import { toSnapshotRow, toSession, toSnapshot, type MessageRow, type SessionRow,
 import type { Statements } from "./statements.js";
 import { createSession, putRun } from "./writes.js";
 
-/** Reads the complete data of a chain in one transaction. */
+/** Reads the complete data of a chain in one transaction. Undefined if no session has this id. */
 export function dumpChain(db: Statements, id: string): ChainData | undefined {
   return db.readConsistently(() => {
     const sessions = db.all<SessionRow & { cut: string }>(

@@ -21,7 +21,7 @@ const ADVICE: readonly (readonly [pattern: RegExp, text: string])[] = [
   [/^SQLITE_TOOBIG/, "a message is too large to be stored"],
 ];
 
-/** Reason and remedy for an SQLite error; undefined for other errors. */
+/** Reason and remedy for an SQLite error; undefined for other errors. `isFull`: no space is left for the file. */
 export function explain(error: unknown): { reason: string; isFull: boolean } | undefined {
   const code = sqliteErrorCode(error);
   const advice = ADVICE.find(([pattern]) => pattern.test(code))?.[1];

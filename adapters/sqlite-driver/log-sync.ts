@@ -1,9 +1,9 @@
 import { closeSync, fdatasync, openSync, realpathSync } from "node:fs";
 
 /**
- * Syncs the write-ahead log to disk without blocking the event loop, unlike a commit with `synchronous = FULL`. Both are
- * equally safe: a completed commit has written its frames to the log in order, and a checkpoint syncs the log before it
- * moves frames into the database.
+ * Syncs the write-ahead log to disk without blocking the event loop, unlike a commit with `synchronous = FULL`. This
+ * sync is equally safe: a completed commit has written its frames to the log in order, and a checkpoint syncs the log
+ * before it moves frames into the database.
  */
 export class LogSync {
   readonly #path: string;
@@ -24,7 +24,8 @@ export class LogSync {
   }
 
   /**
-   * Resolves when all earlier commits are on disk. One sync runs at a time; callers during a sync share the next sync.
+   * Resolves when all earlier commits are on disk. Rejects if the sync fails. One sync runs at a time; callers during a
+   * sync share the next sync.
    */
   waitUntilSynced(): Promise<void> {
     if (!this.#hasUnsyncedCommits) return this.#activeSync ?? Promise.resolve();

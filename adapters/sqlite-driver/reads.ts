@@ -22,11 +22,12 @@ function readSessionRow(db: Statements, id: string): SessionRow | undefined {
   return db.get<SessionRow>("SELECT * FROM sessions WHERE id = ?", id);
 }
 
+/** Finds a session by its id or alias. */
 export function findSessionRow(db: Statements, id: string): SessionRow | undefined {
   return readSessionRow(db, id) ?? db.get<SessionRow>("SELECT * FROM sessions WHERE alias = ? AND alias <> ''", id);
 }
 
-/** Reads the head of a chain in one transaction. */
+/** Reads the head of a chain in one transaction. `id`: id of any session of the chain, or an alias. */
 export function readHead(db: Statements, id: string, options: { messages: boolean }): ChainHead | undefined {
   return db.readConsistently(() => {
     const head = readLeaseHead(db, id, options);
@@ -36,15 +37,16 @@ export function readHead(db: Statements, id: string, options: { messages: boolea
 
 /** Reads the head without snapshots, for a lease. */
 export function readLeaseHead(db: Statements, id: string, options: { messages: boolean }): LeaseHead | undefined {
-  const newest = findNewestSession(db, id) ?? findNewestSession(db, findSessionRow(db, id)?.id ?? "");
-  const original = newest && (newest.idx === 0 ? newest : readSessionRow(db, newest.root));
-  if (!original) return undefined;
-  const unfinished = db.all<{ record: string }>(UNFINISHED_RUNS_SQL, original.root);
+  const newestSession = findNewestSession(db, id) ?? findNewestSession(db, findSessionRow(db, id)?.id ?? "");
+  const originalSession =
+    newestSession && (newestSession.idx === 0 ? newestSession : readSessionRow(db, newestSession.root));
+  if (!originalSession) return undefined;
+  const runRows = db.all<{ record: string }>(UNFINISHED_RUNS_SQL, originalSession.root);
   return {
-    root: toSession(original),
-    newest: toSession(newest),
-    messages: options.messages ? readModelMessages(db, newest) : [],
-    unfinished: unfinished.map(({ record }) => parseRunRecord(record)),
+    root: toSession(originalSession),
+    newest: toSession(newestSession),
+    messages: options.messages ? readModelMessages(db, newestSession) : [],
+    unfinished: runRows.map(({ record }) => parseRunRecord(record)),
   };
 }
 
@@ -54,12 +56,13 @@ const SNAPSHOTS_SQL =
 /** Message columns that a model needs. */
 const MODEL_COLUMNS = "n, session, seq, finished, id, role, tool_call_id, name, failed, created_at, parts";
 
-/** Reads everything that a model needs of a session: its view, then its messages. */
+/** Reads the view and then the messages of a session, with the columns that a model needs. */
 function readModelMessages(db: Statements, { n, id }: SessionRow): Message[] {
   const rows = db.all<MessageRow>(buildMessagesStatement({}, MODEL_COLUMNS).sql, n, -1);
   return [...readView(db, n), ...rows.map((row) => readMessage(db, row, id))];
 }
 
+/** Finds the newest visible session of the chain that contains `id`. */
 export function findNewestSession(db: Statements, id: string): SessionRow | undefined {
   return db.get<SessionRow>(
     `SELECT * FROM sessions WHERE root = (SELECT root FROM sessions WHERE id = ?) AND cut = ''
@@ -68,7 +71,7 @@ export function findNewestSession(db: Statements, id: string): SessionRow | unde
   );
 }
 
-/** Builds the statements of a list and of its count, with their values. */
+/** Builds the statement of a page of sessions and the statement of the total count, with their values. */
 export function buildListStatement(query: SessionQuery): {
   pageSql: string;
   countSql: string;
@@ -172,7 +175,7 @@ export function readMessage(db: Statements, row: MessageRow, sessionId: string):
   return toMessage(row, sessionId, pieces);
 }
 
-/** Reads the compacted view with which a session started; empty if it has none. */
+/** Reads the compacted view with which a session started; empty if the session started without a view. */
 export function readView(db: Statements, session: number): Message[] {
   const row = db.get<{ messages: string }>("SELECT messages FROM views WHERE session = ?", session);
   return row ? (JSON.parse(row.messages) as Message[]).map(currentMessage) : [];
@@ -188,8 +191,8 @@ const RUNS_SQL = `SELECT r.record, l.holder FROM runs r
   LEFT JOIN leases l ON l.root = r.root AND l.fence = r.fence AND l.expires_at > ?`;
 
 /**
- * Selects the unfinished runs of a chain, without a holder, because the caller has the lease. The `+` makes SQLite sort the few matching
- * rows, instead of scanning all runs of the chain in index order.
+ * Selects the unfinished runs of a chain, without a holder, because the caller has the lease. The `+` makes SQLite sort
+ * the few matching rows, instead of scanning all runs of the chain in index order.
  */
 export const UNFINISHED_RUNS_SQL = `SELECT record FROM runs WHERE root = ? AND state IN ('queued', 'running', 'waiting')
   ORDER BY +started_at DESC, id DESC`;
@@ -223,7 +226,7 @@ export function buildRunsStatement(query: RunQuery, state?: RunState): { sql: st
   };
 }
 
-/** Reads each state by its own index. */
+/** Lists runs, newest first. One query per state, because each such query can use the index of states. */
 export function listRuns(db: Statements, query: RunQuery): StoredRun[] {
   const states = query.states ? [...new Set(query.states)] : [undefined];
   return db.readConsistently(() =>

@@ -12,7 +12,7 @@ export function retain<T extends Database | Statement>(object: T): T {
   return object;
 }
 
-/** Prepares a statement, which is retained. Only for statements that the caller caches, or that are few. */
+/** Prepares and retains a statement. Only for statements that the caller caches or prepares a few times. */
 export function prepare(db: Database, sql: string): Statement {
   return retain(db.prepare(sql));
 }

@@ -11,7 +11,10 @@ import {
 
 const EMPTY_LIST_JSON = "[]";
 
-/** Row of `sessions`. `root` and `idx` are its chain and position; `leave` (grants) and `cuts` (rewinds) are JSON. */
+/**
+ * Row of `sessions`. `root`: id of the chain's first session; `idx`: position in the chain. `leave` (grants) and `cuts`
+ * (rewinds) are JSON.
+ */
 export interface SessionRow {
   n: number;
   id: string;
@@ -40,7 +43,7 @@ export interface SessionRow {
   cost: number;
 }
 
-/** Row of `messages`. `session` is the `n` of its session; `parts` and `shown` are JSON. */
+/** Row of `messages`. `session`: the `n` of the message's session. `parts` and `shown` are JSON. */
 export interface MessageRow {
   n: number;
   session: number;
@@ -53,7 +56,7 @@ export interface MessageRow {
   failed: number;
   created_at: string;
   parts: string;
-  /** Undefined if the query does not select it. */
+  /** Undefined if the query does not select this column. */
   shown?: string;
 }
 
@@ -64,13 +67,16 @@ export interface PieceRow {
   text: string;
 }
 
+/** Row of `snapshots`. `after`: `seq` of the last message that a revert keeps. */
 export interface SnapshotRow {
   id: string;
   after: number;
   created_at: string;
 }
 
-/** Replaces lone surrogates by U+FFFD, because SQLite stores UTF-8. A query for a stored id needs the same replacement. */
+/**
+ * Replaces lone surrogates by U+FFFD, because SQLite stores UTF-8. A query for a stored id needs the same replacement.
+ */
 export function toWellFormed(text: string): string {
   return text.isWellFormed() ? text : text.toWellFormed();
 }

@@ -6,7 +6,8 @@ import { readPragma, setPragma } from "./retained-objects.js";
 export const APPLICATION_ID = 0x67616e74;
 
 /**
- * Each migration moves the file from the version of its index to the next. Never change a released migration; add one.
+ * The migration with index `i` moves the file from version `i` to `i + 1`. Never change a released migration; add a new
+ * migration.
  */
 export const MIGRATIONS: readonly string[] = [
   `
@@ -203,8 +204,8 @@ export function checkVersion(version: number, path: string): void {
 }
 
 /**
- * Migrates the file to `SCHEMA_VERSION`. One transaction takes the write lock first and reads the version again, so that any
- * number of processes may open a new file at once. Throws SQLITE_BUSY while another process migrates.
+ * Migrates the file to `SCHEMA_VERSION`. One transaction takes the write lock first and reads the version again, so
+ * that any number of processes may open a new file at once. Throws SQLITE_BUSY while another process migrates.
  */
 export function migrate(db: Database, path: string): void {
   const readVersion = (): number => Number(readPragma(db, "user_version"));

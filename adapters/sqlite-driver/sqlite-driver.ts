@@ -33,7 +33,7 @@ import { dumpChain, loadChain } from "./dump.js";
 import { WriteQueue, retryWhileBusy } from "./write-queue.js";
 import { changeSession, createSession, deleteChains, takeLease } from "./writes.js";
 
-/** Time without writes after which the write-ahead log is merged into the file, in ms. */
+/** Time without writes after which the write-ahead log is merged into the file. */
 const CHECKPOINT_DELAY_MS = 1000;
 
 interface OpenStore extends OpenDatabase {
@@ -51,6 +51,7 @@ export class SqliteDriver implements SessionDriver {
   readonly #lifecycle: DriverLifecycle<OpenStore>;
   #checkpointTimer: NodeJS.Timeout | undefined;
   #database: Database | undefined;
+  /** SQLite's `data_version` at the last poll. */
   #dataVersion: unknown;
 
   constructor(options: SqliteOptions, logger?: Logger) {

@@ -7,8 +7,8 @@ export type SqlValue = string | number | null;
 /** Runs statements. Prepares each SQL text once. */
 export class Statements {
   readonly #db: Database;
-  readonly #statements = new Map<string, Statement>();
-  readonly #insertSql = new Map<string, string>();
+  readonly #statementsBySql = new Map<string, Statement>();
+  readonly #insertSqlByTable = new Map<string, string>();
   readonly #readTransaction: Transaction<(reads: () => unknown) => unknown>;
 
   constructor(db: Database) {
@@ -22,16 +22,16 @@ export class Statements {
   }
 
   /**
-   * Inserts a row. The keys of `row` are the columns. All rows of a table must have the same keys, because the statement
-   * is built once per table.
+   * Inserts a row. The keys of `row` are the columns. All calls for a table must have the same keys and the same
+   * `conflictClause`, because the statement is built once per table.
    */
   insert(table: string, row: object, conflictClause = ""): { changes: number; lastInsertRowid: number } {
-    let sql = this.#insertSql.get(table);
+    let sql = this.#insertSqlByTable.get(table);
     if (sql === undefined) {
       const columns = Object.keys(row);
       const placeholders = columns.map(() => "?").join(", ");
       sql = `INSERT INTO ${table} (${columns.join(", ")}) VALUES (${placeholders}) ${conflictClause}`;
-      this.#insertSql.set(table, sql);
+      this.#insertSqlByTable.set(table, sql);
     }
     return this.run(sql, ...toValues(row));
   }
@@ -42,7 +42,7 @@ export class Statements {
     this.run(`UPDATE ${table} SET ${assignments.join(", ")} WHERE ${column} = ?`, ...toValues(row), key);
   }
 
-  /** Returns the first row; undefined without one. `Row` must match the columns of the SQL. */
+  /** Returns the first row; undefined without a row. `Row` must match the columns of the SQL. */
   get<Row>(sql: string, ...values: readonly SqlValue[]): Row | undefined {
     return this.#prepare(sql).get(...values.map(toBindable)) as Row | undefined;
   }
@@ -51,16 +51,16 @@ export class Statements {
     return this.#prepare(sql).all(...values.map(toBindable)) as Row[];
   }
 
-  /** Runs several reads in one transaction, so that all see the same state. Joins an open transaction. */
+  /** Runs several reads in one transaction, so that all reads see the same state. Joins an open transaction. */
   readConsistently<T>(reads: () => T): T {
     return this.#db.inTransaction ? reads() : (this.#readTransaction.deferred(reads) as T);
   }
 
   #prepare(sql: string): Statement {
-    let statement = this.#statements.get(sql);
+    let statement = this.#statementsBySql.get(sql);
     if (!statement) {
       statement = prepare(this.#db, sql);
-      this.#statements.set(sql, statement);
+      this.#statementsBySql.set(sql, statement);
     }
     return statement;
   }

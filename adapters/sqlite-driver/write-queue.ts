@@ -4,22 +4,27 @@ import { StoreError } from "gantry";
 import { isBusy, sqliteErrorCode } from "./errors.js";
 import type { LogSync } from "./log-sync.js";
 
-/** Maximum time to wait for other processes, in ms. */
+/** Maximum time to wait for other processes. */
 const MAX_WAIT_MS = 60_000;
-/** Maximum number of changes in one transaction. */
-const BATCH_SIZE = 64;
+const MAX_BATCH_JOBS = 64;
+/** Maximum random delay of the first retry. Doubles with each retry. */
+const INITIAL_RETRY_DELAY_MS = 4;
+const MAX_RETRY_DELAY_MS = 80;
 
 interface Job {
   run: () => unknown;
   needsSync: boolean;
-  startedAtMs: number;
+  enqueuedAtMs: number;
   resolve: (value: never) => void;
   reject: (error: unknown) => void;
 }
 
 type Outcome = { value: unknown } | { error: unknown };
 
-/** Repeats `operation` while another process blocks it. The event loop is free between attempts. */
+/**
+ * Repeats `operation` while another process blocks the file. Rejects with `StoreError` if the file is still blocked
+ * `MAX_WAIT_MS` after `startedAtMs`. The event loop is free between attempts.
+ */
 export async function retryWhileBusy<T>(operation: () => T, startedAtMs = Date.now()): Promise<T> {
   for (let attempt = 0; ; attempt++) {
     try {
@@ -33,9 +38,9 @@ export async function retryWhileBusy<T>(operation: () => T, startedAtMs = Date.n
 }
 
 /**
- * Queue of all writes of a driver, in order of arrival. Changes that arrive in one turn of the event loop share a transaction.
- * Each change is still atomic and gets its own error. Disk syncs do not block the event loop; changes during a sync
- * share the next sync.
+ * Queue of all writes of a driver, in order of arrival. Changes that arrive in one turn of the event loop share a
+ * transaction. Each change is still atomic and gets its own error. Disk syncs do not block the event loop; changes
+ * during a sync share the next sync.
  */
 export class WriteQueue {
   readonly #db: Database;
@@ -55,11 +60,12 @@ export class WriteQueue {
   }
 
   /**
-   * Calls `run` inside a transaction that holds the write lock. A repeated call finds the state before the first one.
+   * Calls `run` inside a transaction that holds the write lock. After a rollback `run` is called again with the state
+   * before the first call. Resolves after the commit, with `needsSync` after the sync to disk.
    */
   add<T>(needsSync: boolean, run: () => T): Promise<T> {
     return new Promise<T>((resolve, reject) => {
-      this.#jobs.push({ run, needsSync, startedAtMs: Date.now(), resolve, reject });
+      this.#jobs.push({ run, needsSync, enqueuedAtMs: Date.now(), resolve, reject });
       // Never rejects: each job gets its own error.
       if (!this.#isPumping) void this.#pump();
     });
@@ -74,26 +80,26 @@ export class WriteQueue {
     this.#isPumping = true;
     await new Promise((resolve) => setImmediate(resolve));
     while (this.#jobs.length > 0) {
-      await this.#runBatch(this.#jobs.splice(0, BATCH_SIZE));
+      await this.#runBatch(this.#jobs.splice(0, MAX_BATCH_JOBS));
       // Yields to other work of the process between two batches.
       if (this.#jobs.length > 0) await new Promise((resolve) => setImmediate(resolve));
     }
-    // Set in the same turn as the last check of the list, so that no job is added to a pump that has ended.
+    // Set in the same turn as the last check of `#jobs`, so that every added job finds a running pump or starts one.
     this.#isPumping = false;
   }
 
   async #runBatch(jobs: readonly Job[]): Promise<void> {
-    const first = jobs[0];
-    if (!first) return;
+    const firstJob = jobs[0];
+    if (!firstJob) return;
     let outcomes: readonly Outcome[];
     try {
-      outcomes = await retryWhileBusy(() => this.#batchTransaction.immediate(jobs), first.startedAtMs);
+      outcomes = await retryWhileBusy(() => this.#batchTransaction.immediate(jobs), firstJob.enqueuedAtMs);
     } catch (error) {
       if (jobs.length === 1) {
-        first.reject(error);
+        firstJob.reject(error);
         return;
       }
-      // One job failed the complete transaction; alone, each job gets its own result.
+      // One job made the complete transaction fail. In a transaction of its own, each job gets its own result.
       for (const job of jobs) await this.#runBatch([job]);
       return;
     }
@@ -114,7 +120,7 @@ export class WriteQueue {
       try {
         return { value: this.#jobTransaction(job) };
       } catch (error) {
-        // A full or failing disk ends the outer transaction too.
+        // An error of SQLite, such as a full disk, can end the outer transaction, or leave it in an unknown state.
         if (!this.#db.inTransaction || sqliteErrorCode(error) !== "") throw error;
         return { error };
       }
@@ -123,7 +129,7 @@ export class WriteQueue {
 }
 
 async function backOff(attempt: number): Promise<void> {
-  const maxDelayMs = Math.min(80, 4 * 2 ** Math.min(attempt, 5));
+  const maxDelayMs = Math.min(MAX_RETRY_DELAY_MS, INITIAL_RETRY_DELAY_MS * 2 ** attempt);
   await sleep(1 + Math.random() * maxDelayMs);
 }
 

@@ -31,7 +31,7 @@ interface SessionPosition {
   fence: number | null;
 }
 
-/** Creates a session. Returns the row number `n`. */
+/** Creates a session. Returns the row number `n`. `fence`: required fence of the chain's lease; null: no check. */
 export function createSession(
   db: Statements,
   { session, messages = [], view = [], run, fence = null }: SessionStart,
@@ -46,7 +46,7 @@ export function createSession(
     throw new SessionExistsError(id);
   }
   if (original && fence === null) deleteReleasedLease(db, chain.root);
-  const lastSeq = Math.max(session.lastSeq, greatestSeq(messages));
+  const lastSeq = Math.max(session.lastSeq, findGreatestSeq(messages));
   const { lastInsertRowid: n } = db.insert("sessions", toSessionRow({ ...session, lastSeq }));
   addMessages(db, { n, chain: original?.n ?? n }, messages);
   if (view.length > 0) db.run("INSERT INTO views VALUES (?, ?)", n, JSON.stringify(view));
@@ -94,7 +94,7 @@ function insertInstruction(db: Statements, root: string, instruction: Instructio
   db.insert("instructions", row, "ON CONFLICT (id) DO NOTHING");
 }
 
-/** Inserts a run, or replaces the stored run of the chain with the same id. */
+/** Inserts a run, or replaces the stored run of the chain. Throws `RunKeyTakenError` if another run has the key. */
 export function putRun(db: Statements, root: string, run: RunRecord, fence: number | null): void {
   const { id, idempotencyKey, state, startedAt } = run;
   if (idempotencyKey !== "" && db.get("SELECT 1 FROM runs WHERE key = ? AND key <> '' AND id <> ?", idempotencyKey, id))
@@ -170,8 +170,8 @@ export function takeLease(
 }
 
 /**
- * Returns whether the lease existed. Its row stays with a negative fence, so that the next lease can return that fence
- * as `previous`.
+ * Releases a lease. Returns whether the lease existed. The row stays with a negative fence, so that the next lease can
+ * return that fence as `previous`.
  */
 function releaseLease(db: Statements, root: string, fence: number): boolean {
   const sql =
@@ -237,12 +237,12 @@ function applyRestore(db: Statements, position: SessionPosition, snapshotId: str
 }
 
 function raiseLastSeq(db: Statements, position: SessionPosition): void {
-  const newest = findNewestSession(db, position.root);
-  if (!newest) return;
+  const newestSession = findNewestSession(db, position.root);
+  if (!newestSession) return;
   db.run(
     "UPDATE sessions SET last_seq = max(last_seq, coalesce((SELECT max(seq) FROM messages WHERE chain = ?), 0)) WHERE n = ?",
     position.chain,
-    newest.n,
+    newestSession.n,
   );
 }
 
@@ -291,7 +291,7 @@ function setFields(db: Statements, position: SessionPosition, { set = {}, usage,
     projectDir,
     updatedAt,
   } = set;
-  const lastAddedSeq = greatestSeq(add);
+  const lastAddedSeq = findGreatestSeq(add);
   const values: SqlValue[] = [];
   let mask = 0;
   [
@@ -321,7 +321,7 @@ function setFields(db: Statements, position: SessionPosition, { set = {}, usage,
 }
 
 /** Returns the greatest `seq`; 0 without messages. */
-function greatestSeq(messages: readonly Message[]): number {
+function findGreatestSeq(messages: readonly Message[]): number {
   return messages.reduce((last, { seq }) => Math.max(last, seq), 0);
 }
 

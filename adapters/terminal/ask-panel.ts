@@ -5,9 +5,10 @@ import type { KeyInput } from "./keys.js";
 import { span, wrap, type Line } from "./spans.js";
 import { truncate, escapeInvisible, escapeLine } from "./text.js";
 
+/** Maximum rows of the diff of a file. */
 const MAX_DIFF_ROWS = 2_000;
-/** Time without key presses before the panel accepts an answer, in ms. Keys pressed earlier were not meant for it. */
-const QUIET_MS = 500;
+/** Time without key presses before the panel accepts an answer, in ms. Earlier keys were not meant for the panel. */
+const QUIET_PERIOD_MS = 500;
 
 type Reply = { choice: string } | { text: string };
 
@@ -25,19 +26,22 @@ export interface AskPanelOptions {
 }
 
 /**
- * A question of a run. No choice is selected when it appears, and it accepts no key until the keyboard was quiet for a
- * moment, because a user who is typing or holds a key must not answer by accident.
+ * A question of a run. When the question appears, no choice is selected. The panel accepts no key until the keyboard
+ * was quiet for `QUIET_PERIOD_MS`, because a user who is typing or holds a key must not answer by accident.
  */
 export class AskPanel {
   readonly ask: ApiAsk;
   readonly #options: AskPanelOptions;
   readonly #editor = new Editor();
   #quietSinceMs: number;
+  /** -1: no choice is selected. */
   #choiceIndex = -1;
   #topRow = 0;
+  /** Visible rows of the content in the last frame. */
   #pageRows = 1;
   #cachedContent: { columns: number; rows: Line[] } | undefined;
   hasKeys: boolean;
+  /** Whether an answer was sent and has not failed. */
   isAnswerSent = false;
 
   constructor(ask: ApiAsk, options: AskPanelOptions) {
@@ -49,10 +53,13 @@ export class AskPanel {
 
   /** Whether the panel accepts an answer now. */
   get isReady(): boolean {
-    return this.#options.now() - this.#quietSinceMs >= QUIET_MS;
+    return this.#options.now() - this.#quietSinceMs >= QUIET_PERIOD_MS;
   }
 
-  /** Renders the panel in `rows` rows: the scrolled part of the content that fits, and the answers below it. */
+  /**
+   * Renders the panel in `rows` rows: the visible part of the content, and the answers below the content.
+   * `pendingAskCount`: number of further open questions.
+   */
   renderRows(columns: number, rows: number, pendingAskCount: number): Line[] {
     const content = this.#renderContent(columns);
     const answers = this.#renderAnswers(columns, Math.max(1, Math.floor(rows / 2)));
@@ -89,9 +96,9 @@ export class AskPanel {
   #handleAnswerInput(input: Exclude<KeyInput, { type: "wheel" }>): boolean {
     const { choices, free_text: acceptsText } = this.ask;
     if (input.type !== "key") {
-      const number = /^[1-9]$/.test(input.text) ? Number(input.text) : Infinity;
+      const choiceNumber = /^[1-9]$/.test(input.text) ? Number(input.text) : Infinity;
       // With free text, a digit starts the text ("1. first") and selects no choice.
-      this.#choiceIndex = !acceptsText && number <= choices.length ? number - 1 : -1;
+      this.#choiceIndex = !acceptsText && choiceNumber <= choices.length ? choiceNumber - 1 : -1;
       if (acceptsText) this.#editor.insert(input.text);
       else return this.#choiceIndex !== -1;
     } else if (input.name === "up")
@@ -150,15 +157,15 @@ export class AskPanel {
     });
     const limit = Math.max(1, maxRows - textRows.length);
     if (choiceRows.flat().length <= limit) return [...choiceRows.flat(), ...textRows];
-    const top = Math.max(0, Math.min(this.#choiceIndex, choiceRows.length - 1) - limit + 1);
-    const rows = choiceRows.slice(top, top + limit).map((rows, i): Line => {
+    const topIndex = Math.max(0, Math.min(this.#choiceIndex, choiceRows.length - 1) - limit + 1);
+    const rows = choiceRows.slice(topIndex, topIndex + limit).map((rows, i): Line => {
       const [firstRow = []] = rows;
       const isTruncated = rows.length > 1;
-      const hidesChoices = i === Math.min(limit, choiceRows.length) - 1 && top + limit < choiceRows.length;
+      const hidesChoices = i === Math.min(limit, choiceRows.length) - 1 && topIndex + limit < choiceRows.length;
       return [
         ...firstRow,
         span(isTruncated ? "…" : "", "dim"),
-        span(hidesChoices ? ` ↓ ${choiceRows.length - top - limit}` : "", "warn"),
+        span(hidesChoices ? ` ↓ ${choiceRows.length - topIndex - limit}` : "", "warn"),
       ];
     });
     return [...rows, ...textRows];

@@ -3,7 +3,10 @@ import type { TerminalStore } from "./store.js";
 import { Confirmation, Picker, TextOverlay, type ListEntry } from "./overlays.js";
 import { escapeLine, formatCount } from "./text.js";
 
+/** Number of sessions that are loaded at once. */
 const PAGE_SIZE = 50;
+/** Maximum number of runs that `/cost` shows. */
+const MAX_COST_RUNS = 10;
 const MODES: Readonly<Record<string, string>> = {
   auto: "tools run without asking",
   ask: "changes need your permission",
@@ -42,7 +45,7 @@ const KEY_DESCRIPTIONS: readonly (readonly [key: string, description: string])[]
   ["Ctrl+Z", "suspend; fg resumes"],
 ];
 
-/** Runs a line that starts with `/`. */
+/** Runs a line that starts with `/`: a command of the terminal or of the agent. */
 export function runCommand(store: TerminalStore, line: string): void {
   const [commandName = "", ...argumentWords] = line.slice(1).split(/\s+/);
   const argument = argumentWords.join(" ").trim();
@@ -63,15 +66,15 @@ const COMMAND_HANDLERS: Readonly<Record<string, (store: TerminalStore, argument:
     store.attempt(async () => {
       const agentCommands = await store.loadAgentCommands().catch(() => []);
       const rows = [...COMMANDS, ...agentCommands].map(([name, description]) => [`/${name}`, description] as const);
-      store.show(new TextOverlay("Keys and commands", [...KEY_DESCRIPTIONS, ...rows]));
+      store.showOverlay(new TextOverlay("Keys and commands", [...KEY_DESCRIPTIONS, ...rows]));
     }),
-  new: (store) => store.startNew(),
+  new: (store) => store.startNewSession(),
   sessions: (store, argument) => (argument === "" ? chooseSession(store) : store.attempt(() => store.open(argument))),
   model: chooseModel,
   mode: chooseMode,
   effort: chooseEffort,
   title: (store, argument) => {
-    if (argument === "") return store.showNotice(`Title of this session: ${titleOf(store)}. /title NAME changes it.`);
+    if (argument === "") return store.showNotice(`Title of this session: ${getTitle(store)}. /title NAME changes it.`);
     if (store.conversation.id === undefined) return store.showNotice("No session yet; your first prompt creates it.");
     store.attempt(() => store.conversation.change({ title: argument }));
   },
@@ -80,7 +83,7 @@ const COMMAND_HANDLERS: Readonly<Record<string, (store: TerminalStore, argument:
   delete: (store) => {
     const { id } = store.conversation;
     if (id === undefined) store.showNotice("No session yet; your first prompt creates it.");
-    else store.show(confirmDelete(store, { id, label: titleOf(store), description: "" }, () => undefined));
+    else store.showOverlay(confirmDelete(store, { id, label: getTitle(store), description: "" }, () => undefined));
   },
   stop: (store) => store.attempt(() => store.conversation.stop()),
   mouse: (store) => {
@@ -92,7 +95,7 @@ const COMMAND_HANDLERS: Readonly<Record<string, (store: TerminalStore, argument:
   exit: (store) => store.options.requestExit(),
 };
 
-function titleOf(store: TerminalStore): string {
+function getTitle(store: TerminalStore): string {
   return store.conversation.mirror.state?.session.title ?? "untitled";
 }
 
@@ -106,7 +109,7 @@ function chooseModel(store: TerminalStore, requestedModel: string): void {
       pick: ({ id }) => store.attempt(() => setModel(store, id)),
     });
     picker.emptyText = "loading models ...";
-    if (requestedModel === "") store.show(picker);
+    if (requestedModel === "") store.showOverlay(picker);
     const models = await store.loadModels();
     const entries = models.map(({ provider, model }): ListEntry => ({
       id: `${provider}/${model.id}`,
@@ -116,14 +119,19 @@ function chooseModel(store: TerminalStore, requestedModel: string): void {
     picker.emptyText = "no provider is configured or reachable";
     picker.entries = entries;
     if (requestedModel === "") return;
-    const hits = entries.filter(({ id }) => id === requestedModel || id.slice(id.indexOf("/") + 1) === requestedModel);
-    const [firstHit] = hits;
-    if (!firstHit || hits.length > 1)
-      throw new Error(`${hits.length === 0 ? "no" : "more than one"} model ${requestedModel}; /model lists them`);
-    await setModel(store, firstHit.id);
+    const matchingEntries = entries.filter(
+      ({ id }) => id === requestedModel || id.slice(id.indexOf("/") + 1) === requestedModel,
+    );
+    const [firstMatch] = matchingEntries;
+    if (!firstMatch || matchingEntries.length > 1)
+      throw new Error(
+        `${matchingEntries.length === 0 ? "no" : "more than one"} model ${requestedModel}; /model lists them`,
+      );
+    await setModel(store, firstMatch.id);
   });
 }
 
+/** Sets the model of the session. `id`: `provider/model`, split at the first slash. */
 async function setModel(store: TerminalStore, id: string): Promise<void> {
   const provider = id.slice(0, id.indexOf("/"));
   await store.conversation.change({ provider, model: id.slice(provider.length + 1) });
@@ -140,7 +148,9 @@ function chooseMode(store: TerminalStore, requestedMode: string): void {
     });
   if (requestedMode !== "") return setMode(requestedMode);
   const entries = Object.entries(MODES).map(([id, description]): ListEntry => ({ id, label: id, description }));
-  store.show(new Picker({ title: "Mode", entries, currentId: store.conversation.mode, pick: ({ id }) => setMode(id) }));
+  store.showOverlay(
+    new Picker({ title: "Mode", entries, currentId: store.conversation.mode, pick: ({ id }) => setMode(id) }),
+  );
 }
 
 function chooseEffort(store: TerminalStore, requestedEffort: string): void {
@@ -155,12 +165,12 @@ function chooseEffort(store: TerminalStore, requestedEffort: string): void {
     });
   if (requestedEffort !== "") return setEffort(requestedEffort);
   const entries = ["default", ...EFFORTS].map((id): ListEntry => ({ id, label: id, description: "" }));
-  const current = conversation.effort;
-  store.show(
+  const currentEffort = conversation.effort;
+  store.showOverlay(
     new Picker({
       title: "Effort",
       entries,
-      currentId: current === "" ? "default" : current,
+      currentId: currentEffort === "" ? "default" : currentEffort,
       pick: ({ id }) => setEffort(id),
     }),
   );
@@ -169,14 +179,14 @@ function chooseEffort(store: TerminalStore, requestedEffort: string): void {
 async function showCost(store: TerminalStore): Promise<void> {
   const { id, mirror } = store.conversation;
   if (id === undefined) return store.showNotice("No messages yet.");
-  const runs = await store.options.client.runs.list({ sessionId: id, size: 10 });
+  const runs = await store.options.client.runs.list({ sessionId: id, size: MAX_COST_RUNS });
   const usage = mirror.state?.session.usage;
   const toRow = (name: string, { prompt_tokens: input, completion_tokens: output, cost }: NonNullable<typeof usage>) =>
     [
       name,
       `${formatCount(input)} in, ${formatCount(output)} out${cost > 0 ? `, $${cost.toFixed(4)}` : ", price unknown"}`,
     ] as const;
-  store.show(
+  store.showOverlay(
     new TextOverlay("Cost", [
       ...(usage ? [toRow("this session", usage)] : []),
       ...runs.map((run) => toRow(`${run.started_at.slice(0, 16).replace("T", " ")} ${run.state}`, run.usage)),
@@ -204,7 +214,7 @@ function confirmDelete(store: TerminalStore, { id, label }: ListEntry, onDeleted
   );
 }
 
-/** Lists the sessions of this folder, the most recently used first. Scrolling to the end loads the next page. */
+/** Shows the sessions of this folder, the most recently used first. Scrolling to the end loads the next page. */
 export function chooseSession(store: TerminalStore): void {
   const { client, projectDir } = store.options;
   let currentSearch = "";
@@ -217,7 +227,7 @@ export function chooseSession(store: TerminalStore): void {
     entries: [],
     currentId: store.conversation.id,
     pick: ({ id }) => store.attempt(() => store.open(id)),
-    remove: (entry) => store.show(confirmDelete(store, entry, () => chooseSession(store))),
+    remove: (entry) => store.showOverlay(confirmDelete(store, entry, () => chooseSession(store))),
     loadMore: () => load(),
     search: (text) => {
       currentSearch = text;
@@ -241,7 +251,7 @@ export function chooseSession(store: TerminalStore): void {
       isLoading = false;
       page += 1;
       total = list.sessions.length === 0 ? entries.length : list.total;
-      // A session used since the last page has moved to the front. Another session has then moved to this page again.
+      // A session that was used in the meantime moved to the front. A session of the last page then appears here again.
       const loadedIds = new Set(entries.map(({ id }) => id));
       entries = [...entries, ...list.sessions.filter(({ id }) => !loadedIds.has(id)).map(toListEntry)];
       picker.emptyText = "no session yet";
@@ -249,7 +259,7 @@ export function chooseSession(store: TerminalStore): void {
     });
   };
   picker.emptyText = "...";
-  store.show(picker);
+  store.showOverlay(picker);
   load();
 }
 

@@ -1,9 +1,9 @@
-/** A completion that the prompt offers. */
+/** A text that the prompt suggests. */
 export interface Suggestion {
   /** Replaces the text from `Completion.start` to the cursor. */
   readonly text: string;
   readonly description: string;
-  /** Whether the command takes an argument, so that Enter does not send it yet. */
+  /** Whether the command takes an argument: Enter then inserts the command but does not send it. */
   readonly takesArgument?: boolean;
 }
 
@@ -18,8 +18,11 @@ export interface Completion {
 
 const MAX_SUGGESTIONS = 8;
 
-/** Returns the word at the cursor: a command at the start of the text, or a file name after `@`. */
-export function wordAt(text: string, cursor: number): { sign: "/" | "@"; start: number; word: string } | undefined {
+/**
+ * Returns the word at the cursor: a command at the start of the text, or a file name after `@`. `start` is the index of
+ * `sign`. Undefined if the cursor is elsewhere.
+ */
+export function findWordAt(text: string, cursor: number): { sign: "/" | "@"; start: number; word: string } | undefined {
   const prefix = text.slice(0, cursor);
   if (/^\/\S*$/.test(prefix)) return { sign: "/", start: 0, word: prefix.slice(1) };
   const fileMatch = /(?:^|\s)@((?:[^\s\\]|\\ )*)$/.exec(prefix);
@@ -43,7 +46,7 @@ export function suggestFiles(word: string, files: readonly string[]): Suggestion
   const searchText = word.toLowerCase();
   const matches: { path: string; rank: number }[] = [];
   for (const path of files) {
-    const rank = rankOf(path, searchText);
+    const rank = computeRank(path, searchText);
     if (rank !== undefined) matches.push({ path, rank });
   }
   return matches
@@ -52,8 +55,8 @@ export function suggestFiles(word: string, files: readonly string[]): Suggestion
     .map(({ path }) => ({ text: `@${path.replaceAll(" ", "\\ ")} `, description: "" }));
 }
 
-/** Returns the rank of a match; 0 is the best. Undefined if letters are missing. */
-function rankOf(path: string, searchText: string): number | undefined {
+/** Returns the rank of a match; 0 is the best. Undefined if the path lacks a letter. */
+function computeRank(path: string, searchText: string): number | undefined {
   const lowerCasePath = path.toLowerCase();
   const name = lowerCasePath.slice(lowerCasePath.lastIndexOf("/") + 1);
   if (name.startsWith(searchText)) return 0;

@@ -30,7 +30,7 @@ export interface NewSessionOptions {
 export interface ConversationListener {
   /** The conversation has changed and must be redrawn. */
   reportChange(): void;
-  /** Shows a line to the user, in the style of an error if `isError` is true. */
+  /** Shows a line to the user. `isError`: whether to show the line as an error; default false. */
   showNotice(text: string, isError?: boolean): void;
   /** Puts steers that the stopped run did not read back into the prompt. */
   restoreTexts(texts: readonly string[]): void;
@@ -51,7 +51,7 @@ export class TerminalConversation {
   readonly newSessionOptions: NewSessionOptions;
   id: string | undefined;
   connection: ConnectionState = "connecting";
-  /** Whether messages exist before the first loaded one. */
+  /** Whether messages before the first loaded message exist. */
   hasOlder = false;
   isLoading = false;
   #isRunStarting = false;
@@ -59,7 +59,7 @@ export class TerminalConversation {
   #isStopRequested = false;
   /** The last prompt request without an answer, and its idempotency key. */
   #lastRequest: { requestJson: string; key: string } | undefined;
-  /** Set from Enter until the server sends the prompt as a message, rejects it, or the user stops the run. */
+  /** The prompt from Enter until the server sends it as a message or rejects it, or the user stops the run. */
   pendingPrompt: PendingPrompt | undefined;
 
   constructor(client: GantryClient, listener: ConversationListener, newSessionOptions: NewSessionOptions = {}) {
@@ -80,7 +80,7 @@ export class TerminalConversation {
     } finally {
       this.isLoading = false;
     }
-    this.#watch(id, this.#lastFinalSeq());
+    this.#watch(id, this.#getLastFinalSeq());
     this.#listener.reportChange();
   }
 
@@ -112,7 +112,7 @@ export class TerminalConversation {
     return [provider, model].filter((name) => name !== "").join("/");
   }
 
-  /** Loads the batch before the first message. Resolves with the number of loaded messages. */
+  /** Loads the messages before the first loaded message. Resolves with the number of messages loaded. */
   async loadOlder(): Promise<number> {
     const [firstMessage] = this.mirror.messages;
     const { id } = this;
@@ -136,8 +136,8 @@ export class TerminalConversation {
   }
 
   /**
-   * Sends a steer to the current run, or a prompt if there is no run. A message with files or a command always becomes a
-   * prompt, which waits in the queue until the current run ends.
+   * Sends a steer to the current run, or a prompt if there is no run. A message with files or a command always becomes
+   * a prompt, which waits in the queue until the current run ends.
    */
   async send(message: string, files: readonly string[] = [], isCommand = false): Promise<void> {
     const { id } = this;
@@ -183,8 +183,8 @@ export class TerminalConversation {
   }
 
   /**
-   * Summarizes the conversation. `instructions` describe what the summary keeps. Resolves with the number of messages that the model
-   * sees now, 0 if a summary was not worthwhile, or undefined on failure. The session's state has the error.
+   * Summarizes the conversation. `instructions`: what the summary keeps. Resolves with the number of messages that the
+   * model sees now; 0 if there was too little to compact; undefined if the run failed (see the session's state).
    */
   async compact(instructions: string): Promise<number | undefined> {
     const { id } = this;
@@ -266,7 +266,7 @@ export class TerminalConversation {
    * Returns the `seq` before the last message, because that message may still change and must be sent again. Undefined
    * if no message precedes the last one.
    */
-  #lastFinalSeq(): number | undefined {
+  #getLastFinalSeq(): number | undefined {
     const lastMessage = this.mirror.messages.at(-1);
     return lastMessage && lastMessage.seq > 1 ? lastMessage.seq - 1 : undefined;
   }
@@ -322,8 +322,8 @@ function describeFailure(state: string, error: { message: string } | null): stri
   return error?.message ?? "The run failed.";
 }
 
-/** Returns the user's prompts, oldest first. */
-export function promptsOf(messages: readonly ApiMessage[]): string[] {
+/** Returns the texts of the user's prompts, oldest first. */
+export function getPromptTexts(messages: readonly ApiMessage[]): string[] {
   return messages
     .filter(({ role }) => role === "user")
     .map(({ content }) =>

@@ -2,6 +2,7 @@ import type { ApiDiff } from "gantry/client";
 import { escapeInvisible, escapeLine } from "./text.js";
 import { span, wrap, type Line } from "./spans.js";
 
+/** Number of unchanged lines shown before and after a change. */
 const CONTEXT_LINES = 2;
 /** Maximum size of the comparison table, in pairs of lines. Larger texts are shown as removed and added. */
 const MAX_LINE_PAIRS = 4_000_000;
@@ -54,24 +55,35 @@ function splitLines(text: string): string[] {
 
 /** Compares two texts by their longest common subsequence of lines. */
 function compareLines(oldLines: readonly string[], newLines: readonly string[]): DiffLine[] {
-  let start = 0;
-  while (start < oldLines.length && start < newLines.length && oldLines[start] === newLines[start]) start += 1;
-  let end = 0;
+  // Number of equal lines at the start, and at the end.
+  let commonStart = 0;
   while (
-    end < oldLines.length - start &&
-    end < newLines.length - start &&
-    oldLines[oldLines.length - 1 - end] === newLines[newLines.length - 1 - end]
+    commonStart < oldLines.length &&
+    commonStart < newLines.length &&
+    oldLines[commonStart] === newLines[commonStart]
   )
-    end += 1;
+    commonStart += 1;
+  let commonEnd = 0;
+  while (
+    commonEnd < oldLines.length - commonStart &&
+    commonEnd < newLines.length - commonStart &&
+    oldLines[oldLines.length - 1 - commonEnd] === newLines[newLines.length - 1 - commonEnd]
+  )
+    commonEnd += 1;
   const toUnchanged = (lines: readonly string[]): DiffLine[] => lines.map((text) => ({ sign: " ", text }));
-  const middle = compareMiddle(
-    oldLines.slice(start, oldLines.length - end),
-    newLines.slice(start, newLines.length - end),
+  const changedLines = compareChangedLines(
+    oldLines.slice(commonStart, oldLines.length - commonEnd),
+    newLines.slice(commonStart, newLines.length - commonEnd),
   );
-  return [...toUnchanged(oldLines.slice(0, start)), ...middle, ...toUnchanged(oldLines.slice(oldLines.length - end))];
+  return [
+    ...toUnchanged(oldLines.slice(0, commonStart)),
+    ...changedLines,
+    ...toUnchanged(oldLines.slice(oldLines.length - commonEnd)),
+  ];
 }
 
-function compareMiddle(oldLines: readonly string[], newLines: readonly string[]): DiffLine[] {
+/** Compares the lines between the common start and the common end. */
+function compareChangedLines(oldLines: readonly string[], newLines: readonly string[]): DiffLine[] {
   const diffLines: DiffLine[] = [];
   const addRemoved = (text: string) => diffLines.push({ sign: "-", text });
   const addAdded = (text: string) => diffLines.push({ sign: "+", text });
@@ -81,6 +93,7 @@ function compareMiddle(oldLines: readonly string[], newLines: readonly string[])
     return diffLines;
   }
   const columns = newLines.length + 1;
+  /** Length of the longest common subsequence of the lines from each pair of indexes on. */
   const lengths = new Uint32Array((oldLines.length + 1) * columns);
   const lengthAt = (i: number, j: number) => lengths[i * columns + j] ?? 0;
   for (let i = oldLines.length - 1; i >= 0; i -= 1)

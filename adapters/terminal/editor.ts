@@ -3,13 +3,16 @@ import { toGraphemes } from "./text.js";
 // eslint-disable-next-line no-control-regex -- removes control characters
 const CONTROL_CHARACTERS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
 
+/** Maximum characters before the cursor that are searched for the start of a word. */
+const MAX_WORD_CHARACTERS = 1_000;
+
 /** A multi-line text input with history. */
 export class Editor {
   text = "";
   /** Index into the text, between two graphemes. */
   cursor = 0;
   #history: string[] = [];
-  /** Position in the history, counted from its end; 0 is the current text. */
+  /** Position in the history, counted from the newest entry; 0 is the current text. */
   #historyOffset = 0;
   /** The typed text while the history is shown. */
   #draft = "";
@@ -54,7 +57,7 @@ export class Editor {
   }
 
   moveLeft(): void {
-    this.cursor -= this.#graphemeBeforeCursor().length;
+    this.cursor -= this.#getGraphemeBeforeCursor().length;
   }
 
   moveRight(): void {
@@ -62,7 +65,7 @@ export class Editor {
   }
 
   moveWordLeft(): void {
-    this.cursor = this.#wordStartIndex();
+    this.cursor = this.#findWordStart();
   }
 
   moveWordRight(): void {
@@ -80,7 +83,7 @@ export class Editor {
   }
 
   backspace(): void {
-    this.#deleteRange(this.cursor - this.#graphemeBeforeCursor().length, this.cursor);
+    this.#deleteRange(this.cursor - this.#getGraphemeBeforeCursor().length, this.cursor);
   }
 
   delete(): void {
@@ -88,7 +91,7 @@ export class Editor {
   }
 
   killWord(): void {
-    this.#killRange(this.#wordStartIndex(), this.cursor);
+    this.#killRange(this.#findWordStart(), this.cursor);
   }
 
   killToStart(): void {
@@ -97,6 +100,7 @@ export class Editor {
     this.#killRange(this.cursor, end);
   }
 
+  /** Removes the text up to the end of the line. At the end of a line, removes the line break. */
   killToEnd(): void {
     const start = this.cursor;
     this.moveToLineEnd();
@@ -107,20 +111,20 @@ export class Editor {
     this.insert(this.#killedText);
   }
 
-  /** Moves a line up; from the first line, to the previous history entry. */
+  /** Moves the cursor a line up. On the first line, shows the older history entry. */
   moveUp(): void {
     if (!this.text.slice(0, this.cursor).includes("\n")) return this.showOlderEntry();
-    const column = this.#cursorColumn();
+    const column = this.#getCursorColumn();
     this.moveToLineStart();
     this.cursor -= 1;
     this.moveToLineStart();
     this.#moveToColumn(column);
   }
 
-  /** Moves a line down; from the last line, to the next history entry. */
+  /** Moves the cursor a line down. On the last line, shows the newer history entry. */
   moveDown(): void {
     if (!this.text.slice(this.cursor).includes("\n")) return this.showNewerEntry();
-    const column = this.#cursorColumn();
+    const column = this.#getCursorColumn();
     this.moveToLineEnd();
     this.cursor += 1;
     this.#moveToColumn(column);
@@ -139,17 +143,18 @@ export class Editor {
     this.setText(this.#historyOffset === 0 ? this.#draft : (this.#history.at(-this.#historyOffset) ?? ""));
   }
 
-  #graphemeBeforeCursor(): string {
+  #getGraphemeBeforeCursor(): string {
     return toGraphemes(this.text.slice(0, this.cursor)).at(-1) ?? "";
   }
 
-  #wordStartIndex(): number {
+  #findWordStart(): number {
     return (
-      this.cursor - (/\S*\s*$/.exec(this.text.slice(Math.max(0, this.cursor - 1000), this.cursor))?.[0].length ?? 0)
+      this.cursor -
+      (/\S*\s*$/.exec(this.text.slice(Math.max(0, this.cursor - MAX_WORD_CHARACTERS), this.cursor))?.[0].length ?? 0)
     );
   }
 
-  #cursorColumn(): number {
+  #getCursorColumn(): number {
     return toGraphemes(this.text.slice(this.text.lastIndexOf("\n", this.cursor - 1) + 1, this.cursor)).length;
   }
 

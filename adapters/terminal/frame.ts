@@ -1,15 +1,17 @@
 import type { TerminalStore } from "./store.js";
 import type { CursorPosition } from "./painter.js";
 import { truncate, toGraphemes, formatCount, textWidth, graphemeWidth, escapeInvisible, escapeLine } from "./text.js";
-import { span, textOf, wrap, type Line } from "./spans.js";
+import { span, getLineText, wrap, type Line } from "./spans.js";
 import type { Transcript } from "./transcript.js";
 
 const MAX_PROMPT_ROWS = 10;
 const MAX_SUGGESTION_ROWS = 6;
 const MAX_PLAN_ROWS = 6;
 const MAX_STEER_ROWS = 3;
-/** Below this number of rows, a panel leaves only one row for messages. */
-const MIN_SHARED_ROWS = 16;
+/** Number of free rows below which a panel leaves only one row for messages. */
+const MIN_PANEL_SHARED_ROWS = 16;
+/** Number of rows that a panel leaves for messages on a large screen. */
+const MESSAGE_ROWS_BESIDE_PANEL = 4;
 const SPINNER_FRAMES = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
 
 /** All rows of the screen. A row may be wider than the screen. */
@@ -28,20 +30,20 @@ export function renderFrame(
   tick: number,
 ): Frame {
   const { conversation, overlay, ask } = store;
-  const status = statusRow(store, columns, tick);
-  const prompt = promptRows(store, columns, Math.max(1, Math.min(MAX_PROMPT_ROWS, rows - 4)));
+  const status = renderStatusRow(store, columns, tick);
+  const prompt = renderPromptRows(store, columns, Math.max(1, Math.min(MAX_PROMPT_ROWS, rows - 4)));
+  // Without the prompt, the rule and the status row.
   const freeRows = Math.max(0, rows - 2 - prompt.rows.length);
-  // A panel leaves four rows for messages, on a small screen one.
-  const maxPanelRows = Math.max(1, freeRows < MIN_SHARED_ROWS ? freeRows - 1 : freeRows - 4);
+  const maxPanelRows = Math.max(1, freeRows - (freeRows < MIN_PANEL_SHARED_ROWS ? 1 : MESSAGE_ROWS_BESIDE_PANEL));
   const fullPanel = overlay
     ? overlay.renderRows(columns, maxPanelRows)
     : ask
       ? ask.renderRows(columns, maxPanelRows, conversation.asks.length - 1)
       : [
-          ...planRows(store, columns),
-          ...steerRows(store, columns),
-          ...processRows(store, columns),
-          ...suggestionRows(store, columns),
+          ...renderPlanRows(store, columns),
+          ...renderSteerRows(store, columns),
+          ...renderProcessRows(store, columns),
+          ...renderSuggestionRows(store, columns),
         ];
   const visiblePanel = fullPanel.slice(0, freeRows);
   const messageHeight = freeRows - visiblePanel.length;
@@ -51,7 +53,7 @@ export function renderFrame(
     { columns, showsAll: store.showsAll },
     conversation.pendingPrompt,
   );
-  const header = headRows(store, columns);
+  const header = renderHeadRows(store, columns);
   const messageRows =
     messageHeight > 0 ? store.scroll.applyScroll([{ seq: 0, rows: header }, ...blocks], messageHeight) : [];
   const emptyRows: Line[] = Array.from({ length: messageHeight - messageRows.length }, () => []);
@@ -66,7 +68,7 @@ export function renderFrame(
 }
 
 /** Rows before the first message. */
-function headRows({ conversation, options }: TerminalStore, columns: number): Line[] {
+function renderHeadRows({ conversation, options }: TerminalStore, columns: number): Line[] {
   if (conversation.isLoading) return [[span("  loading ...", "dim")]];
   if (conversation.hasOlder) return [[span("  older messages: scroll up", "dim")]];
   const rows = wrap([span("gantry ", "heading"), span(escapeLine(options.location), "dim")], columns, [span("  ")]);
@@ -80,7 +82,7 @@ function headRows({ conversation, options }: TerminalStore, columns: number): Li
   return rows;
 }
 
-function planRows({ conversation }: TerminalStore, columns: number): Line[] {
+function renderPlanRows({ conversation }: TerminalStore, columns: number): Line[] {
   const plan = conversation.mirror.state?.plan ?? [];
   if (!conversation.isRunning || plan.every(({ status }) => status === "completed")) return [];
   const firstIndex = Math.max(0, plan.findIndex(({ status }) => status !== "completed") - 1);
@@ -93,7 +95,7 @@ function planRows({ conversation }: TerminalStore, columns: number): Line[] {
     ]);
 }
 
-function steerRows({ conversation }: TerminalStore, columns: number): Line[] {
+function renderSteerRows({ conversation }: TerminalStore, columns: number): Line[] {
   return conversation.pendingSteers
     .slice(-MAX_STEER_ROWS)
     .map((text): Line => [
@@ -103,7 +105,7 @@ function steerRows({ conversation }: TerminalStore, columns: number): Line[] {
 }
 
 /** Background processes in one row: their number and the command of the last one. */
-function processRows({ conversation }: TerminalStore, columns: number): Line[] {
+function renderProcessRows({ conversation }: TerminalStore, columns: number): Line[] {
   const runningProcesses = (conversation.mirror.state?.processes ?? []).filter(({ state }) => state === "running");
   const lastProcess = runningProcesses.at(-1);
   if (!lastProcess) return [];
@@ -118,7 +120,7 @@ function processRows({ conversation }: TerminalStore, columns: number): Line[] {
   ];
 }
 
-function suggestionRows({ prompt: { completion } }: TerminalStore, columns: number): Line[] {
+function renderSuggestionRows({ prompt: { completion } }: TerminalStore, columns: number): Line[] {
   if (!completion) return [];
   const { suggestions, selectedIndex } = completion;
   const top = Math.max(0, Math.min(selectedIndex - MAX_SUGGESTION_ROWS + 1, suggestions.length - MAX_SUGGESTION_ROWS));
@@ -131,7 +133,7 @@ function suggestionRows({ prompt: { completion } }: TerminalStore, columns: numb
     ]);
 }
 
-/** A row of the prompt: its first index in the text, and its displayed characters. */
+/** A row of the prompt: the index of its start in the text, and its displayed characters. */
 interface PromptRow {
   readonly start: number;
   readonly text: string;
@@ -140,7 +142,8 @@ interface PromptRow {
 /** Caches the rows of the last text, because most frames show the same text. */
 let cachedRows: { text: string; rowColumns: number; rows: readonly PromptRow[] } | undefined;
 
-function breakPrompt(text: string, rowColumns: number): readonly PromptRow[] {
+/** Breaks the text of the prompt into rows of at most `rowColumns` columns. */
+function breakPromptIntoRows(text: string, rowColumns: number): readonly PromptRow[] {
   if (cachedRows?.text === text && cachedRows.rowColumns === rowColumns) return cachedRows.rows;
   const rows: PromptRow[] = [];
   let start = 0;
@@ -167,13 +170,13 @@ function breakPrompt(text: string, rowColumns: number): readonly PromptRow[] {
   return rows;
 }
 
-/** Renders the prompt in at most `maxRows` rows, and the cursor position in them. */
-function promptRows(
+/** Renders the part of the prompt around the cursor in at most `maxRows` rows. `cursor` is relative to these rows. */
+function renderPromptRows(
   { editor }: TerminalStore,
   columns: number,
   maxRows: number,
 ): { rows: Line[]; cursor: CursorPosition } {
-  const allRows = breakPrompt(editor.text, Math.max(1, columns - 3));
+  const allRows = breakPromptIntoRows(editor.text, Math.max(1, columns - 3));
   let y = allRows.length - 1;
   while (y > 0 && (allRows[y]?.start ?? 0) > editor.cursor) y -= 1;
   const x = 2 + textWidth(escapeInvisible(editor.text.slice(allRows[y]?.start ?? 0, editor.cursor)));
@@ -187,7 +190,7 @@ function promptRows(
   };
 }
 
-function statusRow(store: TerminalStore, columns: number, tick: number): Line {
+function renderStatusRow(store: TerminalStore, columns: number, tick: number): Line {
   const { conversation } = store;
   const { state } = conversation.mirror;
   const run = state?.run;
@@ -220,7 +223,7 @@ function statusRow(store: TerminalStore, columns: number, tick: number): Line {
     .filter((part) => part !== "")
     .map(escapeLine)
     .join(" · ");
-  const details = truncate(fullDetails, Math.max(0, columns - textWidth(textOf(statusSpans)) - 4));
-  const gapColumns = columns - textWidth(textOf(statusSpans)) - textWidth(details) - 2;
+  const details = truncate(fullDetails, Math.max(0, columns - textWidth(getLineText(statusSpans)) - 4));
+  const gapColumns = columns - textWidth(getLineText(statusSpans)) - textWidth(details) - 2;
   return [span(" "), ...statusSpans, span(" ".repeat(Math.max(1, gapColumns))), span(details, "dim")];
 }

@@ -2,6 +2,7 @@
 export type KeyInput =
   | { readonly type: "text"; readonly text: string }
   | { readonly type: "paste"; readonly text: string }
+  /** `rows`: positive for scrolling up. */
   | { readonly type: "wheel"; readonly rows: number }
   | {
       readonly type: "key";
@@ -13,7 +14,10 @@ export type KeyInput =
 
 /** Time after which an escape character without a successor counts as the Escape key, in ms. */
 const ESCAPE_DELAY_MS = 40;
+/** Rows to scroll for each step of the wheel. */
 const WHEEL_ROWS = 3;
+/** Maximum characters of an incomplete escape sequence. A longer input is no sequence. */
+const MAX_SEQUENCE_CHARACTERS = 32;
 const PASTE_MARKERS = { begin: "\u001b[200~", end: "\u001b[201~" };
 
 const KEYS_BY_FINAL_BYTE: Readonly<Record<string, string>> = {
@@ -54,6 +58,7 @@ export class Keyboard {
     this.#onInput = onInput;
   }
 
+  /** Parses a piece of input and reports the complete inputs. Keeps an incomplete rest for the next call. */
   feed(text: string): void {
     clearTimeout(this.#escapeTimer);
     this.#buffer += text;
@@ -62,7 +67,7 @@ export class Keyboard {
       if (length === 0) break;
       this.#buffer = this.#buffer.slice(length);
     }
-    // A paste has no time limit.
+    // An incomplete sequence becomes the Escape key after a delay. A paste has no time limit.
     if (this.#buffer !== "" && !this.#pasteParts)
       this.#escapeTimer = setTimeout(() => this.#reportEscape(), ESCAPE_DELAY_MS);
   }
@@ -71,6 +76,7 @@ export class Keyboard {
     clearTimeout(this.#escapeTimer);
   }
 
+  /** Reports the Escape key, then the characters after it as separate inputs. */
   #reportEscape(): void {
     const pendingText = this.#buffer;
     this.#buffer = "";
@@ -98,7 +104,7 @@ export class Keyboard {
       this.#pasteParts = [];
       return PASTE_MARKERS.begin.length;
     }
-    // Mouse report of terminals without the SGR protocol: button, column and row as one character each. It is ignored.
+    // Ignore the mouse report of terminals without the SGR protocol: three characters for button, column and row.
     if (text.startsWith("\u001b[M")) return text.length < 6 ? 0 : 6;
     const printableText = TEXT_PATTERN.exec(text)?.[0];
     if (printableText !== undefined) {
@@ -112,7 +118,7 @@ export class Keyboard {
       return csi[0].length;
     }
     const nextCharacter = text[1];
-    if (nextCharacter === undefined || (nextCharacter === "[" && text.length < 32)) return 0;
+    if (nextCharacter === undefined || (nextCharacter === "[" && text.length < MAX_SEQUENCE_CHARACTERS)) return 0;
     if (nextCharacter === "O") {
       const finalByte = text[2];
       if (finalByte === undefined) return 0;
@@ -129,6 +135,7 @@ export class Keyboard {
     return 2;
   }
 
+  /** Reports the key of a control character. Codes 1 to 26 are Ctrl with a letter. */
   #readControl(code: number): number {
     if (code === 13) this.#reportKey("enter");
     else if (code === 9) this.#reportKey("tab");
@@ -150,8 +157,9 @@ export class Keyboard {
     const isModifiedKey = finalByte === "~" && first === "27";
     const code = finalByte === "u" ? first.split(":")[0] : isModifiedKey ? third : undefined;
     const name =
-      finalKey ?? (code !== undefined ? this.#keyName(code) : finalByte === "~" ? KEYS_BY_NUMBER[first] : undefined);
+      finalKey ?? (code !== undefined ? this.#getKeyName(code) : finalByte === "~" ? KEYS_BY_NUMBER[first] : undefined);
     if (name === undefined || privateMarker !== "") return;
+    // The protocol sends the modifier bits plus 1.
     const modifiers = Math.max(0, Number((second.split(":")[0] ?? "") || 1) - 1);
     this.#reportKey(name, {
       shift: (modifiers & 1) !== 0 || name === "backtab",
@@ -160,7 +168,7 @@ export class Keyboard {
     });
   }
 
-  #keyName(code: string): string | undefined {
+  #getKeyName(code: string): string | undefined {
     const number = Number(code);
     return KEYS_BY_CODE[code] ?? (number > 32 && number < 127 ? String.fromCharCode(number) : undefined);
   }

@@ -1,12 +1,13 @@
-import { clean, trimLineBreaks } from "./text.js";
+import { cleanText, trimLineBreaks } from "./text.js";
 import { span, wrap, type Line, type SpanStyle, type Span } from "./spans.js";
 
-/** Maximum characters of a line that are formatted together. The rest of a longer line is shown without formatting. */
+/** Maximum characters of a line that are formatted. The rest of a longer line is shown without formatting. */
 const MAX_PIECE_CHARACTERS = 4_000;
+const MAX_RULE_COLUMNS = 40;
 
 /**
- * Renders a model's Markdown: headings, lists, quotes, code. Other text is unchanged. If the text has
- * grown since the last call, it formats only the new part.
+ * Renders a model's Markdown: headings, lists, quotes, code. Other text is unchanged. If the text has grown since the
+ * last call, only the new part is formatted.
  */
 export class MarkdownRenderer {
   readonly #indent: Line;
@@ -14,7 +15,7 @@ export class MarkdownRenderer {
   /** Text whose rows are final: whole lines, and whole pieces of an unfinished line. */
   #finalText = "";
   #finalRows: Line[] = [];
-  /** Mark of the open code fence; `""` outside of code. */
+  /** Opening marks of the current code fence; `""` outside of code. */
   #codeFence = "";
   /** Whether the next text continues a line whose start is final. */
   #isLineContinued = false;
@@ -56,7 +57,7 @@ export class MarkdownRenderer {
   }
 
   #append(text: string, rows: Line[]): void {
-    for (const line of clean(text).split("\n"))
+    for (const line of cleanText(text).split("\n"))
       for (const row of this.#renderLine(line, this.#columns)) rows.push([...this.#indent, ...row]);
   }
 
@@ -78,7 +79,8 @@ export class MarkdownRenderer {
     if (this.#codeFence !== "") return wrap([span(line, "code")], columns, [span("│ ", "dim")]);
     const heading = /^#{1,6} +(.*)$/.exec(line)?.[1];
     if (heading !== undefined) return wrap([span(heading, "heading")], columns);
-    if (/^ {0,3}([-*_])( *\1){2,} *$/.test(line)) return [[span("─".repeat(Math.min(columns, 40)), "dim")]];
+    if (/^ {0,3}([-*_])( *\1){2,} *$/.test(line))
+      return [[span("─".repeat(Math.min(columns, MAX_RULE_COLUMNS)), "dim")]];
     const itemMatch = /^( *)([-*+]|\d{1,9}[.)]) (.*)$/.exec(line);
     if (itemMatch) {
       const [, indentation = "", bullet = "", itemText = ""] = itemMatch;
@@ -105,7 +107,7 @@ function findPieceEnd(text: string, start: number): number {
   return end;
 }
 
-/** Parses `code`, **bold** and *italic*, each within its line. */
+/** Parses `code`, **bold** and *italic* in one line. */
 function parseInline(text: string): Span[] {
   const spans: Span[] = [];
   let index = 0;

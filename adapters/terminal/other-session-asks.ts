@@ -5,19 +5,20 @@ import { escapeLine } from "./text.js";
 const POLL_INTERVAL_MS = 10_000;
 
 /**
- * Notifies the user of questions in other sessions, once each, until the signal aborts. The requests also declare that
- * this terminal can answer, so that the questions wait for it.
+ * Notifies the user of each question in other sessions once, until the signal aborts. The requests also declare that
+ * this terminal can answer, so that the questions wait for an answer.
  */
 export function watchOtherSessionAsks(store: TerminalStore, signal: AbortSignal): void {
   const reportedIds = new Set<string>();
   const poll = async () => {
     try {
       const asks = await store.options.client.asks.list({ canAnswer: true }, { signal });
-      for (const { id, session_id: session, title } of asks.reverse()) {
+      for (const { id, session_id: sessionId, title } of asks.reverse()) {
         const { conversation } = store;
-        if (reportedIds.has(id) || [conversation.id, conversation.mirror.state?.session.id].includes(session)) continue;
+        if (reportedIds.has(id) || [conversation.id, conversation.mirror.state?.session.id].includes(sessionId))
+          continue;
         reportedIds.add(id);
-        store.showNotice(`Another session asks: ${escapeLine(title)}. /sessions ${session} shows it.`);
+        store.showNotice(`Another session asks: ${escapeLine(title)}. /sessions ${sessionId} shows it.`);
       }
     } catch {
       // The status line reports a lost connection.

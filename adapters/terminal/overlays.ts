@@ -11,14 +11,14 @@ export interface ListEntry {
   readonly description: string;
 }
 
-/** A panel over the prompt that receives all keys until it closes. */
+/** A panel above the prompt. The panel receives all keys until it closes. */
 export interface Overlay {
   renderRows(columns: number, rows: number): Line[];
   /** Handles an input. Returns whether the overlay closes. */
   press(input: KeyInput): boolean;
 }
 
-/** A text to read. Any key except the arrow keys closes it. */
+/** A text in two columns. Any key except the arrow keys closes the overlay. */
 export class TextOverlay implements Overlay {
   readonly #title: string;
   readonly #lines: readonly (readonly [left: string, right: string])[];
@@ -82,9 +82,10 @@ export class Confirmation implements Overlay {
 export interface PickerOptions {
   title: string;
   entries: readonly ListEntry[];
-  /** Id of the entry that is currently selected in the session. */
+  /** Id of the entry that the session uses now; undefined if there is none. */
   currentId?: string | undefined;
   pick(entry: ListEntry): void;
+  /** Called on Ctrl+D. If absent, entries cannot be removed. */
   remove?: (entry: ListEntry) => void;
   /** Called when the selection reaches the end of the list. */
   loadMore?: () => void;
@@ -92,7 +93,7 @@ export interface PickerOptions {
   search?: (text: string) => void;
 }
 
-/** A list to choose from. Typing filters it. */
+/** A list from which the user chooses an entry. Typing filters the list. */
 export class Picker implements Overlay {
   readonly #options: PickerOptions;
   #entries: readonly ListEntry[];
@@ -110,7 +111,7 @@ export class Picker implements Overlay {
     );
   }
 
-  /** Replaces the entries. Keeps the selected entry selected if it still exists. */
+  /** Replaces the entries. The selected entry stays selected if it still exists. */
   set entries(entries: readonly ListEntry[]) {
     const selectedId = this.#matches[this.#selectedIndex]?.id;
     this.#entries = entries;
@@ -129,10 +130,13 @@ export class Picker implements Overlay {
 
   renderRows(columns: number, rows: number): Line[] {
     const matches = this.#matches;
-    const count = Math.max(1, Math.min(MAX_LIST_ROWS, rows - 2));
-    const top = Math.max(0, Math.min(this.#selectedIndex - Math.floor(count / 2), matches.length - count));
-    const listRows = matches.slice(top, top + count).map(({ id, label, description }, i): Line => {
-      const isSelected = top + i === this.#selectedIndex;
+    const visibleCount = Math.max(1, Math.min(MAX_LIST_ROWS, rows - 2));
+    const topIndex = Math.max(
+      0,
+      Math.min(this.#selectedIndex - Math.floor(visibleCount / 2), matches.length - visibleCount),
+    );
+    const listRows = matches.slice(topIndex, topIndex + visibleCount).map(({ id, label, description }, i): Line => {
+      const isSelected = topIndex + i === this.#selectedIndex;
       const mark = `${isSelected ? "❯" : " "} ${id === this.#options.currentId ? "• " : "  "}`;
       const detail = truncate(escapeLine(description), Math.max(0, Math.floor(columns / 2) - 2));
       const text = truncate(escapeLine(label), Math.max(1, columns - 6 - detail.length));
@@ -143,7 +147,7 @@ export class Picker implements Overlay {
       ];
     });
     const emptyRow: Line = [span(this.emptyText === "" ? "  nothing found" : `  ${this.emptyText}`, "dim")];
-    const positionText = matches.length > count ? ` ${this.#selectedIndex + 1}/${matches.length}` : "";
+    const positionText = matches.length > visibleCount ? ` ${this.#selectedIndex + 1}/${matches.length}` : "";
     const keyHelp = `  ↑↓ Enter chooses${this.#options.remove ? ", Ctrl+D deletes" : ""}, type to search, Esc closes${positionText}`;
     return [
       [

@@ -1,4 +1,6 @@
 const SYNCHRONISED_UPDATE = { begin: "\u001b[?2026h", end: "\u001b[?2026l" };
+/** Size of a terminal that reports none. */
+const [DEFAULT_COLUMNS, DEFAULT_ROWS] = [80, 24];
 const HIDE_CURSOR = "\u001b[?25l";
 const SHOW_CURSOR = "\u001b[?25h";
 
@@ -9,8 +11,8 @@ export interface CursorPosition {
 }
 
 /**
- * Paints frames on the terminal. It writes only rows that differ from the previous frame, each at its absolute position
- * and all in one synchronised write, so a frame neither flickers nor scrolls the screen.
+ * Paints frames on the terminal. Writes only the rows that differ from the previous frame, each at its absolute
+ * position and all in one synchronised write. A frame therefore neither flickers nor scrolls the screen.
  */
 export class Painter {
   readonly #output: NodeJS.WriteStream;
@@ -22,11 +24,11 @@ export class Painter {
   }
 
   get columns(): number {
-    return Math.max(1, this.#output.columns || 80);
+    return Math.max(1, this.#output.columns || DEFAULT_COLUMNS);
   }
 
   get rows(): number {
-    return Math.max(1, this.#output.rows || 24);
+    return Math.max(1, this.#output.rows || DEFAULT_ROWS);
   }
 
   /** Paints one frame. An undefined `cursor` hides the cursor. */
@@ -34,7 +36,7 @@ export class Painter {
     let changes = "";
     for (let y = 0; y < Math.max(rows.length, this.#paintedRows.length); y += 1) {
       const row = rows[y] ?? "";
-      // Erase first: after a full row the cursor is still on its last character.
+      // Erase before writing: after a full row the cursor is still on the last character of the row.
       if (row !== this.#paintedRows[y]) changes += `\u001b[${y + 1};1H\u001b[0m\u001b[K${row}\u001b[0m`;
     }
     this.#paintedRows = rows;
@@ -46,7 +48,7 @@ export class Painter {
     );
   }
 
-  /** Makes the next frame paint every row, after the screen was cleared or resized. */
+  /** Call this after the screen was cleared or resized: the next frame paints every row. */
   invalidate(): void {
     this.#paintedRows = [];
     this.#cursorSequence = "";

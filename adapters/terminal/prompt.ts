@@ -1,4 +1,11 @@
-import { suggestCommands, findPaths, suggestFiles, wordAt, type CommandEntry, type Completion } from "./completion.js";
+import {
+  suggestCommands,
+  findPaths,
+  suggestFiles,
+  findWordAt,
+  type CommandEntry,
+  type Completion,
+} from "./completion.js";
 import { Editor } from "./editor.js";
 import type { KeyInput } from "./keys.js";
 
@@ -11,15 +18,16 @@ export interface PromptHost {
   readonly commands: readonly CommandEntry[];
   /** Loads the agent's commands and passes them to the callback. */
   findCommands(onFound: (commands: readonly CommandEntry[]) => void): void;
-  /** Loads the files that `@` suggests and passes them to the callback. Undefined: no files are available. */
+  /** Loads the files that `@` suggests and passes them to the callback. Undefined: no suggestions. */
   readonly findFiles: ((onFound: (files: readonly string[]) => void) => void) | undefined;
-  /** Called on Enter with a non-empty text. `files` are the existing files that it names. */
+  /** Called on Enter with a text that is not empty. `files`: the existing files that the text names. */
   submit(text: string, files: readonly string[]): void;
 }
 
 /** The text input with its suggestions. */
 export class Prompt {
   readonly editor = new Editor();
+  /** Undefined while there are no suggestions. */
   completion: (Completion & { selectedIndex: number }) | undefined;
   readonly #host: PromptHost;
   #files: readonly string[] = [];
@@ -109,41 +117,44 @@ export class Prompt {
     this.#host.submit(text, findPaths(text, this.#files));
   }
 
-  /** Updates the suggestions at the cursor. `hidesSuggestions`: the key moved the cursor or closed the list. */
+  /**
+   * Updates the suggestions at the cursor. `hidesSuggestions`: whether the last key moved the cursor or closed the
+   * list.
+   */
   #updateCompletion(hidesSuggestions = false): void {
     const { editor } = this;
-    const wordAtCursor = hidesSuggestions ? undefined : wordAt(editor.text, editor.cursor);
+    const wordAtCursor = hidesSuggestions ? undefined : findWordAt(editor.text, editor.cursor);
     this.completion = undefined;
     if (!wordAtCursor) return;
     const { sign, start, word } = wordAtCursor;
-    if (sign === "@") this.#listFiles();
-    else this.#listCommands();
+    if (sign === "@") this.#loadFiles();
+    else this.#loadCommands();
     const commands = [...this.#host.commands, ...this.#commands];
     const suggestions = sign === "/" ? suggestCommands(word, commands) : suggestFiles(word, this.#files);
     if (suggestions.length > 0) this.completion = { start, suggestions, selectedIndex: 0 };
   }
 
-  #listCommands(): void {
-    const now = performance.now();
-    if (now - this.#commandsRequestedAtMs < SUGGESTION_CACHE_MS) return;
-    this.#commandsRequestedAtMs = now;
+  #loadCommands(): void {
+    const nowMs = performance.now();
+    if (nowMs - this.#commandsRequestedAtMs < SUGGESTION_CACHE_MS) return;
+    this.#commandsRequestedAtMs = nowMs;
     this.#host.findCommands((commands) => {
       this.#commands = commands;
       this.#updateCompletion();
     });
   }
 
-  #listFiles(): void {
-    const now = performance.now();
-    if (now - this.#filesRequestedAtMs < SUGGESTION_CACHE_MS) return;
-    this.#filesRequestedAtMs = now;
+  #loadFiles(): void {
+    const nowMs = performance.now();
+    if (nowMs - this.#filesRequestedAtMs < SUGGESTION_CACHE_MS) return;
+    this.#filesRequestedAtMs = nowMs;
     this.#host.findFiles?.((files) => {
       this.#files = files;
       this.#updateCompletion();
     });
   }
 
-  /** Handles a key for the suggestion list. Returns false if it belongs to the prompt. */
+  /** Handles a key of the suggestion list. Returns false for a key that belongs to the prompt. */
   #handleCompletionKey(name: string, ctrl: boolean): boolean {
     const { completion, editor } = this;
     if (!completion || ctrl) return false;
@@ -153,7 +164,7 @@ export class Prompt {
     else if (name === "escape") this.completion = undefined;
     else if (name === "tab" || name === "enter") {
       const { text = "", takesArgument = false } = suggestions[selectedIndex] ?? {};
-      // Enter runs a completely typed command at once.
+      // Enter submits a completely typed command or file name.
       if (name === "enter" && `${editor.text.slice(start, editor.cursor)} ` === text) return false;
       editor.replace(start, text);
       this.completion = undefined;

@@ -1,6 +1,6 @@
 /**
- * Escape sequences that set and reset the modes of cursor, screen, paste and wheel. Line wrapping is off: if the terminal
- * measures a row wider than this program does, the row ends at the edge.
+ * Escape sequences that set and reset the modes of cursor, screen, paste and wheel. Line wrapping is off: if the
+ * terminal measures a row wider than this program does, the row ends at the edge.
  */
 const ENTER_SEQUENCE = "\u001b[?1049h\u001b[?7l\u001b[2J\u001b[H\u001b[?2004h\u001b[?1000h\u001b[?1006h";
 const EXIT_SEQUENCE = "\u001b[?1006l\u001b[?1000l\u001b[?2004l\u001b[?2026l\u001b[?7h\u001b[0m\u001b[?1049l\u001b[?25h";
@@ -16,7 +16,7 @@ export class Screen {
   #hasWheel = true;
   /** Whether the shell has the terminal, after Ctrl+Z. */
   #isSuspended = false;
-  readonly #restore = () => this.release();
+  readonly #onExit = () => this.release();
   readonly #onContinue = () => this.#resume();
   /** Called when the whole screen must be redrawn. */
   onRedraw: () => void = () => undefined;
@@ -26,10 +26,11 @@ export class Screen {
     this.#output = output;
   }
 
+  /** Enters the alternate screen and raw input mode. */
   takeOver(): void {
     this.#isActive = true;
     // Covers `process.exit` and uncaught exceptions too.
-    process.on("exit", this.#restore);
+    process.on("exit", this.#onExit);
     process.on("SIGCONT", this.#onContinue);
     this.#output.write(ENTER_SEQUENCE);
     this.#input.setRawMode(true);
@@ -37,10 +38,11 @@ export class Screen {
     this.#input.resume();
   }
 
+  /** Restores the terminal. Does nothing if the terminal is not taken over. */
   release(): void {
     if (!this.#isActive) return;
     this.#isActive = false;
-    process.off("exit", this.#restore);
+    process.off("exit", this.#onExit);
     process.off("SIGCONT", this.#onContinue);
     try {
       this.#input.setRawMode(false);

@@ -1,20 +1,23 @@
 import type { RowBlock } from "./transcript.js";
 import type { Line } from "./spans.js";
 
-/** Scroll position in the messages: it follows the end, or stays at a fixed row. */
+/** Scroll position in the messages: follows the end, or stays at a fixed row. */
 export class ScrollPosition {
   /** The top visible row, as a row of a block. Undefined: the end is visible and followed. */
   #anchor: { seq: number; row: number } | undefined;
-  /** Rows to scroll, collected since the last frame. */
+  /** Rows to scroll down, collected since the last frame; negative for up. */
   #pendingRows = 0;
+  /** Visible rows in the last frame. */
   #height = 1;
   /** Whether the user scrolled up at the first row. */
   needsOlderMessages = false;
 
+  /** Scrolls down; negative for up. */
   scrollBy(rows: number): void {
     this.#pendingRows += rows;
   }
 
+  /** Scrolls down by pages; negative for up. Adjacent pages share two rows. */
   scrollPages(count: number): void {
     this.scrollBy(count * Math.max(1, this.#height - 2));
   }
@@ -51,6 +54,7 @@ export class ScrollPosition {
     return rows;
   }
 
+  /** Row of the anchor in all blocks; `lastTop` if its message no longer exists. */
   #findAnchorRow(blocks: readonly RowBlock[], lastTop: number): number {
     let blockStart = 0;
     for (const { seq, rows } of blocks) {
@@ -65,7 +69,7 @@ export class ScrollPosition {
 function findAnchor(blocks: readonly RowBlock[], top: number): { seq: number; row: number } | undefined {
   let blockStart = 0;
   for (const { seq, rows } of blocks) {
-    // The row number changes when older messages load before it. The anchor therefore counts from a message.
+    // Older messages that load later would change a row number of the whole list: count from the start of a message.
     if (seq > 0 && top < blockStart + rows.length) return { seq, row: top - blockStart };
     blockStart += rows.length;
   }

@@ -1,6 +1,6 @@
 import { truncate, toGraphemes, textWidth, graphemeWidth } from "./text.js";
 
-/** Style of a span. It maps to the terminal's 16 colours, which suit the terminal's background. */
+/** Style of a span. Styles use the terminal's 16 colours, which suit the terminal's background. */
 export type SpanStyle =
   "plain" | "bold" | "dim" | "italic" | "code" | "heading" | "accent" | "good" | "bad" | "warn" | "selected" | "person";
 
@@ -13,7 +13,7 @@ export interface Span {
 /** Contents of one row. */
 export type Line = readonly Span[];
 
-/** Not blue or yellow: blue is unreadable on many dark backgrounds, yellow on many light ones. */
+/** Escape codes by style. Blue is unreadable on many dark backgrounds, yellow on many light backgrounds. */
 const SGR_CODES: Readonly<Record<SpanStyle, string>> = {
   plain: "",
   bold: "1",
@@ -28,7 +28,7 @@ const SGR_CODES: Readonly<Record<SpanStyle, string>> = {
   selected: "7",
   person: "1",
 };
-/** Codes for a terminal without colours. */
+/** Escape codes by style, for a terminal without colours. */
 const COLOURLESS_SGR_CODES: Readonly<Record<SpanStyle, string>> = {
   ...SGR_CODES,
   code: "",
@@ -42,6 +42,7 @@ export function span(text: string, style: SpanStyle = "plain"): Span {
   return { text, style };
 }
 
+/** Converts a line to text with escape sequences for the terminal. */
 export function paint(line: Line, hasColours: boolean): string {
   const codes = hasColours ? SGR_CODES : COLOURLESS_SGR_CODES;
   return line
@@ -63,7 +64,7 @@ export function paintRow(line: Line, columns: number, hasColours: boolean): stri
 }
 
 /** Returns the text of a line without styles. */
-export function textOf(line: Line): string {
+export function getLineText(line: Line): string {
   return line.map(({ text }) => text).join("");
 }
 
@@ -74,10 +75,14 @@ interface Cell {
 }
 
 /**
- * Breaks a line into rows, between words if possible. `firstPrefix` precedes the first row, `nextPrefix` all other rows.
+ * Breaks a line into rows, between words if possible. `firstPrefix` precedes the first row, `nextPrefix` all other
+ * rows.
  */
 export function wrap(line: Line, columns: number, firstPrefix: Line = [], nextPrefix: Line = firstPrefix): Line[] {
-  const contentColumns = Math.max(1, columns - Math.max(textWidth(textOf(firstPrefix)), textWidth(textOf(nextPrefix))));
+  const contentColumns = Math.max(
+    1,
+    columns - Math.max(textWidth(getLineText(firstPrefix)), textWidth(getLineText(nextPrefix))),
+  );
   const cells: Cell[] = [];
   for (const { text, style } of line)
     for (const grapheme of toGraphemes(text)) {
@@ -88,6 +93,7 @@ export function wrap(line: Line, columns: number, firstPrefix: Line = [], nextPr
   const rows: Line[] = [];
   let startIndex = 0;
   let usedColumns = 0;
+  /** Index of the last space in the row; -1 if the row has none. */
   let spaceIndex = -1;
   for (let index = 0; index < cells.length; index += 1) {
     const cell = cells[index];

@@ -1,7 +1,8 @@
 import { ApiError, NotFoundError, type GantryClient, type ApiModel } from "gantry/client";
 import { AskPanel } from "./ask-panel.js";
 import type { CommandEntry } from "./completion.js";
-import { TerminalConversation, promptsOf, type ConversationListener, type NewSessionOptions } from "./conversation.js";
+import { TerminalConversation, getPromptTexts } from "./conversation.js";
+import type { ConversationListener, NewSessionOptions } from "./conversation.js";
 import type { Editor } from "./editor.js";
 import type { KeyInput } from "./keys.js";
 import type { Overlay } from "./overlays.js";
@@ -11,12 +12,12 @@ import type { TranscriptNotice } from "./transcript.js";
 import { ScrollPosition } from "./scroll.js";
 
 /**
- * Maximum time between an answer and the next question for which early keys count as meant for the answered question, in
- * ms. They are dropped and do not reach the prompt.
+ * Maximum time between an answer and the next question, in ms. Within this time, early keys count as meant for the
+ * answered question: they are dropped and do not reach the prompt.
  */
-const NEXT_QUESTION_MS = 2_000;
-/** A second Enter within this time after an answer is ignored, in ms. */
-const DOUBLE_ENTER_MS = 300;
+const MAX_NEXT_QUESTION_DELAY_MS = 2_000;
+/** Time after an answer in which a second Enter is ignored, in ms. */
+const DOUBLE_ENTER_PERIOD_MS = 300;
 
 export interface TerminalStoreOptions {
   client: GantryClient;
@@ -40,7 +41,7 @@ export interface TerminalStoreOptions {
   now?: () => number;
 }
 
-/** State of the terminal: a conversation, a prompt, and the panel over it. Notifies its view of changes. */
+/** State of the terminal: a conversation, a prompt, and the panel above the prompt. Notifies its view of changes. */
 export class TerminalStore implements ConversationListener {
   readonly options: TerminalStoreOptions;
   readonly prompt: Prompt;
@@ -48,6 +49,7 @@ export class TerminalStore implements ConversationListener {
   conversation: TerminalConversation;
   notices: TranscriptNotice[] = [];
   overlay: Overlay | undefined;
+  /** The oldest open question; undefined if there is none. */
   ask: AskPanel | undefined;
   /** Whether thoughts, outputs and diffs are shown in full. */
   showsAll = false;
@@ -58,8 +60,8 @@ export class TerminalStore implements ConversationListener {
   #models: Promise<ApiModel[]> | undefined;
   readonly #now: () => number;
   /** Time of the last answer in this terminal, by the clock `now`, in ms. */
-  #answeredAt = -Infinity;
-  /** Whether the last key was Ctrl+C, so that the next one quits. */
+  #answeredAtMs = -Infinity;
+  /** Whether the last key was Ctrl+C, so that a second Ctrl+C quits. */
   #isExitPending = false;
   readonly #closeController = new AbortController();
   readonly #closingConversations: Promise<void>[] = [];
@@ -68,15 +70,15 @@ export class TerminalStore implements ConversationListener {
     this.options = options;
     this.#now = options.now ?? (() => performance.now());
     this.conversation = new TerminalConversation(options.client, this, options.newSessionOptions);
-    const { listFiles: files } = options;
+    const { listFiles } = options;
     this.prompt = new Prompt({
       commands: options.commands,
       findCommands: (onFound) => this.attempt(async () => onFound(await this.loadAgentCommands().catch(() => []))),
       findFiles:
-        files &&
+        listFiles &&
         ((onFound) =>
           this.attempt(async () => {
-            onFound(await files(this.conversation.mirror.state?.session.project_dir, this.#closeController.signal));
+            onFound(await listFiles(this.conversation.mirror.state?.session.project_dir, this.#closeController.signal));
           })),
       submit: (text, filePaths) => this.#submit(text, filePaths),
     });
@@ -99,7 +101,6 @@ export class TerminalStore implements ConversationListener {
     this.addNotice([text], isError);
   }
 
-  /** Puts the texts back into the prompt, before the typed text. */
   restoreTexts(texts: readonly string[]): void {
     const { text } = this.editor;
     this.editor.setText([...texts, ...(text === "" ? [] : [text])].join("\n"));
@@ -124,22 +125,22 @@ export class TerminalStore implements ConversationListener {
     );
   }
 
-  /** Shows another session. The run of the previous one continues. */
+  /** Shows another session. The run of the previous session continues. Rejects if the session cannot be read. */
   async open(id: string): Promise<void> {
-    const next = new TerminalConversation(this.options.client, this, {});
+    const nextConversation = new TerminalConversation(this.options.client, this, {});
     try {
-      await next.open(id);
+      await nextConversation.open(id);
     } catch (error) {
-      await next.close();
+      await nextConversation.close();
       throw error instanceof NotFoundError ? new Error(`session ${id} not found; /sessions lists sessions`) : error;
     }
-    this.#replace(next);
-    this.editor.setHistory(promptsOf(next.mirror.messages));
+    this.#replace(nextConversation);
+    this.editor.setHistory(getPromptTexts(nextConversation.mirror.messages));
     this.reportChange();
   }
 
   /** Shows a conversation without a session. */
-  startNew(): void {
+  startNewSession(): void {
     this.#replace(new TerminalConversation(this.options.client, this, { ...this.options.newSessionOptions }));
     this.reportChange();
   }
@@ -165,14 +166,14 @@ export class TerminalStore implements ConversationListener {
     const { conversation } = this;
     this.attempt(() =>
       conversation.send(text, files, isCommand).catch((error: unknown) => {
-        // Sending failed: restores the text, if the prompt is empty.
+        // Sending failed: restore the text, unless the user has typed another.
         if (this.editor.text === "") this.editor.setText(text);
         throw error;
       }),
     );
   }
 
-  /** Loads the models at the first use and caches them. */
+  /** Loads the models at the first use and caches the list. */
   loadModels(): Promise<ApiModel[]> {
     this.#models ??= this.options.client.models({ signal: this.#closeController.signal }).catch((error: unknown) => {
       this.#models = undefined;
@@ -182,12 +183,11 @@ export class TerminalStore implements ConversationListener {
   }
 
   /** Shows an overlay; undefined closes it. */
-  show(overlay: Overlay | undefined): void {
+  showOverlay(overlay: Overlay | undefined): void {
     this.overlay = overlay;
     this.reportChange();
   }
 
-  /** Handles an input of the keyboard or wheel. */
   press(input: KeyInput): void {
     const isCtrlC = input.type === "key" && input.ctrl && input.name === "c";
     if (!isCtrlC) this.#isExitPending = false;
@@ -197,7 +197,7 @@ export class TerminalStore implements ConversationListener {
       if (overlay.press(input) && this.overlay === overlay) this.overlay = undefined;
     } else if (isCtrlC) this.#stop();
     else if (input.type === "wheel" && !this.ask?.hasKeys) this.scroll.scrollBy(-input.rows);
-    else if (!this.#passToAsk(input)) {
+    else if (!this.#passInputToAsk(input)) {
       if (input.type === "text" || input.type === "paste") this.prompt.insert(input.text);
       else if (input.type === "key" && !this.#handleGlobalKey(input)) this.prompt.press(input);
     }
@@ -218,19 +218,19 @@ export class TerminalStore implements ConversationListener {
     return this.#isExitPending;
   }
 
-  #replace(next: TerminalConversation): void {
+  #replace(nextConversation: TerminalConversation): void {
     this.#closingConversations.push(this.conversation.close());
-    this.conversation = next;
+    this.conversation = nextConversation;
     this.notices = [];
     this.scroll.scrollToEnd();
     this.ask = undefined;
   }
 
   /** Passes an input to the question. Returns whether the question consumed it. */
-  #passToAsk(input: KeyInput): boolean {
+  #passInputToAsk(input: KeyInput): boolean {
     const { ask } = this;
     // This Enter was meant for the previous question.
-    if (input.type === "key" && input.name === "enter" && this.#hasAnsweredWithin(DOUBLE_ENTER_MS)) return true;
+    if (input.type === "key" && input.name === "enter" && this.#hasAnsweredWithin(DOUBLE_ENTER_PERIOD_MS)) return true;
     if (!ask?.hasKeys) return false;
     if (input.type === "key" && (input.ctrl || input.name === "tab" || input.name === "escape")) return false;
     // The input is no answer: the user is typing a prompt, which receives the keys from now on.
@@ -239,14 +239,14 @@ export class TerminalStore implements ConversationListener {
   }
 
   #hasAnsweredWithin(periodMs: number): boolean {
-    return this.#now() - this.#answeredAt < periodMs;
+    return this.#now() - this.#answeredAtMs < periodMs;
   }
 
   #updateAsk(): void {
     const [oldestAsk] = this.conversation.asks;
     if (oldestAsk?.id === this.ask?.ask.id) return;
     const { conversation } = this;
-    const followsAnswer = this.#hasAnsweredWithin(NEXT_QUESTION_MS);
+    const followsAnswer = this.#hasAnsweredWithin(MAX_NEXT_QUESTION_DELAY_MS);
     this.ask =
       oldestAsk &&
       new AskPanel(oldestAsk, {
@@ -254,7 +254,7 @@ export class TerminalStore implements ConversationListener {
         followsAnswer,
         now: this.#now,
         answer: (reply) => {
-          this.#answeredAt = this.#now();
+          this.#answeredAtMs = this.#now();
           this.attempt(() =>
             conversation.answer(oldestAsk, reply).catch((error: unknown) => {
               if (this.ask?.ask === oldestAsk) this.ask.isAnswerSent = false;
@@ -266,7 +266,7 @@ export class TerminalStore implements ConversationListener {
     if (this.ask) this.scroll.scrollToEnd();
   }
 
-  /** The first Ctrl+C stops the run or clears the prompt; a second one quits. */
+  /** Handles Ctrl+C: the first stops the run or clears the prompt, the second quits. */
   #stop(): void {
     if (this.#isExitPending) return this.options.requestExit();
     this.#isExitPending = true;

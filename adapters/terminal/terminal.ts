@@ -22,9 +22,9 @@ export interface TerminalOptions {
   output: NodeJS.WriteStream;
   /** Starts or finds the server. Called after the first frame, because it may take a while. */
   serve: () => Promise<Server>;
-  /** Id of the session to continue, or `last` for the one last used in this folder. Undefined: a new session. */
+  /** Id of the session to continue, or `last` for the session last used in this folder. Undefined: a new session. */
   session?: string | undefined;
-  /** Settings of new sessions, also applied to a continued one. */
+  /** Settings of new sessions, also applied to a continued session. */
   newSessionOptions: NewSessionOptions;
   /** Lists only sessions of this folder. Undefined: all sessions. */
   projectDir?: string | undefined;
@@ -42,8 +42,8 @@ export interface TerminalOptions {
 }
 
 /**
- * Shows the terminal until the user quits. Resolves with the id of the last session. Rejects if the server cannot start.
- * Restores the screen before it settles.
+ * Shows the terminal until the user quits. Resolves with the id of the last session. Rejects if the server cannot
+ * start. Restores the screen before it settles.
  */
 export async function openTerminal(options: TerminalOptions): Promise<{ session: string | undefined }> {
   const { input, output, newSessionOptions, projectDir, listFiles, location, hasColours, signal } = options;
@@ -94,7 +94,7 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
     resolveServer(options.serve());
     watchOtherSessionAsks(store, closeController.signal);
     if (options.session !== undefined)
-      store.attempt(() => resume(store, options.session ?? "", newSessionOptions, projectDir));
+      store.attempt(() => resumeSession(store, options.session ?? "", newSessionOptions, projectDir));
     if (signal?.aborted) requestExit();
     // If the server cannot start, the promise rejects and the caller reports why on the restored screen.
     await Promise.race([exitRequest, crash, server.then(() => exitRequest)]);
@@ -114,20 +114,20 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
   }
 }
 
-/** Continues a session and applies the given settings to it. */
-async function resume(
+/** Continues a session and applies the given settings. */
+async function resumeSession(
   store: TerminalStore,
   session: string,
   settings: NewSessionOptions,
   projectDir: string | undefined,
 ): Promise<void> {
   if (session !== "last") await store.open(session);
-  else await openLast(store, projectDir);
+  else await openLastSession(store, projectDir);
   if (store.conversation.id !== undefined && Object.keys(settings).length > 0)
     await store.conversation.change(settings);
 }
 
-async function openLast(store: TerminalStore, projectDir: string | undefined): Promise<void> {
+async function openLastSession(store: TerminalStore, projectDir: string | undefined): Promise<void> {
   const { sessions } = await store.options.client.sessions.list({
     size: 1,
     ...(projectDir !== undefined && { projectDir }),
@@ -140,6 +140,7 @@ async function openLast(store: TerminalStore, projectDir: string | undefined): P
 /** Creates a client for a server that is still starting. Each request waits for the server's address. */
 function createDeferredClient(server: Promise<Server>): GantryClient {
   return new GantryClient({
+    // Placeholder: `fetch` replaces the address.
     url: "http://gantry.invalid",
     fetch: async (input, init) => {
       const { url, headers, fetch = globalThis.fetch } = await waitUntilAborted(server, init?.signal ?? undefined);
@@ -152,7 +153,7 @@ function createDeferredClient(server: Promise<Server>): GantryClient {
   });
 }
 
-/** Settles like the promise, or rejects with the signal's reason when it aborts. */
+/** Settles like the promise, or rejects with the signal's reason when the signal aborts. */
 function waitUntilAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (!signal) return promise;
   return new Promise((resolve, reject) => {

@@ -1,10 +1,11 @@
 import stringWidth from "string-width";
 
-/** A tab has a fixed width, independent of its column. */
+/** Replacement for a tab: a fixed width, independent of the column. */
 const TAB_SPACES = "    ";
 /**
- * Escape sequences. A string sequence (OSC and similar) matches only if it ends in its line, because an unterminated
- * one would remove all following text. It contains no start of another sequence, so each is scanned once.
+ * Escape sequences. A string sequence (OSC and similar) matches only if it ends in its line: otherwise an unterminated
+ * sequence would remove all following text. A string sequence contains no start of another sequence, so that each
+ * character is scanned once.
  */
 const ESCAPE_SEQUENCES =
   // eslint-disable-next-line no-control-regex -- matches control characters
@@ -13,16 +14,16 @@ const ESCAPE_SEQUENCES =
 const INVISIBLE_CHARACTERS =
   // eslint-disable-next-line no-control-regex -- as above
   /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]|\p{Surrogate}/gu;
-/** More than eight combining marks on one character, which no script uses. The second group is the excess. */
+/** More than eight combining marks on one character, which no script uses. The second group has the excess marks. */
 const EXCESS_MARKS = /(\p{M}{8})(\p{M}+)/gu;
 /**
  * Text in which each character is one grapheme and one column: ASCII, Latin letters, dashes and quotes, box-drawing
- * lines, and the prompt sign. It needs neither a segmenter nor a width table, which take 20 ms of a start.
+ * lines, and the prompt sign. Such text needs neither a segmenter nor a width table, whose loading takes 20 ms.
  */
 const PLAIN_TEXT = /^[\n\u0020-\u007e\u00a1-\u00ac\u00ae-\u02ff\u2010-\u2027\u2500-\u259f\u276f]*$/;
 /**
- * Eight or more characters that are one grapheme each, unless a combining mark follows. This pattern is much faster than
- * the segmenter.
+ * Eight or more characters that are one grapheme each, unless a combining mark follows. This pattern is much faster
+ * than the segmenter.
  */
 const SINGLE_GRAPHEMES =
   /[\u0020-\u007e\u00a1-\u00ac\u00ae-\u02ff\u0400-\u0482\u3041-\u3096\u30a1-\u30fa\u4e00-\u9fff\uac00-\ud7a3]{8,}/g;
@@ -33,15 +34,14 @@ const MAX_CACHED_WIDTHS = 4_096;
 
 /**
  * Prepares untrusted text for the terminal and keeps its lines. Removes escape sequences; shows other control and
- * invisible characters by name. For content that the user is about to permit, use `escapeInvisible`, which removes nothing.
+ * invisible characters by name. For content that the user is about to permit, use `escapeInvisible`, which removes
+ * nothing.
  */
-export function clean(text: string): string {
+export function cleanText(text: string): string {
   return PLAIN_TEXT.test(text) ? text : escapeInvisible(text.replace(ESCAPE_SEQUENCES, ""));
 }
 
-/**
- * Shows invisible characters by name and removes nothing. For permission requests, names and file contents.
- */
+/** Shows invisible characters by name and removes nothing. For permission requests, names and file contents. */
 export function escapeInvisible(text: string): string {
   if (PLAIN_TEXT.test(text)) return text;
   return text
@@ -88,7 +88,7 @@ export function toGraphemes(text: string): string[] {
     while (startIndex < endIndex) {
       const pieceEnd = Math.min(endIndex, startIndex + MAX_SEGMENTER_CHARACTERS);
       const segments = Array.from(activeSegmenter.segment(text.slice(startIndex, pieceEnd)), ({ segment }) => segment);
-      // The last grapheme may continue after this part of the text.
+      // The last grapheme may continue in the next piece.
       if (pieceEnd < endIndex && segments.length > 1) segments.pop();
       for (const grapheme of segments) {
         allGraphemes.push(grapheme);
@@ -114,7 +114,8 @@ export function textWidth(text: string): number {
   return width;
 }
 
-const cachedWidths = new Map<string, number>();
+/** Width in columns by grapheme. */
+const widthsByGrapheme = new Map<string, number>();
 
 /** Returns the width of one grapheme, in columns. */
 export function graphemeWidth(grapheme: string): number {
@@ -123,11 +124,11 @@ export function graphemeWidth(grapheme: string): number {
     if (code >= 0x20 && code < 0x300 && (code < 0x7f || code > 0xa0) && code !== 0xad) return 1;
     if ((code >= 0x4e00 && code <= 0x9fff) || (code >= 0xac00 && code <= 0xd7a3)) return 2;
   }
-  const cachedWidth = cachedWidths.get(grapheme);
+  const cachedWidth = widthsByGrapheme.get(grapheme);
   if (cachedWidth !== undefined) return cachedWidth;
   const width = stringWidth(grapheme);
-  if (cachedWidths.size >= MAX_CACHED_WIDTHS) cachedWidths.clear();
-  cachedWidths.set(grapheme, width);
+  if (widthsByGrapheme.size >= MAX_CACHED_WIDTHS) widthsByGrapheme.clear();
+  widthsByGrapheme.set(grapheme, width);
   return width;
 }
 

@@ -1,12 +1,14 @@
 import type { ApiMessage, SessionMirror, ApiToolCall } from "gantry/client";
 import { renderDiff } from "./diff-rows.js";
 import { MarkdownRenderer } from "./markdown.js";
-import { clean, truncate, trimLineBreaks, escapeInvisible, escapeLine } from "./text.js";
+import { cleanText, truncate, trimLineBreaks, escapeInvisible, escapeLine } from "./text.js";
 import { span, wrap, type Line } from "./spans.js";
 
 /** Maximum rows of a tool's output and of a diff, unless the user shows all. */
 const MAX_OUTPUT_ROWS = 6;
 const MAX_DIFF_ROWS = 24;
+/** Maximum rows of a call's name and summary, unless the user shows all. */
+const MAX_CALL_ROWS = 3;
 /** Maximum rows when the user shows all: a terminal cannot page through megabytes. */
 const MAX_EXPANDED_ROWS = 2_000;
 /** Maximum characters of an output that are split into rows. */
@@ -28,6 +30,7 @@ const SUMMARY_ARGUMENTS = [
 ];
 
 export interface Layout {
+  /** Width of the screen. */
   readonly columns: number;
   /** Whether thoughts, outputs and diffs are shown in full. */
   readonly showsAll: boolean;
@@ -41,7 +44,7 @@ export interface RowBlock {
 
 /** A notice of the terminal, shown between messages. */
 export interface TranscriptNotice {
-  /** `seq` of the message before the notice. */
+  /** `seq` of the message before the notice; 0 if there is none. */
   readonly afterSeq: number;
   readonly lines: readonly string[];
   readonly isError: boolean;
@@ -50,13 +53,14 @@ export interface TranscriptNotice {
 /** A prompt that was sent and is not among the messages yet. */
 export interface PendingPrompt {
   readonly text: string;
-  /** `seq` of the last message before it; 0 if there is none. */
+  /** `seq` of the last message before the prompt; 0 if there is none. */
   readonly afterSeq: number;
 }
 
 interface CachedBlock {
   readonly columns: number;
   readonly showsAll: boolean;
+  /** Results and outputs from which the rows were rendered, besides the message. */
   readonly inputs: readonly unknown[];
   readonly block: RowBlock;
 }
@@ -81,10 +85,10 @@ export class Transcript {
       for (const { id } of message.tool_calls) calledIds.add(id);
     }
     const blocks: RowBlock[] = [];
-    let index = 0;
+    let noticeIndex = 0;
     const addNotices = (nextSeq: number) => {
-      for (let notice = notices[index]; notice && notice.afterSeq < nextSeq; notice = notices[(index += 1)])
-        blocks.push(this.#block(notice, notice.afterSeq + 0.5, [], layout, () => noticeRows(notice, layout)));
+      for (let notice = notices[noticeIndex]; notice && notice.afterSeq < nextSeq; notice = notices[(noticeIndex += 1)])
+        blocks.push(this.#getBlock(notice, notice.afterSeq + 0.5, [], layout, () => renderNoticeRows(notice, layout)));
     };
     for (const message of messages) {
       addNotices(message.seq);
@@ -92,17 +96,17 @@ export class Transcript {
       if (message.role === "tool" && calledIds.has(message.tool_call_id)) continue;
       const inputs = message.tool_calls.flatMap(({ id }) => [resultsByCallId.get(id), progress.get(id)]);
       blocks.push(
-        this.#block(message, message.seq, inputs, layout, () =>
-          messageRows(message, resultsByCallId, progress, layout, this.#rendererOf(message)),
+        this.#getBlock(message, message.seq, inputs, layout, () =>
+          renderMessageRows(message, resultsByCallId, progress, layout, this.#getRenderer(message)),
         ),
       );
     }
     addNotices(Infinity);
-    if (prompt) blocks.push(this.#block(prompt, Infinity, [], layout, () => promptRows(prompt.text, layout)));
+    if (prompt) blocks.push(this.#getBlock(prompt, Infinity, [], layout, () => renderPromptRows(prompt.text, layout)));
     return blocks;
   }
 
-  #rendererOf({ seq, finished }: ApiMessage): MarkdownRenderer {
+  #getRenderer({ seq, finished }: ApiMessage): MarkdownRenderer {
     const renderer =
       this.#streamedMessage?.seq === seq ? this.#streamedMessage.renderer : new MarkdownRenderer([span("  ")]);
     if (finished === false) this.#streamedMessage = { seq, renderer };
@@ -110,7 +114,8 @@ export class Transcript {
     return renderer;
   }
 
-  #block(
+  /** The cached block of a message or notice, or a new block if the layout or an input has changed. */
+  #getBlock(
     cacheKey: object,
     seq: number,
     inputs: readonly unknown[],
@@ -130,7 +135,7 @@ export class Transcript {
   }
 }
 
-function noticeRows({ lines: rows, isError }: TranscriptNotice, { columns }: Layout): Line[] {
+function renderNoticeRows({ lines: rows, isError }: TranscriptNotice, { columns }: Layout): Line[] {
   const style = isError ? "bad" : "dim";
   return [
     [],
@@ -138,14 +143,14 @@ function noticeRows({ lines: rows, isError }: TranscriptNotice, { columns }: Lay
   ];
 }
 
-function promptRows(text: string, { columns }: Layout): Line[] {
+function renderPromptRows(text: string, { columns }: Layout): Line[] {
   const rows = escapeInvisible(text)
     .split("\n")
     .flatMap((line, i) => wrap([span(line, "person")], columns, [span(i === 0 ? "❯ " : "  ", "person")], [span("  ")]));
   return [[], ...rows];
 }
 
-function messageRows(
+function renderMessageRows(
   message: ApiMessage,
   resultsByCallId: ReadonlyMap<string, ApiMessage>,
   progress: ReadonlyMap<string, string>,
@@ -153,11 +158,11 @@ function messageRows(
   renderer: MarkdownRenderer,
 ): Line[] {
   const { columns } = layout;
-  const text = textOfMessage(message);
-  if (message.role === "user") return promptRows(text, layout);
+  const text = getMessageText(message);
+  if (message.role === "user") return renderPromptRows(text, layout);
   if (message.role === "system") return [[], ...wrap([span(escapeLine(text), "dim")], columns, [span("  ")])];
-  if (message.role === "tool") return [[], ...callRows(message.name, "", message, undefined, layout)];
-  const rows: Line[] = [...thoughtRows(message, layout)];
+  if (message.role === "tool") return [[], ...renderCallRows(message.name, "", message, undefined, layout)];
+  const rows: Line[] = [...renderThoughtRows(message, layout)];
   if (text.trim() !== "") {
     rows.push([]);
     for (const row of renderer.renderRows(text, columns - 2)) rows.push(row);
@@ -166,25 +171,25 @@ function messageRows(
     const { id, function: calledFunction } = call;
     rows.push(
       [],
-      ...callRows(calledFunction.name, summarizeCall(call), resultsByCallId.get(id), progress.get(id), layout),
+      ...renderCallRows(calledFunction.name, summarizeCall(call), resultsByCallId.get(id), progress.get(id), layout),
     );
   }
   return rows;
 }
 
-function thoughtRows({ reasoning, content, finished }: ApiMessage, { columns, showsAll }: Layout): Line[] {
+function renderThoughtRows({ reasoning, content, finished }: ApiMessage, { columns, showsAll }: Layout): Line[] {
   if (reasoning === null || reasoning.trim() === "") return [];
   const isThinking = finished === false && content === "";
-  // An unfinished thought shows its end. The slice limits the work for a long text.
+  // An unfinished thought shows its last rows. The slice has enough characters for them and limits the work.
   const visibleText = isThinking && !showsAll ? reasoning.slice(-MAX_OUTPUT_ROWS * columns * 2) : reasoning;
-  const lines = clean(visibleText.trim()).split("\n");
+  const lines = cleanText(visibleText.trim()).split("\n");
   if (!showsAll && !isThinking) return [[], [span(`  ✻ thought (${lines.length} lines, Ctrl+O shows them)`, "dim")]];
   const rows = lines.flatMap((line) => wrap([span(line, "dim")], columns, [span("  ✻ ", "dim")], [span("    ")]));
   const visibleRows = showsAll ? rows : rows.slice(-MAX_OUTPUT_ROWS);
   return [[], ...visibleRows.map((row, i): Line => (i === 0 ? row : [span("    "), ...row.slice(1)]))];
 }
 
-function callRows(
+function renderCallRows(
   name: string,
   summary: string,
   result: ApiMessage | undefined,
@@ -199,7 +204,10 @@ function callRows(
     span(summary === "" ? "" : ` ${showsAll ? summary : summary.slice(0, MAX_SUMMARY_CHARACTERS)}`),
   ];
   const headRows = wrap(header, columns, [mark], [span("    ")]);
-  const rows = showsAll || headRows.length <= 3 ? headRows : [...headRows.slice(0, 2), [span("    …", "dim")]];
+  const rows =
+    showsAll || headRows.length <= MAX_CALL_ROWS
+      ? headRows
+      : [...headRows.slice(0, MAX_CALL_ROWS - 1), [span("    …", "dim")]];
   if (result?.diff && result.diff.length > 0) {
     for (const diff of result.diff)
       rows.push(
@@ -211,11 +219,11 @@ function callRows(
     return rows;
   }
   // A running call shows its latest output.
-  const output = result ? textOfMessage(result) : (liveOutput ?? "");
+  const output = result ? getMessageText(result) : (liveOutput ?? "");
   if (output.trim() === "") return rows;
   const style = result?.failed ? "bad" : "dim";
   const lines = trimLineBreaks(
-    clean(result ? output.slice(0, MAX_OUTPUT_CHARACTERS) : output.slice(-MAX_OUTPUT_CHARACTERS)),
+    cleanText(result ? output.slice(0, MAX_OUTPUT_CHARACTERS) : output.slice(-MAX_OUTPUT_CHARACTERS)),
   ).split("\n");
   const visibleLines = result ? lines.slice(0, maxRows) : lines.slice(-maxRows);
   for (const line of visibleLines) {
@@ -247,8 +255,8 @@ function summarizeCall({ function: { arguments: argumentsJson } }: ApiToolCall):
   return fields.size === 0 ? "" : escapeLine(argumentsJson);
 }
 
-/** Returns the text of a message. Other parts are shown by kind and name. */
-function textOfMessage({ content }: ApiMessage): string {
+/** Returns the text of a message. An image or file is replaced by its type or name. */
+function getMessageText({ content }: ApiMessage): string {
   if (typeof content === "string") return content;
   return content
     .map((part) =>

@@ -6,8 +6,9 @@ import { Transcript } from "./transcript.js";
 
 /** Minimum time from one frame to the next, in ms. */
 const FRAME_INTERVAL_MS = 16;
-/** A frame that takes longer is followed by a pause of this many times its duration, so that other work can run. */
+/** Minimum pause after a frame, as a multiple of the duration of the frame, so that other work can run. */
 const PAUSE_PER_FRAME = 3;
+/** Time between two steps of the animation, in ms. */
 const SPIN_INTERVAL_MS = 120;
 
 /** A row as text for the terminal, truncated to `columns`. */
@@ -27,9 +28,10 @@ export class View {
   readonly #transcript = new Transcript();
   /** Painted text by row. Rows of the transcript are the same objects in each frame. */
   readonly #paintedRows = new WeakMap<Line, PaintedRow>();
+  /** Cancels the scheduled frame; undefined if none is scheduled. */
   #cancelFrame: (() => void) | undefined;
-  /** Earliest time of the next frame, by `performance.now()`. */
-  #nextFrameAt = 0;
+  /** Earliest time of the next frame, on the clock of `performance.now()`. */
+  #nextFrameAtMs = 0;
   #spinner: NodeJS.Timeout | undefined;
   #tick = 0;
 
@@ -45,15 +47,18 @@ export class View {
   draw(): void {
     this.#cancelFrame?.();
     this.#cancelFrame = undefined;
-    const startedAt = performance.now();
+    const startedAtMs = performance.now();
     const { columns, rows } = this.#painter;
     const frame = renderFrame(this.#store, this.#transcript, columns, rows, this.#tick);
     this.#painter.paint(
       frame.rows.map((row) => this.#paint(row, columns)),
       frame.cursor,
     );
-    const endedAt = performance.now();
-    this.#nextFrameAt = Math.max(startedAt + FRAME_INTERVAL_MS, endedAt + (endedAt - startedAt) * PAUSE_PER_FRAME);
+    const endedAtMs = performance.now();
+    this.#nextFrameAtMs = Math.max(
+      startedAtMs + FRAME_INTERVAL_MS,
+      endedAtMs + (endedAtMs - startedAtMs) * PAUSE_PER_FRAME,
+    );
     this.#updateSpinner();
     if (this.#store.scroll.needsOlderMessages) this.#store.loadOlderMessages();
   }
@@ -67,13 +72,13 @@ export class View {
 
   #schedule(): void {
     if (this.#cancelFrame) return;
-    const waitMs = this.#nextFrameAt - performance.now();
+    const waitMs = this.#nextFrameAtMs - performance.now();
     if (waitMs <= 0) {
-      const frame = setImmediate(() => this.draw());
-      this.#cancelFrame = () => clearImmediate(frame);
+      const immediate = setImmediate(() => this.draw());
+      this.#cancelFrame = () => clearImmediate(immediate);
     } else {
-      const frame = setTimeout(() => this.draw(), waitMs);
-      this.#cancelFrame = () => clearTimeout(frame);
+      const timer = setTimeout(() => this.draw(), waitMs);
+      this.#cancelFrame = () => clearTimeout(timer);
     }
   }
 

@@ -21,8 +21,11 @@ const CONTENT_TYPES: Readonly<Record<string, string>> = {
 /** Matches names of files of the build, but no folder and no hidden file. */
 const FILE_NAME_PATTERN = /^[A-Za-z0-9][\w.-]*$/;
 
-const NOT_FOUND: Refusal = { status: 404, message: "not found", code: "not_found" };
-const NOT_BUILT: Refusal = {
+/** Characters of a base64 hash in an `ETag`: about 160 bits. */
+const ETAG_CHARACTERS = 27;
+
+const NOT_FOUND_REFUSAL: Refusal = { status: 404, message: "not found", code: "not_found" };
+const NOT_BUILT_REFUSAL: Refusal = {
   status: 404,
   message: "the console is not built: run npm run build in gantry's folder",
   code: "not_found",
@@ -64,7 +67,7 @@ export class ConsolePages {
     if (path === CONSOLE_PATH || path === `${CONSOLE_PATH}/`) return this.#sendFile(request, response, "index.html");
     const name = path.startsWith(ASSETS_PATH) ? path.slice(ASSETS_PATH.length) : "";
     if (!FILE_NAME_PATTERN.test(name) || CONTENT_TYPES[extname(name)] === undefined)
-      return answer(response, NOT_FOUND, SECURITY_HEADERS);
+      return answer(response, NOT_FOUND_REFUSAL, SECURITY_HEADERS);
     return this.#sendFile(request, response, `assets/${name}`);
   }
 
@@ -78,14 +81,14 @@ export class ConsolePages {
     return new OneTimeLinks();
   }
 
-  /** Headers that a new link gives to a page: the required ones, or else the token of the request. */
+  /** Headers that a new link gives to a page: the required headers, otherwise the token of the request. */
   #getLinkHeaders(request: IncomingMessage): Readonly<Record<string, string>> {
     const { authorization } = request.headers;
     if (Object.keys(this.#requiredHeaders).length > 0) return this.#requiredHeaders;
     return authorization !== undefined && this.#host.isFromPerson(request) ? { Authorization: authorization } : {};
   }
 
-  /** The `Authorization` header for a page that was opened without a link. Empty for a page of another origin. */
+  /** The `Authorization` header for a page that was opened without a link. Empty for a page that gets no token. */
   #getTokenHeaders(request: IncomingMessage): Readonly<Record<string, string>> {
     const { "sec-fetch-site": site = "same-origin" } = request.headers;
     const token = site === "same-origin" ? this.#host.tokenFor(request) : undefined;
@@ -98,8 +101,8 @@ export class ConsolePages {
     const file = join(this.#pagesDir, name);
     const gzipBody = acceptsGzip ? await readOptionalFile(`${file}.gz`) : undefined;
     const body = gzipBody ?? (await readOptionalFile(file));
-    if (body === undefined) return answer(response, isPage ? NOT_BUILT : NOT_FOUND, SECURITY_HEADERS);
-    const etag = `"${createHash("sha256").update(body).digest("base64url").slice(0, 27)}"`;
+    if (body === undefined) return answer(response, isPage ? NOT_BUILT_REFUSAL : NOT_FOUND_REFUSAL, SECURITY_HEADERS);
+    const etag = `"${createHash("sha256").update(body).digest("base64url").slice(0, ETAG_CHARACTERS)}"`;
     const headers = {
       ...SECURITY_HEADERS,
       // The file name contains a hash of the content, except for the page itself.
@@ -121,6 +124,7 @@ export class ConsolePages {
   }
 }
 
+/** Whether the client already has this version of the file. */
 function matchesETag(request: IncomingMessage, etag: string): boolean {
   const clientTags = request.headers["if-none-match"];
   return (
@@ -128,6 +132,7 @@ function matchesETag(request: IncomingMessage, etag: string): boolean {
   );
 }
 
+/** Undefined if the file does not exist. Rejects with other errors. */
 async function readOptionalFile(file: string): Promise<Buffer | undefined> {
   try {
     return await readFile(file);

@@ -1,4 +1,4 @@
-/** URL path of the console. Below it are the page's files and the endpoints that create and use one-time links. */
+/** URL path of the console. The page's files and the endpoints for one-time links are below this path. */
 export const CONSOLE_PATH = "/console";
 export const ASSETS_PATH = "/console/assets/";
 export const LINKS_PATH = "/console/links";

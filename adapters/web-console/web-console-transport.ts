@@ -15,7 +15,7 @@ export class WebConsoleTransport implements Transport {
   readonly #logger: Logger;
   #pages: Promise<ConsolePages> | undefined;
 
-  /** `host`: the HTTP host that a `KoaHttpTransport` also uses; without that transport the pages have no API. */
+  /** `host`: the HTTP host that a `KoaHttpTransport` also uses. Without this transport the pages have no API. */
   constructor(options: WebConsoleOptions, host: HttpHost, logger: Logger = silentLogger) {
     this.#options = options;
     this.#host = host;
@@ -29,7 +29,7 @@ export class WebConsoleTransport implements Transport {
       fallback: false,
       authenticated: false,
       requiredHeaders: Object.keys(requiredHeaders ?? {}).length > 0 ? requiredHeaders : undefined,
-      // The endpoint that creates links is not listed: it requires the headers.
+      // The endpoint that creates links is not listed, because it requires the headers.
       browserPaths: ["/", CONSOLE_PATH, `${CONSOLE_PATH}/`, `${CONSOLE_PATH}/assets/*`, `${CONSOLE_PATH}/login`],
       homePath: CONSOLE_PATH,
       handler: (request, response) => this.#withPages(response, (pages) => pages.serve(request, response)),
@@ -39,7 +39,9 @@ export class WebConsoleTransport implements Transport {
     return new ConsoleListening(origin.replace(/0\.0\.0\.0|\[::\]/, "localhost") + CONSOLE_PATH);
   }
 
-  /** The module of the pages is loaded at the first request, because many processes never get one. */
+  /**
+   * Calls `work` with the pages. Their module is loaded at the first request, because many processes get no request.
+   */
   #withPages(response: ServerResponse, work: (pages: ConsolePages) => void | Promise<void>): void {
     this.#pages ??= import("./pages.js").then(({ ConsolePages }) => new ConsolePages(this.#options, this.#host));
     this.#pages.then(work).catch((error: unknown) => {
@@ -50,7 +52,7 @@ export class WebConsoleTransport implements Transport {
   }
 }
 
-/** Has nothing to close: the HTTP host closes the port. */
+/** The listening transport. `end` has nothing to close, because the HTTP host closes the port. */
 class ConsoleListening extends ListeningBase {
   constructor(readonly address: string) {
     super();

@@ -26,7 +26,7 @@ import type { AgentServices, SubagentCall } from "../run/context/run-context.js"
 import { Runs } from "../run/runs.js";
 import type { LocalRuns } from "../run/local-runs.js";
 import { SessionProcesses } from "../run/session-processes.js";
-import { forgetFilesOf } from "../sessions/forget-files.js";
+import { forgetFilesOnDelete } from "../sessions/forget-files.js";
 import { AgentStore } from "./opened-store.js";
 import { throttleOutageLogs } from "../sessions/outage.js";
 import { Sessions } from "../sessions/sessions.js";
@@ -47,7 +47,7 @@ export class Agent {
   readonly projectDir: string;
   readonly sessions: Sessions;
   readonly models: Models;
-  /** Opens the MCP servers that a run's input names. Undefined: runs cannot name any. */
+  /** Opens the MCP servers that a run's input names. Undefined: runs cannot name MCP servers. */
   readonly mcpServerFactory: McpServerFactory | undefined;
 
   readonly #services: AgentServices;
@@ -77,7 +77,8 @@ export class Agent {
     const store = () => this.#store.get();
     this.#presence = new Presence((options.clientGraceSeconds ?? AGENT_DEFAULTS.clientGraceSeconds) * 1000);
     this.#watchers = new Watchers(store, (rootId) => this.#processes.list(rootId), closeSignal, this.#presence);
-    const notifyChange = (rootId: string, messages: boolean) => void this.#watchers.notify(rootId, messages);
+    const notifyChange = (rootId: string, hasMessageChanges: boolean) =>
+      void this.#watchers.notify(rootId, hasMessageChanges);
     this.#services = createServices(options, {
       name: this.name,
       store,
@@ -89,7 +90,7 @@ export class Agent {
     });
     const { conversationCache, mode, models, projectDir, tasks, tools } = this.#services;
     bus.on("session.deleted", ({ ids }) => ids.forEach((id) => conversationCache.drop(id)));
-    forgetFilesOf(bus, fileHistory, tasks, logger);
+    forgetFilesOnDelete(bus, fileHistory, tasks, logger);
     this.#processes = new SessionProcesses(tools, bus, tasks, store, (rootId) => notifyChange(rootId, false));
     this.#providers = options.providers;
     this.projectDir = projectDir;
@@ -137,8 +138,8 @@ export class Agent {
   /**
    * Connects a client that can answer requests of any session. The returned function disconnects it.
    *
-   * `canAnswer` is called each time a run makes a request, with the id of the chain's first session. It returns whether
-   * the client answers for that session.
+   * `canAnswer` is called each time a run makes a request, with the id of the chain's first session. The result is
+   * whether the client answers for that session.
    */
   addResponder(canAnswer: (sessionId: string) => boolean = () => true): () => void {
     return this.#presence.connect(canAnswer);
@@ -194,7 +195,8 @@ export class Agent {
 
   /**
    * Loads the code of runs in advance, so that the first run starts faster. The code of the preferred provider loads
-   * afterwards: `close` waits for it, the returned promise does not. Never rejects: the first run reports the error.
+   * afterwards: `close` waits for that code, the returned promise does not. Never rejects: the first run reports the
+   * error.
    */
   async prepare(): Promise<void> {
     if (this.#isRejectingRuns) return;
@@ -204,9 +206,9 @@ export class Agent {
   }
 
   /**
-   * Whether the agent should receive work. It is not ready while the store is unreachable, the first model lists are
-   * being fetched, or the agent drains. Opens the store if necessary. The result is cached for one second. Rejects only
-   * with the signal's reason.
+   * Whether the agent should receive work. The agent is not ready while the store is unreachable, the first model lists
+   * are being fetched, or the agent drains. Opens the store if necessary. The result is cached for one second. Rejects
+   * only with the signal's reason.
    */
   async readiness(signal?: AbortSignal): Promise<Readiness> {
     // While the agent drains, its store may already be closed, and no other reason matters.
@@ -267,13 +269,13 @@ export class Agent {
     );
   }
 
-  /** Lets requests that have already arrived go first, because loading blocks the event loop for 50 ms. */
+  /** Loads the code of the preferred provider, after requests that have already arrived: loading blocks for 50 ms. */
   async #prepareModels(): Promise<void> {
     await new Promise((resolve) => setImmediate(resolve));
     await this.models.prepare(this.#closeController.signal);
   }
 
-  /** Loads the code of runs at the first use, because it is more than half of the agent's code. */
+  /** Loads the code of runs at the first use, because this code is more than half of the agent. */
   #loadLocalRuns(): Promise<LocalRuns> {
     return (this.#localRunsPromise ??= import("../run/local-runs.js").then(({ LocalRuns }) => {
       return (this.#localRuns = new LocalRuns({

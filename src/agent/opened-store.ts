@@ -5,6 +5,7 @@ import type { Logger } from "../ports/logger.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import { Housekeeping } from "../sessions/housekeeping.js";
 
+/** Options of `AgentStore`. */
 export interface AgentStoreOptions {
   /** Undefined: sessions are stored in memory. */
   driver: SessionDriver | undefined;

@@ -32,26 +32,27 @@ export interface AgentOptions {
   /** Default: sessions in memory, lost when the process ends. */
   driver?: SessionDriver | undefined;
   /**
-   * Tools, and tool sources that are opened for each session. A function is called once, before the first run. Default:
-   * none.
+   * Tools, and tool sources that are opened for each session. A function that creates the list is called once, before
+   * the first run. Default: none.
    */
   tools?: readonly (Tool | ToolSource)[] | (() => Promise<readonly (Tool | ToolSource)[]>) | undefined;
   /**
-   * Slash commands, in addition to the built-in ones, those of the project and those of tool sources. Default: none.
+   * Slash commands, in addition to the commands of gantry, of the project and of tool sources. Default: none.
    */
   commands?: readonly SlashCommand[] | undefined;
   /** Absolute paths of the operator's command folders, with one command per file. Default: none. */
   commandFolders?: readonly string[] | undefined;
-  /** Opens MCP servers that a run's input names (`RunInput.mcpServers`). Default: runs cannot name any. */
+  /** Opens MCP servers that a run's input names (`RunInput.mcpServers`). Default: runs cannot name MCP servers. */
   mcpServerFactory?: McpServerFactory | undefined;
   /**
-   * Policies for tool calls, evaluated in order; the first that does not pass decides. If all pass, `rules` decide.
+   * Policies for tool calls, evaluated in order; the first policy that does not pass decides. If all pass, `rules`
+   * decide.
    *
    * If no rule matches, tools that need permission ask. In mode `auto` they ask only if the run's client can answer,
    * and otherwise run.
    */
   permissions?: PermissionPolicy | readonly PermissionPolicy[] | undefined;
-  /** Rules that allow calls, ask about them or deny them; the first match decides. Default: none. */
+  /** Rules that allow calls, ask about them or deny them; the first matching rule decides. Default: none. */
   rules?: readonly PermissionRule[] | undefined;
   /** Default mode for new sessions; default `auto`. */
   mode?: SessionMode | undefined;
@@ -67,7 +68,7 @@ export interface AgentOptions {
   askTimeoutSeconds?: number | undefined;
   /** Maximum wait of a request after the last client that can answer disconnects, in seconds; default 60. */
   clientGraceSeconds?: number | undefined;
-  /** Default: none. */
+  /** Functions called before and after tool calls, and before model calls. Default: none. */
   hooks?: Hooks | undefined;
   /** Absolute path of the folder to work on. Default: the working directory. */
   projectDir?: string | undefined;
@@ -103,7 +104,7 @@ export interface AgentOptions {
   unknownPrice?: ModelPrices | undefined;
   /** Compaction of sessions that reach the model's context window. */
   compaction?: CompactionOptions | undefined;
-  /** Used if the run's input names no model. Default: the first model. */
+  /** Provider, model and effort of runs whose input names none. Default: the first model, with its default effort. */
   model?:
     | { provider?: string | undefined; model?: string | undefined; reasoningEffort?: ReasoningEffort | undefined }
     | undefined;
@@ -121,8 +122,12 @@ export interface AgentOptions {
   fileHistory?: FileHistory | undefined;
   /** Persistent cache of model lists. Default: no cache. */
   catalogue?: CatalogueCache | undefined;
+  /** Default: nothing is logged. */
   logger?: Logger | undefined;
 }
+
+/** Maximum of delays in options, in seconds: a day. Timers support at most 24 days. */
+const MAX_DELAY_SECONDS = 86_400;
 
 const OPTION_NAMES: Readonly<Record<keyof AgentOptions, true>> = {
   providers: true,
@@ -181,11 +186,10 @@ export function checkOptions(options: unknown): void {
   if (options["mode"] !== undefined) checkOneOf("mode", SESSION_MODES, options["mode"]);
   if (options["unattended"] !== undefined) checkOneOf("unattended", UNATTENDED_POLICIES, options["unattended"]);
   const { askTimeoutSeconds = 1 } = options;
-  // Timers do not support much longer delays.
-  if (typeof askTimeoutSeconds !== "number" || !(askTimeoutSeconds > 0 && askTimeoutSeconds <= 86_400))
+  if (typeof askTimeoutSeconds !== "number" || !(askTimeoutSeconds > 0 && askTimeoutSeconds <= MAX_DELAY_SECONDS))
     throw new InputError("askTimeoutSeconds", "a number of seconds above 0, at most 86,400");
   const { clientGraceSeconds = 0 } = options;
-  if (typeof clientGraceSeconds !== "number" || !(clientGraceSeconds >= 0 && clientGraceSeconds <= 86_400))
+  if (typeof clientGraceSeconds !== "number" || !(clientGraceSeconds >= 0 && clientGraceSeconds <= MAX_DELAY_SECONDS))
     throw new InputError("clientGraceSeconds", "a number of seconds from 0 to 86,400");
   const { budget, sessionBudget, unknownPrice } = options;
   if (!isEmpty(budget)) checkBudget("budget", budget);
@@ -206,7 +210,7 @@ export const HOOK_NAMES: Readonly<Record<keyof Hooks, true>> = {
   beforeModelCall: true,
 };
 
-/** A hook with a misspelled name would never be called. */
+/** Rejects unknown names, because a hook with a misspelled name would never be called. Throws `InputError`. */
 function checkHooks(hooks: unknown): void {
   if (!isRecord(hooks)) throw new InputError("hooks", "an object with hooks");
   for (const [name, hook] of Object.entries(hooks)) {
@@ -238,7 +242,7 @@ const BUS_EVENT_NAMES: Readonly<Record<keyof BusEvents, true>> = {
 };
 export const BUS_EVENTS = Object.keys(BUS_EVENT_NAMES) as readonly (keyof BusEvents)[];
 
-/** Whether a record has no defined value; most budgets have none. */
+/** Whether a value is undefined or a record without defined values, like most budgets. */
 function isEmpty(value: unknown): boolean {
   return value === undefined || (isRecord(value) && Object.values(value).every((member) => member === undefined));
 }

@@ -17,8 +17,8 @@ const CACHE_TTL_MS = 1_000;
 /** A store that does not answer within this time counts as unreachable, in ms. */
 const STORE_TIMEOUT_MS = 2_000;
 /**
- * Maximum wait of a check for the first model lists, in ms. They usually arrive before, so that the first request needs
- * no retry.
+ * Maximum wait of a check for the first model lists, in ms. The lists usually arrive in this time, so that the
+ * first request needs no retry.
  */
 const MODELS_TIMEOUT_MS = 500;
 /** Maximum unanswered queries to the store. At this number, no query is sent until the store answers one. */
@@ -33,11 +33,11 @@ const MODELS_SYNCING: ReadinessProblem = {
   message: "the lists of models are being fetched for the first time",
 };
 
-/** Checks whether runs can start. Concurrent requests share a result, which is then reused for `CACHE_MS`. */
+/** Checks whether runs can start. Concurrent requests share a result, which is then reused for `CACHE_TTL_MS`. */
 export class ReadinessCheck {
   readonly #options: ReadinessOptions;
   readonly #pendingQueries = new Set<Promise<unknown>>();
-  #reasons: Promise<readonly ReadinessProblem[]> | undefined;
+  #reasonsPromise: Promise<readonly ReadinessProblem[]> | undefined;
   #checkedAtMs = Infinity;
   #isUnreachable = false;
 
@@ -46,15 +46,15 @@ export class ReadinessCheck {
   }
 
   /**
-   * Reasons why the agent is not ready; empty if it is ready. The result is at most one second old and takes at most
-   * two seconds. Rejects only with the signal's reason.
+   * Returns the reasons why the agent is not ready; empty if it is ready. The result is at most one second old and
+   * takes at most two seconds. Rejects only with the signal's reason.
    */
   async reasons(signal?: AbortSignal): Promise<readonly ReadinessProblem[]> {
-    if (this.#reasons === undefined || monotonicMs() - this.#checkedAtMs > CACHE_TTL_MS) {
+    if (this.#reasonsPromise === undefined || monotonicMs() - this.#checkedAtMs > CACHE_TTL_MS) {
       this.#checkedAtMs = Infinity;
-      this.#reasons = this.#check().finally(() => (this.#checkedAtMs = monotonicMs()));
+      this.#reasonsPromise = this.#check().finally(() => (this.#checkedAtMs = monotonicMs()));
     }
-    return signal ? abortable(this.#reasons, signal) : this.#reasons;
+    return signal ? abortable(this.#reasonsPromise, signal) : this.#reasonsPromise;
   }
 
   async #check(): Promise<readonly ReadinessProblem[]> {

@@ -12,6 +12,9 @@ import type { AgentServices } from "../run/context/run-context.js";
 import { ToolSources } from "../run/tools/sources.js";
 import { ToolStateCache } from "../run/tools/tool-state.js";
 
+/** Maximum wait of a run until its model is found, in ms. */
+const DEFAULT_MODEL_TIMEOUT_MS = 30_000;
+
 /** The agent's own members that its runs use. */
 type AgentMembers = Pick<AgentServices, "name" | "store" | "bus" | "logger" | "liveSessions" | "spawn" | "closeSignal">;
 
@@ -31,10 +34,10 @@ export function createServices(options: AgentOptions, agentMembers: AgentMembers
     ...agentMembers,
     models: new Models({
       providers: options.providers,
-      preferred: { provider: model?.provider ?? "", model: model?.model ?? "" },
+      preferredPair: { provider: model?.provider ?? "", model: model?.model ?? "" },
       cache: options.catalogue ?? noCache,
       logger,
-      timeoutMs: options.modelTimeoutMs ?? 30_000,
+      timeoutMs: options.modelTimeoutMs ?? DEFAULT_MODEL_TIMEOUT_MS,
       refreshMs: (options.catalogueRefreshSeconds ?? AGENT_DEFAULTS.catalogueRefreshSeconds) * 1000,
     }),
     tools,

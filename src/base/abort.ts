@@ -17,7 +17,7 @@ export function abortable<T>(promise: Promise<T>, signal: AbortSignal): Promise<
 }
 
 /**
- * Calls `take` with each value of an iterator until the iterator ends, and awaits the promise that `take` returns.
+ * Calls `take` with each value of an iterator until the iterator ends, and awaits the promise that `take` may return.
  *
  * Rejects when the iterator or `take` fails. Rejects with the signal's reason immediately on abort, even if the
  * iterator does not stop. All values share one promise and one listener, because an answer can have 20,000 tokens.
@@ -31,7 +31,7 @@ export function takeEach<T>(
     let hasEnded = false;
     const end = () => {
       hasEnded = true;
-      forget();
+      removeListener();
     };
     const fail = (reason: unknown) => {
       end();
@@ -53,7 +53,7 @@ export function takeEach<T>(
         fail(error);
       }
     };
-    const forget = onAbort(signal, () => {
+    const removeListener = onAbort(signal, () => {
       hasEnded = true;
       reject(signal.reason as Error);
     });
@@ -61,7 +61,7 @@ export function takeEach<T>(
   });
 }
 
-/** Resolves after `ms`; rejects with the signal's reason. */
+/** Resolves after `ms` milliseconds. Rejects with the signal's reason if the signal aborts first. */
 export function delay(ms: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(() => {
@@ -75,7 +75,7 @@ export function delay(ms: number, signal: AbortSignal): Promise<void> {
   });
 }
 
-/** Whether the work settles within `ms`, by success or failure. Never rejects. */
+/** Whether the work settles within `ms` milliseconds, by success or failure. Never rejects. */
 export async function settlesWithin(work: Promise<unknown>, ms: number): Promise<boolean> {
   let timer: NodeJS.Timeout | undefined;
   const timeout = new Promise<false>((resolve) => (timer = setTimeout(() => resolve(false), ms)));
@@ -87,18 +87,19 @@ export async function settlesWithin(work: Promise<unknown>, ms: number): Promise
 }
 
 /**
- * A signal that aborts after `ms` with a `TimeoutError`, or when one of the given signals aborts. Call `clear` when it
- * is no longer needed.
+ * A signal that aborts with a `TimeoutError` after a time limit, or when one of the given signals aborts. The user of a
+ * deadline calls `clear` at the end.
  */
 export interface Deadline {
   readonly signal: AbortSignal;
   /** Whether the time limit was reached before another signal aborted. */
-  readonly expired: boolean;
+  readonly hasExpired: boolean;
+  /** Stops the timer and removes the listeners from the given signals. */
   clear(): void;
 }
 
 /**
- * Creates a deadline. If `ms` is undefined, only `signals` abort it.
+ * Creates a deadline of `ms` milliseconds. If `ms` is undefined, only `signals` abort the deadline's signal.
  *
  * Unlike `AbortSignal.timeout`, the timer keeps the process alive, and it always fires. Node loses timeouts that only
  * `AbortSignal.any` refers to (nodejs/node#54614).
@@ -119,7 +120,7 @@ export function createDeadline(ms: number | undefined, ...signals: AbortSignal[]
   if (controller.signal.aborted) clear();
   return {
     signal: controller.signal,
-    get expired() {
+    get hasExpired() {
       return expired;
     },
     clear,

@@ -1,8 +1,8 @@
 type Listener = (event: never) => void;
 
 /**
- * A typed event bus. `Events` maps event names to payloads. An error thrown by a listener is reported and does not
- * affect other listeners.
+ * A typed event bus. `Events` maps event names to payloads. An error thrown by a listener is passed to `onError` and
+ * does not affect other listeners.
  */
 export class Bus<Events extends object> {
   readonly #listeners = new Map<keyof Events, Set<Listener>>();

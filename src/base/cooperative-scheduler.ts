@@ -9,12 +9,12 @@ const STEP_MS = 1;
  * Shares the event loop between tasks that could run without a pause, for example while processing answers that arrived
  * in one piece.
  *
- * Each task calls `turn` before its next step. New connections and tasks that have not started run in between.
+ * Each task calls `waitForTurn` before its next step. New connections and tasks that have not started run in between.
  */
 export class CooperativeScheduler {
   /**
-   * Time, on the clock of `monotonicMs`, until which a caller may continue at once. 0 if `turn` was not called in this
-   * iteration of the event loop.
+   * Time, on the clock of `monotonicMs`, until which a caller may continue at once. 0 if no task has called
+   * `waitForTurn` in this iteration of the event loop.
    */
   #sliceEndMs = 0;
   readonly #waitingTasks: (() => void)[] = [];
@@ -23,7 +23,7 @@ export class CooperativeScheduler {
    * Returns undefined if the caller may continue at once. Otherwise returns a promise that resolves at the caller's
    * turn, in order of arrival.
    */
-  turn(): Promise<void> | undefined {
+  waitForTurn(): Promise<void> | undefined {
     const nowMs = monotonicMs();
     if (this.#sliceEndMs === 0) this.#startSlice(nowMs);
     return nowMs < this.#sliceEndMs ? undefined : new Promise((resolve) => this.#waitingTasks.push(resolve));

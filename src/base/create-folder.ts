@@ -2,10 +2,11 @@ import { mkdirSync, statSync } from "node:fs";
 import { dirname } from "node:path";
 
 /**
- * Creates a folder and its parents with mode 0700. Returns the first folder that it created, or undefined if all
- * existed. Throws the system's error.
+ * Creates a folder and its parents with mode 0700. Returns the topmost created folder, or undefined if all
+ * folders existed. Throws the system's error.
  *
- * `mkdirSync` with `recursive` is not used: it never returns if the system answers ENOENT, as in /proc.
+ * `mkdirSync` with `recursive` is not used: `mkdirSync` never returns if the system answers ENOENT, as in
+ * /proc.
  */
 export function createFolder(path: string): string | undefined {
   const missingFolders: string[] = [];

@@ -1,53 +1,60 @@
 /** Default limit, in bytes, of text that a tool returns to a model: about 8,000 tokens. */
 export const MAX_MODEL_TEXT_BYTES = 30_000;
 
+/** Maximum distance from a cut to a line end. If a line ends within this distance, the cut is moved to the line end. */
 const MAX_LINE_SEARCH_BYTES = 2_000;
+/** Room for the inserted line without its hint. */
+const NOTE_BYTES = 120;
+/** Maximum number of stored chunks. Many small chunks use more memory as objects than for their bytes. */
+const MAX_CHUNKS = 256;
+const LINE_FEED = 10;
 
 /**
- * Shortens `text` to at most `bytes` bytes of UTF-8. Removes the middle, keeps the start and the end, and inserts a
+ * Shortens `text` to at most `maxBytes` bytes of UTF-8. Removes the middle, keeps the start and the end, and inserts a
  * line that states how much was removed.
  */
-export function capText(text: string, bytes: number): string {
-  return cutMiddle(text, bytes);
+export function capText(text: string, maxBytes: number): string {
+  return cutMiddle(text, maxBytes);
 }
 
 /** As `capText`. `hint` is added to the inserted line and explains how to read the removed part. */
-export function cutMiddle(text: string, bytes: number, hint = ""): string {
+export function cutMiddle(text: string, maxBytes: number, hint = ""): string {
   // A UTF-16 unit takes at most 3 bytes, so most texts need no byte count.
-  if (text.length * 3 <= bytes) return text;
-  if (Buffer.byteLength(text) <= bytes) return text;
+  if (text.length * 3 <= maxBytes) return text;
+  if (Buffer.byteLength(text) <= maxBytes) return text;
   const buffer = Buffer.from(text);
-  const halfBytes = Math.max(0, Math.floor((bytes - 120 - hint.length * 3) / 2));
-  return joinHeadAndTail(headOf(buffer, halfBytes), tailOf(buffer, halfBytes), buffer.length, bytes, hint);
+  const halfBytes = Math.max(0, Math.floor((maxBytes - NOTE_BYTES - hint.length * 3) / 2));
+  return joinHeadAndTail(headOf(buffer, halfBytes), tailOf(buffer, halfBytes), buffer.length, maxBytes, hint);
 }
 
-function joinHeadAndTail(head: Buffer, tail: Buffer, totalBytes: number, bytes: number, hint: string): string {
+function joinHeadAndTail(head: Buffer, tail: Buffer, totalBytes: number, maxBytes: number, hint: string): string {
   const cutBytes = (totalBytes - head.length - tail.length).toLocaleString("en-US");
   const note = `[... ${cutBytes} bytes cut from the middle${hint === "" ? "" : `; ${hint}`} ...]`;
-  const breakAfterHead = head.length > 0 && head[head.length - 1] !== 10 ? "\n" : "";
+  const breakAfterHead = head.length > 0 && head[head.length - 1] !== LINE_FEED ? "\n" : "";
   const breakBeforeTail = tail.length > 0 ? "\n" : "";
   const text = `${head.toString()}${breakAfterHead}${note}${breakBeforeTail}${tail.toString()}`;
-  return Buffer.byteLength(text) <= bytes ? text : headOf(Buffer.from(note), bytes, false).toString();
+  return Buffer.byteLength(text) <= maxBytes ? text : headOf(Buffer.from(note), maxBytes, false).toString();
 }
 
 /**
- * Returns the first bytes of `buffer`, at most `bytes`. Ends after a line if a line ends close to the limit. Never
- * splits a code point.
+ * Returns the first bytes of `buffer`, at most `maxBytes`. With `prefersLineEnd`, ends after a line if a line ends
+ * close to the limit. Never splits a code point.
  */
-function headOf(buffer: Buffer, bytes: number, endsAtLine = true): Buffer {
-  if (buffer.length <= bytes) return buffer;
-  let end = bytes;
-  const lineEnd = endsAtLine ? buffer.lastIndexOf(10, end - 1) + 1 : 0;
-  if (lineEnd > 0 && end - lineEnd <= Math.min(MAX_LINE_SEARCH_BYTES, bytes / 2)) return buffer.subarray(0, lineEnd);
+function headOf(buffer: Buffer, maxBytes: number, prefersLineEnd = true): Buffer {
+  if (buffer.length <= maxBytes) return buffer;
+  let end = maxBytes;
+  const lineEnd = prefersLineEnd ? buffer.lastIndexOf(LINE_FEED, end - 1) + 1 : 0;
+  if (lineEnd > 0 && end - lineEnd <= Math.min(MAX_LINE_SEARCH_BYTES, maxBytes / 2)) return buffer.subarray(0, lineEnd);
   while (end > 0 && isContinuation(buffer[end])) end--;
   return buffer.subarray(0, end);
 }
 
-function tailOf(buffer: Buffer, bytes: number): Buffer {
-  if (buffer.length <= bytes) return buffer;
-  let start = buffer.length - bytes;
-  const lineStart = buffer.indexOf(10, start) + 1;
-  if (lineStart > 0 && lineStart < buffer.length && lineStart - start <= Math.min(MAX_LINE_SEARCH_BYTES, bytes / 2))
+/** Returns the last bytes of `buffer`, at most `maxBytes`. Starts with a line if a line starts close to the limit. */
+function tailOf(buffer: Buffer, maxBytes: number): Buffer {
+  if (buffer.length <= maxBytes) return buffer;
+  let start = buffer.length - maxBytes;
+  const lineStart = buffer.indexOf(LINE_FEED, start) + 1;
+  if (lineStart > 0 && lineStart < buffer.length && lineStart - start <= Math.min(MAX_LINE_SEARCH_BYTES, maxBytes / 2))
     return buffer.subarray(lineStart);
   while (start < buffer.length && isContinuation(buffer[start])) start++;
   return buffer.subarray(start);
@@ -57,18 +64,19 @@ function isContinuation(byte: number | undefined): boolean {
   return byte !== undefined && (byte & 0xc0) === 0x80;
 }
 
-/** A function that cleans text before it is shortened, with the context that the function needs beyond a cut. */
+/** A function that removes parts of a text before the text is shortened, such as secrets. */
 export interface Cleaning {
   clean(text: string): string;
-  /** Characters. `clean` removes nothing longer than this. */
+  /** Maximum length of a part that `clean` removes, in characters. */
   reach: number;
 }
 
 /**
- * Keeps the start and the end of a stream of any length. Memory is bounded by twice `bytes`, twice the reach of the
- * cleaning, and one chunk.
+ * Stores the start and the end of a stream of any length. Memory is bounded by twice `maxShownBytes`, twice the reach
+ * of the cleaning, and one chunk.
  *
- * More is kept than shown. If cleaning had no context beyond the cut, half of a match at the cut would stay visible.
+ * Stores more text than it shows. Without text beyond the cut, `clean` would not find a match that the cut splits, and
+ * half of the match would stay visible.
  */
 export class HeadTail {
   readonly #halfBytes: number;
@@ -80,12 +88,11 @@ export class HeadTail {
   #tailBytes = 0;
   #totalBytes = 0;
 
-  /** @param bytes Bytes to show. */
   constructor(
-    readonly bytes: number,
+    readonly maxShownBytes: number,
     cleaning?: Cleaning,
   ) {
-    this.#halfBytes = Math.max(1, Math.floor(bytes / 2));
+    this.#halfBytes = Math.max(1, Math.floor(maxShownBytes / 2));
     this.#cleaning = cleaning;
     // A character takes at most four bytes.
     this.#maxPartBytes = this.#halfBytes + 4 * (cleaning?.reach ?? 0);
@@ -111,19 +118,21 @@ export class HeadTail {
       this.#tail.shift();
       this.#tailBytes -= firstChunk.length;
     }
-    // Many small chunks use more memory as objects than for their bytes.
-    if (this.#tail.length > 256) this.#tail = [Buffer.concat(this.#tail)];
-    if (this.#head.length > 256) this.#head = [Buffer.concat(this.#head)];
+    if (this.#tail.length > MAX_CHUNKS) this.#tail = [Buffer.concat(this.#tail)];
+    if (this.#head.length > MAX_CHUNKS) this.#head = [Buffer.concat(this.#head)];
   }
 
-  /** The kept text, cleaned. Bytes that are not valid UTF-8 become U+FFFD. */
+  /**
+   * Returns the stored text, cleaned. `hint` is added to the line that replaces the removed middle. Bytes that are not
+   * valid UTF-8 become U+FFFD.
+   */
   text(hint = ""): string {
     const head = Buffer.concat(this.#head);
     const tail = Buffer.concat(this.#tail);
-    const shownBytes = Math.max(0, this.#halfBytes - 60 - hint.length);
+    const shownBytes = Math.max(0, this.#halfBytes - NOTE_BYTES / 2 - hint.length);
     const isComplete = this.#totalBytes === head.length + tail.length;
     if (!this.#cleaning) {
-      if (isComplete && this.#totalBytes <= this.bytes) return Buffer.concat([head, tail]).toString();
+      if (isComplete && this.#totalBytes <= this.maxShownBytes) return Buffer.concat([head, tail]).toString();
       return joinHeadAndTail(
         headOf(head, shownBytes),
         tailOf(tail, shownBytes),
@@ -133,7 +142,7 @@ export class HeadTail {
       );
     }
     const { clean, reach } = this.#cleaning;
-    // The stream is complete: the caller may shorten it after cleaning.
+    // The whole stream is stored: the caller may shorten the cleaned text.
     if (isComplete) return clean(Buffer.concat([head, tail]).toString());
     const cleanedHead = clean(head.toString());
     // At the cut, a partial match cannot be distinguished from other text.

@@ -7,7 +7,7 @@ const OMISSION_MARK = "\n[...]\n";
  * Passes on streamed text without secrets, however the text is split. Text that may be the start of a secret is held
  * until the next piece.
  */
-export class HiddenStream {
+export class RedactedStream {
   readonly #redactor: Redactor;
   readonly #send: (text: string) => void;
   /** End of the sent text, as far back as a secret can reach. `#heldText` follows it. */
@@ -19,7 +19,7 @@ export class HiddenStream {
     this.#send = send;
   }
 
-  /** `isCut`: text before this piece was omitted. */
+  /** Adds the next piece. `isCut`: whether text before this piece was omitted. */
   push(piece: string, isCut = false): void {
     if (isCut) this.#sentTail = this.#heldText = "";
     const { reach } = this.#redactor;
@@ -36,7 +36,7 @@ export class HiddenStream {
     if (newText !== "") this.#send(newText);
   }
 
-  /** Ends the stream. The held text is passed on, because no secret can complete it. */
+  /** Ends the stream and passes on the held text, because no further text can complete a secret. */
   end(): void {
     const redactedText = this.#redactor.hide(this.#sentTail + this.#heldText);
     const newText = redactedText.slice(commonPrefixLength(this.#redactor.hide(this.#sentTail), redactedText));

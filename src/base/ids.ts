@@ -7,7 +7,9 @@ const POOL_BYTES = 256;
 const ID_BYTES = 16;
 
 let pool = new Uint8Array(0);
-/** Timestamp of the newest identifier in ms, and its sequence number within the same millisecond. */
+/**
+ * Timestamp of the newest identifier in ms, and its sequence number within that millisecond. Named as uuid's options.
+ */
 let msecs = 0;
 let seq = 0;
 
@@ -21,7 +23,7 @@ export function newId(): string {
     msecs = nowMs;
     seq = new DataView(random.buffer, random.byteOffset).getInt32(6);
   } else {
-    // The clock has not advanced or went back: increment the number. If the number overflows, increment the time.
+    // The clock has not advanced or went back: increment the sequence number. If it overflows, increment the timestamp.
     seq = (seq + 1) | 0;
     if (seq === 0) msecs += 1;
   }
@@ -31,8 +33,8 @@ export function newId(): string {
 /**
  * Returns cryptographically secure random bytes, read from the system's source.
  *
- * Node's crypto uses the same source but takes 3 ms to load, which would delay the start of an agent. It is the
- * fallback if the file does not exist or cannot be read.
+ * Node's crypto uses the same source but takes 3 ms to load, which would delay the start of an agent. Node's
+ * crypto is the fallback if the file `source` cannot be read.
  */
 export function randomBytes(count: number, source = "/dev/urandom"): Uint8Array<ArrayBuffer> {
   const bytes = new Uint8Array(count);
@@ -49,7 +51,7 @@ export function randomBytes(count: number, source = "/dev/urandom"): Uint8Array<
   return randomFillSync(bytes);
 }
 
-/** The current time, as `2026-01-31T09:15:00.123Z`. */
+/** The current time in UTC, as `2026-01-31T09:15:00.123Z`. */
 export function now(): string {
   return new Date().toISOString();
 }

@@ -1,4 +1,4 @@
-/** Thrown by `parseJson`. `message` states the position, for the sender of the text. */
+/** Thrown by `parseJson`. `message` describes the error for the sender of the text. */
 export class JsonError extends SyntaxError {}
 
 /** The text exceeds the allowed depth or number of keys. It was not checked for valid JSON. */
@@ -6,6 +6,16 @@ export class JsonDepthError extends JsonError {}
 
 /** `JSON.parse` takes 0.5 to 1 s for 400,000 different keys and blocks the event loop meanwhile. */
 const MAX_KEYS = 50_000;
+const DEFAULT_MAX_DEPTH = 64;
+
+// Codes of the characters that structure JSON.
+const QUOTE = 0x22;
+const COLON = 0x3a;
+const OPENING_BRACKET = 0x5b;
+const BACKSLASH = 0x5c;
+const CLOSING_BRACKET = 0x5d;
+const OPENING_BRACE = 0x7b;
+const CLOSING_BRACE = 0x7d;
 
 /** Checks the depth and the number of keys of a JSON text that arrives in pieces. */
 export class JsonLimits {
@@ -16,7 +26,7 @@ export class JsonLimits {
   #isInString = false;
   #isEscaped = false;
 
-  constructor(maxDepth = 64, maxKeys = MAX_KEYS) {
+  constructor(maxDepth = DEFAULT_MAX_DEPTH, maxKeys = MAX_KEYS) {
     this.#maxDepth = maxDepth;
     this.#maxKeys = maxKeys;
   }
@@ -28,14 +38,14 @@ export class JsonLimits {
       const code = isText ? piece.charCodeAt(i) : piece[i];
       if (this.#isEscaped) this.#isEscaped = false;
       else if (this.#isInString) {
-        if (code === 0x5c) this.#isEscaped = true;
-        else if (code === 0x22) this.#isInString = false;
-      } else if (code === 0x22) this.#isInString = true;
-      else if (code === 0x5b || code === 0x7b) {
+        if (code === BACKSLASH) this.#isEscaped = true;
+        else if (code === QUOTE) this.#isInString = false;
+      } else if (code === QUOTE) this.#isInString = true;
+      else if (code === OPENING_BRACKET || code === OPENING_BRACE) {
         this.#depth += 1;
         if (this.#depth > this.#maxDepth) throw new JsonDepthError(`nested deeper than ${this.#maxDepth} levels`);
-      } else if (code === 0x5d || code === 0x7d) this.#depth -= 1;
-      else if (code === 0x3a) {
+      } else if (code === CLOSING_BRACKET || code === CLOSING_BRACE) this.#depth -= 1;
+      else if (code === COLON) {
         this.#keyCount += 1;
         if (this.#keyCount > this.#maxKeys) throw new JsonDepthError(`more than ${this.#maxKeys} keys`);
       }
@@ -50,7 +60,7 @@ export class JsonLimits {
  * `JSON.parse` itself accepts hundreds of thousands of levels, but writing such a value as JSON later overflows the
  * stack.
  */
-export function parseJson(text: string, maxDepth = 64, maxKeys = MAX_KEYS): unknown {
+export function parseJson(text: string, maxDepth = DEFAULT_MAX_DEPTH, maxKeys = MAX_KEYS): unknown {
   new JsonLimits(maxDepth, maxKeys).scan(text);
   try {
     return JSON.parse(text) as unknown;

@@ -3,5 +3,6 @@ export function lastCharacters(text: string, maxUnits: number): string {
   if (text.length <= maxUnits) return text;
   const tail = text.slice(-maxUnits);
   const firstUnit = tail.charCodeAt(0);
-  return firstUnit >= 0xdc00 && firstUnit <= 0xdfff ? tail.slice(1) : tail;
+  const isLowSurrogate = firstUnit >= 0xdc00 && firstUnit <= 0xdfff;
+  return isLowSurrogate ? tail.slice(1) : tail;
 }

@@ -3,18 +3,20 @@ import { attempt } from "./attempt.js";
 
 export const IS_LINUX = process.platform === "linux";
 
-/** Environment variable of every child. It identifies children that have left their process group. */
+/** Environment variable that identifies commands, MCP servers and background processes outside their process group. */
 export const MARK_VARIABLE = "GANTRY_CALL";
 
 /** Running processes that this process started as commands, MCP servers or background processes. */
 export const commandPids = new Set<number>();
 
+/** Selected fields of /proc/PID/stat. */
 export interface ProcessStat {
   pid: number;
   parentPid: number;
   groupId: number;
   /** Start time, in clock ticks since boot. */
   startTicks: number;
+  /** Whether the process has ended and its parent has not collected the exit status. */
   isDead: boolean;
   /** Whether the process is exiting and no longer runs its own code. */
   isExiting: boolean;
@@ -24,8 +26,8 @@ export interface ProcessStat {
  * Whether a process is a command, MCP server or background process that gantry started, or a descendant of one. Always
  * false without /proc.
  *
- * All of them carry the variable `MARK_VARIABLE`. A process that cleared its environment is found by its ancestors. An unsandboxed process
- * that cleared its environment and lost its parent is not found.
+ * Such a process carries the variable `MARK_VARIABLE`. A process that cleared its environment is found by its
+ * ancestors. An unsandboxed process that cleared its environment and lost its parent is not found.
  */
 export function isCommandProcess(pid: number): boolean {
   if (!IS_LINUX) return false;
@@ -45,10 +47,10 @@ export function isCommandProcess(pid: number): boolean {
   return false;
 }
 
-/** Limits the walk to the ancestors, because the chain may change while it is read. */
+/** Limits the search through the ancestors, which could be endless if process ids are reused during the search. */
 const MAX_ANCESTORS = 1_000;
 
-/** Ids of all processes listed in /proc. */
+/** Ids of all processes listed in /proc; empty if /proc is not readable. */
 export function listProcessIds(): number[] {
   return attempt(
     () =>
@@ -65,11 +67,13 @@ const PF_EXITING = 4;
 /** Buffer for a line of /proc/PID/stat: a name of at most 64 bytes, and numbers. */
 const LINE_BUFFER = Buffer.alloc(2048);
 
+/** Returns undefined if the process does not exist or /proc is not readable. */
 export function readProcessStat(pid: number): ProcessStat | undefined {
   try {
     const text = readProcLine(`/proc/${pid}/stat`);
     // The name, in parentheses, may contain any characters.
     const fields = text.slice(text.lastIndexOf(")") + 2).split(" ", 20);
+    // Indexes count from the field after the name: `state`, field 3 in proc(5), has index 0.
     const [state = "", parent, group] = fields;
     return {
       pid,
@@ -85,8 +89,8 @@ export function readProcessStat(pid: number): ProcessStat | undefined {
 }
 
 /**
- * Reads the first line of a file in /proc. `readFileSync` needs twice as many system calls, for each process of the
- * machine.
+ * Reads the first line of a file in /proc. Throws the system's error. `readFileSync` needs twice as many system calls,
+ * for each process of the machine.
  */
 export function readProcLine(path: string): string {
   const fd = openSync(path, "r");
@@ -97,6 +101,7 @@ export function readProcLine(path: string): string {
   }
 }
 
+/** Whether the environment of a process contains a variable that starts with `mark`. False if it is not readable. */
 export function hasMark(pid: number, mark: string): boolean {
   return attempt(() => `\0${readFileSync(`/proc/${pid}/environ`, "latin1")}`.includes(`\0${mark}`), false);
 }

@@ -22,7 +22,7 @@ function toPlainValue(value: unknown): unknown {
   return value;
 }
 
-/** JSON replacer that serialises `Error` values itself, instead of the result of their `toJSON`. */
+/** JSON replacer that serialises the fields of an `Error` instead of the result of its `toJSON`. */
 function serializeErrors(this: Readonly<Record<string, unknown>>, key: string, value: unknown): unknown {
   return this[key] instanceof Error ? toPlainValue(this[key]) : toPlainValue(value);
 }
@@ -61,8 +61,8 @@ export function createLogger(options: {
   };
 }
 
-/** The same logger with `name: ` before each message. */
-export function namedLogger(logger: Logger, name: string): Logger {
+/** Creates a logger that writes to `logger`, with `name: ` before each message. */
+export function createNamedLogger(logger: Logger, name: string): Logger {
   return {
     debug: (message, fields) => logger.debug(`${name}: ${message}`, fields),
     info: (message, fields) => logger.info(`${name}: ${message}`, fields),
@@ -71,8 +71,8 @@ export function namedLogger(logger: Logger, name: string): Logger {
   };
 }
 
-/** The same logger with these fields in each line. Fields of an entry take precedence. */
-export function loggerWith(logger: Logger, commonFields: LogFields): Logger {
+/** Creates a logger that writes to `logger`, with `commonFields` in each entry. Fields of the entry take precedence. */
+export function createLoggerWithFields(logger: Logger, commonFields: LogFields): Logger {
   return {
     debug: (message, fields) => logger.debug(message, { ...commonFields, ...fields }),
     info: (message, fields) => logger.info(message, { ...commonFields, ...fields }),

@@ -2,27 +2,28 @@
  * Control characters, invisible characters, characters that change the text direction, Unicode line separators, and
  * lone surrogates.
  */
-const INVISIBLE =
+const INVISIBLE_CHARACTER =
   /[\p{Cc}\u00AD\u061C\u180E\u200B\u200E\u200F\u2028-\u202E\u2060-\u206F\uFEFF\u{E0000}-\u{E007F}\p{Surrogate}]/u;
-const ALL_INVISIBLE =
+/** The same characters for `replace`. A global pattern cannot be used with `test`, which starts at the last match. */
+const INVISIBLE_CHARACTERS =
   /[\p{Cc}\u00AD\u061C\u180E\u200B\u200E\u200F\u2028-\u202E\u2060-\u206F\uFEFF\u{E0000}-\u{E007F}\p{Surrogate}]/gu;
 
 /**
- * Makes a name safe to print in a line of text. Returns it unchanged if all its characters are visible, otherwise as an
- * escaped JSON string that breaks no line and no terminal.
+ * Makes a name safe to print in a line of text. Returns it unchanged if all its characters are visible, otherwise as a
+ * JSON string in which invisible characters are escaped.
  */
 export function toPrintable(name: string): string {
-  if (!INVISIBLE.test(name)) return name;
+  if (!INVISIBLE_CHARACTER.test(name)) return name;
   return escapeInvisible(JSON.stringify(name));
 }
 
 /**
  * Makes text safe for a terminal: writes invisible and control characters as escapes. Line feeds and tabs stay if
- * `isText`.
+ * `isMultiline`.
  */
-export function escapeInvisible(text: string, isText = false): string {
-  return text.replace(ALL_INVISIBLE, (character) =>
-    isText && (character === "\n" || character === "\t")
+export function escapeInvisible(text: string, isMultiline = false): string {
+  return text.replace(INVISIBLE_CHARACTERS, (character) =>
+    isMultiline && (character === "\n" || character === "\t")
       ? character
       : character.replace(/[^]/g, (codeUnit) => `\\u${codeUnit.charCodeAt(0).toString(16).padStart(4, "0")}`),
   );

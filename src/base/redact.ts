@@ -1,6 +1,6 @@
 import { attempt } from "./attempt.js";
 
-/** Replaces a secret. */
+/** Text that replaces a secret. */
 export const REDACTED = "[redacted]";
 
 /**
@@ -19,46 +19,34 @@ const KEY_PATTERNS: readonly RegExp[] = [
 
 /** Placeholders that users configure for servers that accept any key. Redacting them would hide ordinary words. */
 const PLACEHOLDERS = new Set([
-  ...[
-    "none",
-    "null",
-    "empty",
-    "dummy",
-    "test",
-    "local",
-    "localhost",
-    "default",
-    "anything",
-    "changeme",
-    "your-api-key",
-  ],
+  ...["none", "null", "empty", "dummy", "test", "local", "localhost", "default", "anything"],
+  ...["changeme", "your-api-key"],
   ...["ollama", "lm-studio", "lmstudio", "vllm", "llamacpp", "llama.cpp", "llama-cpp", "openai", "anthropic"],
-  ...[
-    "no-key",
-    "nokey",
-    "no-key-needed",
-    "no-key-required",
-    "not-needed",
-    "not-required",
-    "unused",
-    "sk-no-key-required",
-  ],
+  ...["no-key", "nokey", "no-key-needed", "no-key-required", "sk-no-key-required"],
+  ...["not-needed", "not-required", "unused"],
 ]);
 
 /** Minimum length of a secret, in characters. Shorter values are ordinary words. */
 const MIN_SECRET_CHARACTERS = 4;
 /** Minimum length, in characters, of a piece of an encoded or split secret. Shorter matches are chance. */
 const MIN_PIECE_CHARACTERS = 16;
+/** Length, in characters, of the parts of a secret that are searched first, because a match contains one of them. */
 const GRAM_CHARACTERS = 8;
 /** Maximum length of a key, in characters. A file in a variable is matched by its lines and its start. */
 const MAX_SECRET_CHARACTERS = 4_096;
+/** Maximum length of the encoded form of one character, as in `\u0000`. */
+const MAX_ENCODED_CHARACTERS = 6;
+/** Characters of `reach` beyond the longest form of a secret. */
+const EXTRA_REACH_CHARACTERS = 64;
 
 /** Removes secrets from texts: known secrets in any form, and text that looks like a key. */
 export class Redactor {
   readonly #secrets: () => Iterable<string>;
   #knownSecrets: readonly string[] = [];
+  /** Forms that are redacted only as a whole, longest first. */
   #fullForms: readonly string[] = [];
-  #pieces: readonly { text: string; hex: boolean }[] = [];
+  /** Forms of which parts are redacted too, without gaps. */
+  #splittableForms: readonly { text: string; isHex: boolean }[] = [];
 
   /** @param secrets A function is called for each text, because keys are also found during a run. */
   constructor(secrets: Iterable<string> | (() => Iterable<string>)) {
@@ -68,11 +56,12 @@ export class Redactor {
   /** Longest stretch of text, in characters, that one secret can take in any of its forms. */
   get reach(): number {
     this.#updateForms();
-    return 64 + 6 * Math.max(0, ...this.#knownSecrets.map(({ length }) => Math.min(length, MAX_SECRET_CHARACTERS)));
+    const lengths = this.#knownSecrets.map(({ length }) => Math.min(length, MAX_SECRET_CHARACTERS));
+    return EXTRA_REACH_CHARACTERS + MAX_ENCODED_CHARACTERS * Math.max(0, ...lengths);
   }
 
   /**
-   * Returns the text without the known secrets. They are found in these forms:
+   * Returns the text without the known secrets. Secrets are found in these forms:
    * - unchanged
    * - escaped for JSON or a URL
    * - in base64 or hex
@@ -100,16 +89,16 @@ export class Redactor {
     this.#updateForms();
     const start = Math.max(0, text.length - this.reach);
     const tail = text.slice(start);
-    const openLengths = this.#fullForms.map((form) => partialFormLength(tail, form));
+    const partialMatchLengths = this.#fullForms.map((form) => partialFormLength(tail, form));
     for (const isHex of [false, true]) {
-      const forms = this.#pieces.filter((piece) => piece.hex === isHex);
+      const forms = this.#splittableForms.filter((form) => form.isHex === isHex);
       if (forms.length === 0) continue;
-      const source = normalizedText(tail, isHex);
-      const shape = removeGaps(source);
-      const length = Math.max(...forms.map((form) => partialPieceLength(shape, form.text)));
-      if (length > 0) openLengths.push(lengthWithGaps(source, length));
+      const notation = normalizeNotation(tail, isHex);
+      const compactText = removeGaps(notation);
+      const length = Math.max(...forms.map((form) => partialPieceLength(compactText, form.text)));
+      if (length > 0) partialMatchLengths.push(lengthWithGaps(notation, length));
     }
-    return text.length - Math.max(0, ...openLengths);
+    return text.length - Math.max(0, ...partialMatchLengths);
   }
 
   #hideWhole(text: string): string {
@@ -120,7 +109,7 @@ export class Redactor {
   }
 
   #hidePieces(text: string): string {
-    if (this.#pieces.length === 0 || text.length < GRAM_CHARACTERS) return text;
+    if (this.#splittableForms.length === 0 || text.length < GRAM_CHARACTERS) return text;
     return this.#hideForms(this.#hideForms(text, false), true);
   }
 
@@ -130,38 +119,41 @@ export class Redactor {
       return;
     this.#knownSecrets = secrets;
     const fullForms = new Set<string>();
-    const pieces = new Map<string, boolean>();
+    const splittableForms = new Map<string, boolean>();
     for (const secret of secrets.flatMap(secretParts)) {
       fullForms
         .add(secret)
         .add(JSON.stringify(secret).slice(1, -1))
         .add(encodeURIComponent(Buffer.from(secret).toString()));
-      pieces.set(removeGaps(secret), false);
+      splittableForms.set(removeGaps(secret), false);
       const bytes = Buffer.from(secret);
       if (bytes.length < GRAM_CHARACTERS) continue;
-      for (const form of base64Forms(bytes)) pieces.set(form, false);
-      pieces.set(bytes.toString("hex"), true);
+      for (const form of base64Forms(bytes)) splittableForms.set(form, false);
+      splittableForms.set(bytes.toString("hex"), true);
     }
     // Longest first, so that a secret within a longer secret leaves no remainder.
     this.#fullForms = [...fullForms].sort((a, b) => b.length - a.length);
-    this.#pieces = [...pieces].flatMap(([text, hex]) => (text.length < GRAM_CHARACTERS ? [] : [{ text, hex }]));
+    this.#splittableForms = [...splittableForms].flatMap(([text, isHex]) =>
+      text.length < GRAM_CHARACTERS ? [] : [{ text, isHex }],
+    );
   }
 
   #hideForms(text: string, isHex: boolean): string {
-    const source = normalizedText(text, isHex);
-    const shape = removeGaps(source);
+    const notation = normalizeNotation(text, isHex);
+    const compactText = removeGaps(notation);
     const ranges: [number, number][] = [];
-    for (const piece of this.#pieces) if (piece.hex === isHex) addMatches(shape, piece.text, ranges);
+    for (const form of this.#splittableForms) if (form.isHex === isHex) addMatches(compactText, form.text, ranges);
     if (ranges.length === 0) return text;
-    // Position in the text of each character of `shape`. Computed only here, because most texts contain no secret.
+    // Position in the text of each character of `compactText`. Computed only here, because most texts contain no
+    // secret.
     const positions: number[] = [];
-    for (let i = 0; i < source.length; i++) if (!isGap(source.charCodeAt(i))) positions.push(i);
+    for (let i = 0; i < notation.length; i++) if (!isGap(notation.charCodeAt(i))) positions.push(i);
     ranges.sort((a, b) => a[0] - b[0]);
     let result = "";
     let copiedEnd = 0;
-    for (const [shapeStart, shapeEnd] of ranges) {
-      const start = positions[shapeStart] ?? text.length;
-      const end = (positions[shapeEnd - 1] ?? text.length - 1) + 1;
+    for (const [compactStart, compactEnd] of ranges) {
+      const start = positions[compactStart] ?? text.length;
+      const end = (positions[compactEnd - 1] ?? text.length - 1) + 1;
       if (end <= copiedEnd) continue;
       if (start >= copiedEnd) result += text.slice(copiedEnd, start) + REDACTED;
       copiedEnd = end;
@@ -175,10 +167,11 @@ export function redact(text: string, secrets: Iterable<string> = []): string {
   return new Redactor(secrets).redact(text);
 }
 
-/** Whether a value looks like a key: it has a provider's prefix, or people do not write such text by hand. */
+/** Whether a value looks like a key: by a provider's prefix, or because people do not write such text by hand. */
 export function looksSecret(value: string): boolean {
   // `search` instead of `test`: `test` continues at the position of the last match.
   if (KEY_PATTERNS.some((pattern) => value.search(pattern) !== -1)) return true;
+  // A word of 32 hex digits, or of 16 characters with lower case, upper case and two digits, is not written by hand.
   return value
     .split(/[^A-Za-z0-9]+/)
     .some(
@@ -189,16 +182,16 @@ export function looksSecret(value: string): boolean {
 }
 
 /** Names of settings, environment variables and headers that hold keys. */
-const SECRET_NAME =
+const SECRET_NAME_PATTERN =
   /(^|[-_.])(api[-_]?key|apikey|token|tokens|password|passwd|passphrase|secret|secrets|credentials?|(access|private|auth|signing|secret|master|service)[-_]?key|authorization|auth|cookie)$|^(x[-_])?[a-z0-9-]*[-_]?key$|[-_](key|pass|pat|pw)$/i;
 
 /** Whether a value with this name is a secret. */
 export function isSecretName(name: string): boolean {
-  return SECRET_NAME.test(name);
+  return SECRET_NAME_PATTERN.test(name);
 }
 
 /** Headers that describe the request or the client and hold no secret. */
-const PLAIN_HEADER =
+const PLAIN_HEADER_PATTERN =
   /version|beta|accept|content|encoding|language|user-agent|referer|origin|host|title|name|model|region|feature|cache|date/i;
 
 /**
@@ -207,7 +200,7 @@ const PLAIN_HEADER =
  */
 export function headerSecrets(headers: Readonly<Record<string, unknown>>): string[] {
   const isLikelyKey = (name: string, value: string) =>
-    !PLAIN_HEADER.test(name) && /^[^\s/=]{12,}$/.test(value) && /\d.*\d/.test(value) && /[a-z]/i.test(value);
+    !PLAIN_HEADER_PATTERN.test(name) && /^[^\s/=]{12,}$/.test(value) && /\d.*\d/.test(value) && /[a-z]/i.test(value);
   return Object.entries(headers).flatMap(([name, value]) =>
     typeof value === "string" && (isSecretName(name) || looksSecret(value) || isLikelyKey(name, value)) ? [value] : [],
   );
@@ -217,8 +210,8 @@ export function headerSecrets(headers: Readonly<Record<string, unknown>>): strin
  * Names such as `SORT_KEY` and `CACHE_KEY`: their values are secrets only if they are not words, because such words
  * occur in many files.
  */
-const AMBIGUOUS_NAME = /(?<!(api|access|private|auth|signing|secret|master|service)[-_]?)key$|auth$/i;
-const PLAIN_WORDS = /^[a-z]{1,15}([-_./+ ][a-z]{1,15})*$/;
+const AMBIGUOUS_NAME_PATTERN = /(?<!(api|access|private|auth|signing|secret|master|service)[-_]?)key$|auth$/i;
+const PLAIN_WORDS_PATTERN = /^[a-z]{1,15}([-_./+ ][a-z]{1,15})*$/;
 
 /**
  * Secrets in environment variables: passwords in URLs, values that look like keys, and values of variables with a name
@@ -228,24 +221,28 @@ export function environmentSecrets(environment: Readonly<Record<string, string |
   return Object.entries(environment).flatMap(([name, value = ""]) => {
     const password = /^[a-z][a-z0-9+.-]*:\/\/[^\s/?#@]*?:([^\s/?#]+)@/i.exec(value)?.[1];
     if (password !== undefined) return [password, decodeUri(password)].filter(isPossibleSecret);
-    if (isSecretName(name) && isPossibleSecret(value) && !(AMBIGUOUS_NAME.test(name) && PLAIN_WORDS.test(value)))
+    if (
+      isSecretName(name) &&
+      isPossibleSecret(value) &&
+      !(AMBIGUOUS_NAME_PATTERN.test(name) && PLAIN_WORDS_PATTERN.test(value))
+    )
       return [value];
     return KEY_PATTERNS.flatMap((pattern) => value.match(pattern) ?? []);
   });
 }
 
+/** Decodes percent encoding. Returns `text` unchanged if its encoding is invalid. */
 export function decodeUri(text: string): string {
   return attempt(() => decodeURIComponent(text), text);
 }
 
+/** Whether a value is not a path, an address, or a short or plain word. */
 function isPossibleSecret(value: string): boolean {
   if (value.length < 8 || /^([~.]{0,2}\/|[a-z]:\\|[a-z][a-z0-9+.-]*:\/\/)/i.test(value)) return false;
   return value.length >= 16 || /\d/.test(value) || /[^A-Za-z]/.test(value) || !/^[A-Z]?[a-z]+$|^[A-Z]+$/.test(value);
 }
 
-/**
- * Parts of a secret to look for: a header's value also without its scheme, a text of several lines also line by line.
- */
+/** Parts of a secret to look for: a header's value also without its scheme, a text of several lines also by lines. */
 function secretParts(secret: string): string[] {
   const parts = new Set([secret, secret.replace(/^(Bearer|Basic|Token)\s+/i, "")]);
   for (const line of secret.includes("\n") ? secret.split(/\r?\n/) : [])
@@ -266,8 +263,8 @@ function base64Forms(bytes: Buffer): string[] {
   });
 }
 
-/** Normalizes hex notation. The result has the same length, so positions are valid in the original text. */
-function normalizedText(text: string, isHex: boolean): string {
+/** Normalizes hex notation if `isHex`. The length stays the same, so positions are valid in the original text. */
+function normalizeNotation(text: string, isHex: boolean): string {
   return isHex
     ? text
         .replace(/\\x|0x/gi, "  ")
@@ -276,7 +273,7 @@ function normalizedText(text: string, isHex: boolean): string {
     : text;
 }
 
-/** Number of characters of `form` at the end of a text; less than the full form. */
+/** Length of the longest start of `form`, without its last character, at the end of `text`. 0 if there is none. */
 function partialFormLength(text: string, form: string): number {
   let length = Math.min(form.length - 1, text.length);
   while (length > 0 && !text.endsWith(form.slice(0, length))) length -= 1;
@@ -304,6 +301,7 @@ function lengthWithGaps(text: string, characters: number): number {
 
 /** Line ends, spaces, and separators that programs put between hex bytes. */
 function isGap(code: number): boolean {
+  // The codes of a colon and a comma.
   return code <= 32 || code === 0x3a || code === 0x2c;
 }
 

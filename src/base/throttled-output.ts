@@ -1,11 +1,14 @@
 import { lastCharacters } from "./last-characters.js";
 
 /** Minimum time between two calls of the listener, in ms. */
-const PAUSE_MS = 100;
-/** Characters of pending text that are kept: the last ones. */
+const MIN_SEND_INTERVAL_MS = 100;
+/** Maximum characters of pending text. Only the last characters of a longer text are stored. */
 const MAX_PENDING_CHARACTERS = 64 * 1024;
 
-/** Passes on streamed text: the first text at once, later text at most every `PAUSE_MS`, nothing after the end. */
+/**
+ * Passes on streamed text: the first text at once, later text at most every `MIN_SEND_INTERVAL_MS`, nothing after the
+ * end.
+ */
 export class ThrottledOutput {
   readonly #send: (text: string, isCut: boolean) => void;
   #pendingText = "";
@@ -19,7 +22,7 @@ export class ThrottledOutput {
     this.#send = send;
   }
 
-  /** Values other than strings are ignored, because they may come from a tool written in JavaScript. */
+  /** Adds text. Ignores other values, because a tool written in JavaScript may pass any value. */
   push(text: unknown): void {
     if (this.#hasEnded || typeof text !== "string" || text === "") return;
     this.#pendingText += text;
@@ -43,7 +46,7 @@ export class ThrottledOutput {
     this.#pendingText = "";
     this.#isCut = false;
     // The timer does not keep the process alive; the source of the text does.
-    this.#timer = setTimeout(() => this.#sendPending(), PAUSE_MS).unref();
+    this.#timer = setTimeout(() => this.#sendPending(), MIN_SEND_INTERVAL_MS).unref();
     this.#send(text, isCut);
   }
 

@@ -7,15 +7,15 @@ import type { adapters } from "./descriptions/adapters.js";
 import { loadConfigWithFlags, type CommandHandler } from "./command.js";
 import { refuseArguments } from "./refuse-arguments.js";
 
-/** One adapter of the list. */
+/** An adapter in the output of `gantry adapters`. */
 export interface AdapterEntry {
   kind: AdapterKind;
   /** Name as in the config. */
   name: string;
   builtIn: boolean;
-  /** Config keys that select the adapter. Empty if it is only available. */
+  /** Config keys that select the adapter; empty if the config does not select the adapter. */
   selectedBy: string[];
-  /** Reason why a selected adapter cannot be used. */
+  /** Reason why a selected adapter cannot be used; undefined if it can be used or is not selected. */
   error?: string;
 }
 
@@ -36,13 +36,13 @@ const KIND_TITLES: Readonly<Record<AdapterKind, string>> = {
  */
 export const run: CommandHandler<typeof adapters.flags> = async ({ args, flags, output }) => {
   refuseArguments(args);
-  const { loaded, home } = await loadConfigWithFlags(flags);
-  const entries = await listAdapters(new Selection(loaded, home), async (selected) => {
-    const errorPrefix = `${loaded.file}: ${selected.key}`;
-    const descriptor = await loadAdapter(selected.kind, selected.name, loaded.folder, errorPrefix);
+  const { loadedConfig, home } = await loadConfigWithFlags(flags);
+  const entries = await listAdapters(new Selection(loadedConfig, home), async (selected) => {
+    const errorPrefix = `${loadedConfig.file}: ${selected.key}`;
+    const descriptor = await loadAdapter(selected.kind, selected.name, loadedConfig.folder, errorPrefix);
     parseOptions(selected, descriptor, {
-      location: `${loaded.file}: ${selected.section}`,
-      configDir: loaded.folder,
+      location: `${loadedConfig.file}: ${selected.section}`,
+      configDir: loadedConfig.folder,
       home,
       projectDir: resolve("."),
     });
@@ -53,8 +53,8 @@ export const run: CommandHandler<typeof adapters.flags> = async ({ args, flags, 
 };
 
 /**
- * Returns all built-in adapters and all that the config selects. `check` resolves with the kind, or rejects if the
- * adapter cannot be used.
+ * Returns all built-in adapters and all adapters that the config selects. `checkAdapter` resolves with the kind, or
+ * rejects if the adapter cannot be used.
  */
 async function listAdapters(
   selection: Selection,

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { createLogger } from "../base/log.js";
 import { ConfigError } from "../ports/errors.js";
-import { homeFolder, loadConfig, type LoadedConfig } from "../serve/config.js";
+import { getHomeFolder, loadConfig, type LoadedConfig } from "../serve/config.js";
 import { isLoopback } from "../http/web-safety.js";
 import type { FlagsOf } from "./command-description.js";
 import type { chat } from "./descriptions/chat.js";
@@ -13,9 +13,9 @@ export interface ChatServer {
   readonly url: string;
   /** Headers of each request. */
   readonly headers: Readonly<Record<string, string>>;
-  /** Fetch function to use instead of the global one. */
+  /** Replaces `globalThis.fetch` for requests to the server. Default: `globalThis.fetch`. */
   readonly fetch?: typeof globalThis.fetch;
-  /** Stops an agent in this process, or closes the connections to a remote one. */
+  /** Stops an agent in this process, or closes the connections to a running server. */
   close(): Promise<void>;
 }
 
@@ -31,9 +31,9 @@ export async function openChatServer(
   folder: string,
   report: (line: string) => void,
 ): Promise<ChatServer> {
-  const loaded = await loadChatConfig(flags, address);
-  if (!address) return startLocalServer(loaded, folder, (line) => report(shortenLogLine(line)));
-  const headers = createHeaders(address, flags.header, loaded);
+  const loadedConfig = await loadChatConfig(flags, address);
+  if (!address) return startLocalServer(loadedConfig, folder, (line) => report(shortenLogLine(line)));
+  const headers = createHeaders(address, flags.header, loadedConfig);
   const server = await connectToServer(address, headers, flags.anyUser === true, report);
   const { readTokenHeaders } = await import("./token-headers.js");
   return { ...server, headers: { ...readTokenHeaders(address), ...headers } };
@@ -62,8 +62,8 @@ async function connectToServer(
       if (message !== "" && message !== reportedMessage) report((reportedMessage = message));
       throw error;
     });
-  // The first request makes a connection, which is checked. Other errors are ignored: the chat waits for a server that
-  // is not running yet.
+  // The first request makes a connection, which is checked. Other errors are ignored, because the chat waits for a
+  // server that is not running yet.
   const rejection = await fetch(`${origin}/api/health`).then(
     async ({ body }) => void (await body?.cancel()),
     (error: unknown) => findRejection(error),
@@ -79,7 +79,7 @@ async function connectToServer(
  * Loads the config. An agent in this process gets a random port and a random secret, so that no other user can connect.
  */
 function loadChatConfig(flags: ChatFlags, address: URL | undefined): Promise<LoadedConfig> {
-  const home = homeFolder();
+  const home = getHomeFolder();
   const overrides: Record<string, unknown> = address
     ? {}
     : {
@@ -95,15 +95,15 @@ function loadChatConfig(flags: ChatFlags, address: URL | undefined): Promise<Loa
 
 /** Starts the same agent as `gantry serve` in this folder. */
 async function startLocalServer(
-  loaded: LoadedConfig,
+  loadedConfig: LoadedConfig,
   folder: string,
   report: (line: string) => void,
 ): Promise<ChatServer> {
   const { compose } = await import("../serve/compose.js");
-  const { log, server } = loaded.config;
+  const { log, server } = loadedConfig.config;
   const level = log.level === "error" ? "error" : "warn";
-  const logger = createLogger({ level, write: report, secrets: () => loaded.secrets });
-  const composition = await compose({ loaded, home: homeFolder(), projectDir: folder, logger });
+  const logger = createLogger({ level, write: report, secrets: () => loadedConfig.secrets });
+  const composition = await compose({ loadedConfig, home: getHomeFolder(), projectDir: folder, logger });
   const [{ address: url } = { address: "" }] = composition.startedTransports;
   return { url, headers: server.requiredHeaders, close: () => composition.stop() };
 }
@@ -120,9 +120,9 @@ function createHeaders(
   const canReceiveConfigHeaders = isLoopback(address.hostname) || address.hostname === config.server.host;
   const headers: Record<string, string> = canReceiveConfigHeaders ? { ...config.server.requiredHeaders } : {};
   for (const headerFlag of headerFlags ?? []) {
-    const at = headerFlag.indexOf(":");
-    if (at < 1) throw new ConfigError("--header: expected NAME:VALUE");
-    headers[headerFlag.slice(0, at).trim()] = headerFlag.slice(at + 1).trim();
+    const colonIndex = headerFlag.indexOf(":");
+    if (colonIndex < 1) throw new ConfigError("--header: expected NAME:VALUE");
+    headers[headerFlag.slice(0, colonIndex).trim()] = headerFlag.slice(colonIndex + 1).trim();
   }
   return headers;
 }

@@ -9,7 +9,7 @@ import type { ChatServer } from "./chat-server.js";
 import type { CommandHandler } from "./command.js";
 import { refuseArguments } from "./refuse-arguments.js";
 
-/** Exit code if standard input or output is not a terminal with cursor control. */
+/** Exit code if standard input or output is not a terminal, or the terminal has no cursor control. */
 const NO_TERMINAL_EXIT_CODE = 2;
 
 /**
@@ -74,11 +74,11 @@ function parseAddress(url: string): URL {
 
 function parseModel(model: string | undefined): { provider?: string; model?: string } {
   if (model === undefined) return {};
-  const at = model.indexOf("/");
-  return at === -1 ? { model } : { provider: model.slice(0, at), model: model.slice(at + 1) };
+  const slashIndex = model.indexOf("/");
+  return slashIndex === -1 ? { model } : { provider: model.slice(0, slashIndex), model: model.slice(slashIndex + 1) };
 }
 
-/** Session options from the flags. Their values have been validated against the command's description. */
+/** Returns session options from the flags, whose values have been validated against the command's description. */
 function toSessionOptions({ mode, effort }: FlagsOf<typeof chat.flags>): TerminalOptions["newSessionOptions"] {
   const options = { ...(mode !== undefined && { mode }), ...(effort !== undefined && { reasoning_effort: effort }) };
   return options as TerminalOptions["newSessionOptions"];

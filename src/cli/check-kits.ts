@@ -1,7 +1,7 @@
 import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { join } from "node:path";
 import type { AdapterKind, AdapterKinds } from "../plugin/adapter.js";
-import { temporaryFolder } from "../serve/config.js";
+import { getTemporaryFolder } from "../serve/config.js";
 import { createTestedAdapter, type TestedAdapter, type TestedAdapterInstance } from "../serve/trial.js";
 import * as kit from "../testing/index.js";
 
@@ -28,10 +28,12 @@ export class AdapterBench<Kind extends AdapterKind> {
     return instance.adapter;
   }
 
+  /** Returns the temporary folder. Creates the folder on the first call. */
   async getFolder(): Promise<string> {
-    return (this.#folder ??= await mkdtemp(join(temporaryFolder(), "gantry-check-")));
+    return (this.#folder ??= await mkdtemp(join(getTemporaryFolder(), "gantry-check-")));
   }
 
+  /** Closes what was created with the instances, and removes the folder. */
   async clean(): Promise<void> {
     await Promise.all(this.#instances.splice(0).map((instance) => instance.close()));
     if (this.#folder !== undefined) await rm(this.#folder, { recursive: true, force: true });
@@ -100,7 +102,7 @@ const KITS_BY_KIND: { readonly [Kind in AdapterKind]?: ChecksOf<Kind> } = {
     kit.hooksChecks({ create: () => bench.createAdapter(), clean: () => bench.clean(), ...fixture }),
 };
 
-/** Optional members of the adapter interfaces. */
+/** Optional members of the adapter interfaces, by kind. The report names the members that are missing. */
 const OPTIONAL_MEMBERS: { readonly [Kind in AdapterKind]?: readonly (keyof AdapterKinds[Kind] & string)[] } = {
   "session-driver": ["synced"],
   "model-provider": ["fallbackModels", "prepare", "prices", "supportsDeferredStart"],

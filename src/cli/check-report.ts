@@ -3,6 +3,7 @@ import { toPrintableLines } from "../base/printable.js";
 
 const STATUSES = ["passed", "failed", "not_checked", "not_run"] as const;
 
+/** Result of one check. */
 export interface CheckResult {
   /** The capability that the check tests. */
   readonly group: string;
@@ -13,12 +14,13 @@ export interface CheckResult {
   readonly message?: string;
 }
 
+/** Results of all checks of one exported adapter. */
 export interface AdapterReport {
   readonly exportName: string;
   readonly kind: AdapterKind;
   readonly name: string;
   readonly checks: readonly CheckResult[];
-  /** Optional members that are not implemented. */
+  /** Names of the optional members that the adapter or the fixture does not implement. */
   readonly notDeclared: readonly string[];
 }
 

@@ -7,7 +7,7 @@ import { abortable, settlesWithin } from "../base/abort.js";
 import { isRecord, parseJson } from "../base/json.js";
 import { defineAdapter } from "../plugin/adapter.js";
 import { formatValue } from "../plugin/read-options.js";
-import { isPath } from "../serve/module-name.js";
+import { isModulePath } from "../serve/module-name.js";
 import { isDescriptor, ADAPTER_KINDS } from "../serve/plugins.js";
 import { reasonOf } from "../serve/selected-adapters.js";
 import { findDescriptorFault, importWithGantry } from "../serve/third-party.js";
@@ -28,13 +28,14 @@ import { formatFailureLine } from "./failure.js";
 import { UnhandledErrors } from "./unhandled-errors.js";
 import { UsageError } from "./usage-error.js";
 
+const USAGE_EXIT_CODE = 2;
 const DEFAULT_TIMEOUT_SECONDS = 10;
 /** After this number of hung checks, the remaining checks are skipped. */
 const MAX_HUNG_CHECKS = 3;
 
 /** Limits that all checks of one command share. */
 interface CheckLimits {
-  /** Timeout of a call of the adapter, in ms. A check has twice the time. */
+  /** Timeout of a call of the adapter, in ms. The timeout of a check is twice as long. */
   readonly timeoutMs: number;
   readonly interruptSignal: AbortSignal;
 }
@@ -48,7 +49,7 @@ export const run: CommandHandler<typeof check.flags> = async (context) => {
     if (interruptSignal.aborted) return SIGNAL_EXIT_CODES[String(interruptSignal.reason)] ?? 1;
     if (!(error instanceof UsageError)) throw error;
     context.output.report(formatFailureLine(error.message));
-    return 2;
+    return USAGE_EXIT_CODE;
   }
 };
 
@@ -60,12 +61,12 @@ async function checkModule(
   if (module === undefined || extraArgs.length > 0)
     throw new UsageError(`expected one MODULE, got ${args.length} (see gantry check --help)`);
   if (flags.json) output.redirectConsoleToStderr();
-  const limits = { timeoutMs: (flags.timeout ?? DEFAULT_TIMEOUT_SECONDS) * 1000, interruptSignal: interruptSignal };
+  const limits = { timeoutMs: (flags.timeout ?? DEFAULT_TIMEOUT_SECONDS) * 1000, interruptSignal };
   const options = flags.options === undefined ? {} : await readOptions(flags.options);
   const adapters = findAdapters(module, await loadModule(module, limits), options);
   const fixture = flags.fixture === undefined ? {} : await loadFixture(flags.fixture, limits);
   const reports: AdapterReport[] = [];
-  // Work that a check has left behind may fail after the check.
+  // Work that a check has not ended may fail after the check.
   const unhandledErrors = new UnhandledErrors();
   try {
     for (const adapter of adapters) {
@@ -114,11 +115,12 @@ async function loadModule(
 
 async function findModuleUrl(name: string): Promise<string | undefined> {
   if (existsSync(resolve(name))) return pathToFileURL(resolve(name)).href;
-  if (isPath(name)) return undefined;
+  if (isModulePath(name)) return undefined;
   const { resolve: resolveSpecifier } = await import("import-meta-resolve");
   return attempt(() => resolveSpecifier(name, pathToFileURL(resolve("package.json")).href), undefined);
 }
 
+/** Loads the export `fixture` of a module. Rejects with `UsageError` if the export is not an object. */
 async function loadFixture(file: string, limits: CheckLimits): Promise<FixtureMembers> {
   const { fixture } = await loadModule(file, limits);
   if (!isRecord(fixture))
@@ -126,21 +128,21 @@ async function loadFixture(file: string, limits: CheckLimits): Promise<FixtureMe
   return fixture;
 }
 
-/** The adapters that a module exports, without duplicates. Throws `UsageError` if there are none. */
+/** Returns the adapters that a module exports, without duplicates. Throws `UsageError` if there are none. */
 function findAdapters(
   module: string,
   exports: Readonly<Record<string, unknown>>,
   options: Readonly<Record<string, unknown>>,
 ): TestedAdapter[] {
-  const descriptors = new Map<unknown, TestedAdapter>();
+  const adaptersByDescriptor = new Map<unknown, TestedAdapter>();
   for (const [name, value] of Object.entries(exports)) {
-    if (!isDescriptor(value) || descriptors.has(value)) continue;
+    if (!isDescriptor(value) || adaptersByDescriptor.has(value)) continue;
     const fault = findDescriptorFault(value, ADAPTER_KINDS);
     const exportName = name === "default" ? "default export" : `export ${name}`;
     if (fault !== undefined) throw new Error(`${module}: ${exportName} is not a gantry adapter: ${fault}`);
-    descriptors.set(value, { descriptor: defineAdapter(value), module, exportName, options });
+    adaptersByDescriptor.set(value, { descriptor: defineAdapter(value), module, exportName, options });
   }
-  if (descriptors.size > 0) return [...descriptors.values()];
+  if (adaptersByDescriptor.size > 0) return [...adaptersByDescriptor.values()];
   const exportTexts = Object.entries(exports).map(([name, value]) => `${name} (${formatValue(value)})`);
   throw new UsageError(
     `${module} exports no adapter: expected a default or named export made by defineAdapter, got ${exportTexts.join(", ") || "no export"}`,
@@ -173,13 +175,13 @@ async function checkAdapter(
   };
   try {
     let checks = await runChecks([startCheck], clean, limits, unhandledErrors);
-    const kit = createChecks(kind, bench, { timeoutMs: limits.timeoutMs, ...fixture }) ?? [];
+    const kitChecks = createChecks(kind, bench, { timeoutMs: limits.timeoutMs, ...fixture }) ?? [];
     if (checks.every(({ status }) => status === "passed"))
-      checks = [...checks, ...(await runChecks(kit, clean, limits, unhandledErrors))];
+      checks = [...checks, ...(await runChecks(kitChecks, clean, limits, unhandledErrors))];
     await clean();
-    const lateCheck = "adapter: leaves no work that fails after a check";
-    for (const { message } of unhandledErrors.unclaimed.splice(0))
-      checks.push({ group: "adapter", name: lateCheck, status: "failed", message });
+    const lateFailureCheckName = "adapter: leaves no work that fails after a check";
+    for (const { message } of unhandledErrors.unclaimedErrors.splice(0))
+      checks.push({ group: "adapter", name: lateFailureCheckName, status: "failed", message });
     return { exportName, kind, name, checks, notDeclared: missingMembers };
   } finally {
     await clean();
@@ -193,26 +195,26 @@ async function runChecks(
   unhandledErrors: UnhandledErrors,
 ): Promise<CheckResult[]> {
   const results: CheckResult[] = [];
-  let hungChecks = 0;
+  let hungCheckCount = 0;
   for (const { name, group = name.split(":")[0]!, run } of checks) {
-    if (hungChecks === MAX_HUNG_CHECKS) {
+    if (hungCheckCount === MAX_HUNG_CHECKS) {
       results.push({ group, name, status: "not_run", message: `${MAX_HUNG_CHECKS} earlier checks hung` });
       continue;
     }
-    const startedAt = performance.now();
+    const startedAtMs = performance.now();
     const error = await runCheck(run, limits, unhandledErrors);
     if (error === undefined) {
       results.push({ group, name, status: "passed" });
       continue;
     }
-    if (performance.now() - startedAt >= limits.timeoutMs) hungChecks++;
+    if (performance.now() - startedAtMs >= limits.timeoutMs) hungCheckCount++;
     results.push({
       group,
       name,
       status: error instanceof MissingFixtureError ? "not_checked" : "failed",
       message: error.message,
     });
-    // A hung check did not clean up.
+    // The kit of a hung check has not cleaned up.
     await clean();
   }
   return results;

@@ -9,16 +9,14 @@ export type CommandChoice =
   | { readonly text: string }
   | { readonly fault: string };
 
-/** Command for a command line that names none. Without a terminal, `chat` fails and names the alternatives. */
+/** Command for a command line without a command. Without a terminal, `chat` fails and names the alternatives. */
 const DEFAULT_COMMAND = "chat";
 
 /**
- * Returns the flags of the command that the line begins with, otherwise the flags of all commands. Each flag slows down
- * parsing.
- *
- * A flag has the same type in all commands.
+ * Returns the flags of the command at the start of the line, because each flag slows down parsing. If the line does not
+ * start with a command, returns the flags of all commands. A flag has the same type in all commands.
  */
-export function flagsFor([firstWord = DEFAULT_COMMAND]: readonly string[]): FlagSpecs {
+export function getFlagsFor([firstWord = DEFAULT_COMMAND]: readonly string[]): FlagSpecs {
   const matchingCommands = COMMAND_DESCRIPTIONS.filter(({ name }) => name === firstWord);
   const commands = matchingCommands.length > 0 ? matchingCommands : COMMAND_DESCRIPTIONS;
   const flags = commands.flatMap((command) =>
@@ -27,7 +25,7 @@ export function flagsFor([firstWord = DEFAULT_COMMAND]: readonly string[]): Flag
   return Object.assign({}, ...flags) as FlagSpecs;
 }
 
-/** Finds the command in a command line. Flags can precede its name. */
+/** Finds the command in a command line. Flags can precede the command's name. */
 export function chooseCommand(commandLine: CommandLine, argv: readonly string[], isAtTerminal: boolean): CommandChoice {
   const isHelpCommand = commandLine.input[0] === "help";
   const wantsHelp = isHelpCommand || commandLine.flags["help"] === true;

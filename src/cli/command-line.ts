@@ -91,7 +91,7 @@ function parseFlagValue(
   return { fault: `${name}: expected a number${/^-[\d.]/.test(text) ? " that is not below 0" : ""}, ${valueText}` };
 }
 
-/** Meow reports only the key of an unknown flag. The message shows the word as typed. */
+/** Finds the word of an unknown flag as typed, because meow reports only the key. */
 function createUnknownFlagFault(key: string, words: readonly string[]): FlagFault {
   const normalizeFlag = (text: string) =>
     text

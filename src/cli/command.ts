@@ -2,11 +2,11 @@ import { read } from "../plugin/options.js";
 import { ConfigError } from "../ports/errors.js";
 import type { FlagsOf, FlagSpecs } from "./command-description.js";
 import type { SERVING_FLAGS } from "./descriptions/flags.js";
-import { homeFolder, loadConfig, findOption, type LoadedConfig } from "../serve/config.js";
+import { getHomeFolder, loadConfig, findOption, type LoadedConfig } from "../serve/config.js";
 
 /** Output of a command. The entry point uses the streams of the process. */
 export interface CommandOutput {
-  /** Writes text to stdout unchanged. Resolves when it is written; rejects if the reader has closed the stream. */
+  /** Writes text to stdout unchanged. Resolves after the write; rejects if the reader has closed the stream. */
   write(text: string): Promise<void>;
   /** Writes a line to stderr, for the user. */
   report(line: string): void;
@@ -28,6 +28,7 @@ export interface CommandInput extends AsyncIterable<Uint8Array> {
   readonly isTerminal: boolean;
 }
 
+/** Arguments, streams and signals of a command. */
 export interface CommandContext<F extends FlagSpecs = FlagSpecs> {
   /** Full name of the command, such as `sessions list`. */
   readonly name: string;
@@ -37,8 +38,8 @@ export interface CommandContext<F extends FlagSpecs = FlagSpecs> {
   readonly input: CommandInput;
   readonly output: CommandOutput;
   /**
-   * Handles SIGINT, SIGTERM and SIGHUP from now on. The first one aborts the returned `AbortSignal` with its name as
-   * reason, the second one ends the process.
+   * Handles SIGINT, SIGTERM and SIGHUP from now on. The first signal aborts the returned `AbortSignal`, with the
+   * signal's name as reason. The second signal ends the process.
    */
   handleInterrupts(): AbortSignal;
 }
@@ -51,17 +52,17 @@ export type CommandHandler<F extends FlagSpecs = FlagSpecs> = (
   context: CommandContext<F>,
 ) => Promise<number | undefined>;
 
-/** The flags that `loadFor` applies. */
+/** The flags that `loadConfigWithFlags` applies. */
 export type ConfigFlags = Partial<FlagsOf<typeof SERVING_FLAGS>>;
 
 /**
- * Loads the config and applies the flags to it. `extraSettings` are further flags by config key. Rejects with
- * `ConfigError`.
+ * Loads the config and applies the flags. `extraSettings` are further flags by config key. Returns the config and
+ * gantry's home folder. Rejects with `ConfigError`.
  */
 export async function loadConfigWithFlags(
   flags: ConfigFlags,
   extraSettings: Readonly<Record<string, { flag: string; value: unknown }>> = {},
-): Promise<{ loaded: LoadedConfig; home: string }> {
+): Promise<{ loadedConfig: LoadedConfig; home: string }> {
   if (flags.stdio && !flags.acp) throw new ConfigError("--stdio needs --acp");
   const port = flags.port !== undefined && /^\d+$/.test(flags.port) ? Number(flags.port) : flags.port;
   const transports = flags.acp
@@ -84,7 +85,11 @@ export async function loadConfigWithFlags(
     read(await findOption(key), value, flag);
     overrides[key] = value;
   }
-  const home = homeFolder();
-  const loaded = await loadConfig({ home, ...(flags.config === undefined ? {} : { path: flags.config }), overrides });
-  return { loaded, home };
+  const home = getHomeFolder();
+  const loadedConfig = await loadConfig({
+    home,
+    ...(flags.config === undefined ? {} : { path: flags.config }),
+    overrides,
+  });
+  return { loadedConfig, home };
 }

@@ -140,14 +140,14 @@ function createFishScript(): string {
   for (const command of listCommands()) {
     const [commandName = "", subcommandName] = command.name.split(" ");
     const subcommands = Object.entries(command.commands ?? {});
-    const seenCondition = (words: readonly string[]): string => `__fish_seen_subcommand_from ${words.join(" ")}`;
+    const createSeenCondition = (words: readonly string[]): string => `__fish_seen_subcommand_from ${words.join(" ")}`;
     const commandCondition =
       subcommandName === undefined
-        ? seenCondition([commandName])
-        : `${seenCondition([commandName])}; and ${seenCondition([subcommandName])}`;
+        ? createSeenCondition([commandName])
+        : `${createSeenCondition([commandName])}; and ${createSeenCondition([subcommandName])}`;
     const condition =
       subcommands.length > 0
-        ? `${commandCondition}; and not ${seenCondition(subcommands.map(([word]) => word))}`
+        ? `${commandCondition}; and not ${createSeenCondition(subcommands.map(([word]) => word))}`
         : commandCondition;
     for (const [word, { summary }] of subcommands) addLine(condition, `-a ${word} -d ${shellQuote(summary)}`);
     for (const word of command.firstArguments ?? []) addLine(condition, `-a ${word}`);
@@ -165,19 +165,19 @@ function formatFishValue({ type, choices, completionKind }: FlagSpec): string {
 }
 
 function getChoicesByFlag(): Map<string, readonly string[]> {
-  const all = listCommands().flatMap((command) => listFlags(command));
-  return new Map(all.flatMap(([flag, { choices }]) => (choices ? [[flag, choices] as const] : [])));
+  const allFlags = listCommands().flatMap((command) => listFlags(command));
+  return new Map(allFlags.flatMap(([flag, { choices }]) => (choices ? [[flag, choices] as const] : [])));
 }
 
 function listFlagsWithCompletion(completion: FlagSpec["completionKind"]): string[] {
-  const all = listCommands().flatMap((command) => listFlags(command));
-  return [...new Set(all.filter(([, { completionKind }]) => completionKind === completion).map(([flag]) => flag))];
+  const allFlags = listCommands().flatMap((command) => listFlags(command));
+  return [...new Set(allFlags.filter(([, { completionKind }]) => completionKind === completion).map(([flag]) => flag))];
 }
 
-/** Returns the flags whose value cannot be completed. */
+/** Returns the flags that have a value which shells cannot complete. */
 function listOtherValueFlags(): string[] {
-  const all = listCommands().flatMap((command) => listFlags(command));
-  const valueFlags = all.filter(
+  const allFlags = listCommands().flatMap((command) => listFlags(command));
+  const valueFlags = allFlags.filter(
     ([, { type, choices, completionKind }]) => type !== "boolean" && !choices && !completionKind,
   );
   return [...new Set(valueFlags.map(([flag]) => flag))];

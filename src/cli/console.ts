@@ -11,8 +11,8 @@ import { readTokenHeaders } from "./token-headers.js";
 /** `gantry console`: opens the web console of a running server. */
 export const run: CommandHandler<typeof webConsole.flags> = async ({ args, flags, output }) => {
   refuseArguments(args);
-  const { loaded } = await loadConfigWithFlags(flags);
-  const { config, file } = loaded;
+  const { loadedConfig } = await loadConfigWithFlags(flags);
+  const { config, file } = loadedConfig;
   const origin = flags.url === undefined ? toOrigin(config.server) : parseOrigin(flags.url);
   const requiredHeaders = getApiHeaders(config);
   const headers = Object.keys(requiredHeaders).length > 0 ? requiredHeaders : readTokenHeaders(new URL(origin));

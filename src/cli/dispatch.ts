@@ -6,7 +6,9 @@ import type { CommandHandler, CommandContext, CommandOutput } from "./command.js
 import { parseFlags, parseCommandLine, type FlagFault } from "./command-line.js";
 
 /** Loaders of the commands, by the first word of the name. The descriptions are in `descriptions`. */
-const COMMANDS: Readonly<Record<string, () => Promise<{ run: (context: never) => ReturnType<CommandHandler> }>>> = {
+const COMMAND_LOADERS: Readonly<
+  Record<string, () => Promise<{ run: (context: never) => ReturnType<CommandHandler> }>>
+> = {
   chat: () => import("./chat.js"),
   serve: () => import("./serve.js"),
   console: () => import("./console.js"),
@@ -32,7 +34,7 @@ export interface Terminal extends CommandOutput, Pick<CommandContext, "input" | 
 export async function main(argv: readonly string[], terminal: Terminal): Promise<void> {
   // The descriptions of all commands take time to load, and `serve` does not need them.
   const chooseModule = argv[0] === "serve" ? undefined : await import("./choose.js");
-  const commandLine = parseCommandLine(argv, chooseModule ? chooseModule.flagsFor(argv) : serve.flags);
+  const commandLine = parseCommandLine(argv, chooseModule ? chooseModule.getFlagsFor(argv) : serve.flags);
   if (commandLine.flags["version"] === true || commandLine.input[0] === "version")
     return print(`${VERSION}\n`, terminal);
   // Creating the stdin stream takes 3 ms, and `serve` does not read it.
@@ -49,9 +51,9 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
     return fail(await describeFlagFault(parsedFlags, command), argv, terminal, command.usageExitCode);
   // Meow sets the title to the name only. With the arguments, `ps` distinguishes several servers.
   process.title = ["gantry", ...argv].join(" ");
-  const [first = ""] = command.name.split(" ");
+  const [firstWord = ""] = command.name.split(" ");
   try {
-    const { run } = await COMMANDS[first]!();
+    const { run } = await COMMAND_LOADERS[firstWord]!();
     const context: CommandContext = {
       name: command.name,
       args,
@@ -69,6 +71,7 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
   }
 }
 
+/** Prints a text to stdout and ends the process. */
 async function print(text: string, terminal: Terminal): Promise<never> {
   try {
     await terminal.write(text);
@@ -80,8 +83,8 @@ async function print(text: string, terminal: Terminal): Promise<never> {
 }
 
 /**
- * Reports an error in one line and ends the process. An ACP client on standard output also receives it as a protocol
- * error, because editors do not show stderr.
+ * Reports an error in one line and ends the process. An ACP client on standard output also receives a protocol error,
+ * because editors do not show stderr.
  */
 async function fail(message: string, argv: readonly string[], terminal: Terminal, code = 1): Promise<never> {
   const { formatFailureLine } = await import("./failure.js");

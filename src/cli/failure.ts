@@ -2,15 +2,15 @@ import { escapeInvisible } from "../base/printable.js";
 import { GantryError } from "../ports/errors.js";
 
 /**
- * Returns the reason why a command failed. Unexpected errors are prefixed with the command. The function has its own
- * file, because it is rarely needed.
+ * Returns the reason why a command failed, prefixed with the command if the error is unexpected. This module is loaded
+ * only after a failure.
  */
-export function describeFailure(error: unknown, name: string): string {
+export function describeFailure(error: unknown, commandName: string): string {
   const message = error instanceof Error ? error.message : String(error);
   if (error instanceof GantryError) return message;
   if ((error as NodeJS.ErrnoException | undefined)?.syscall === "uv_cwd")
     return "the folder in which gantry was started no longer exists";
-  return `${name === "serve" ? "cannot start" : `${name} failed`}: ${message}`;
+  return `${commandName === "serve" ? "cannot start" : `${commandName} failed`}: ${message}`;
 }
 
 /** Formats an error for stderr: one line without control characters. */

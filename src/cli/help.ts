@@ -51,8 +51,8 @@ function describeFlag({ description, choices }: FlagSpec): string {
 }
 
 function formatColumns(rows: readonly (readonly [string, string])[]): string {
-  const width = Math.max(...rows.map(([first]) => first.length));
-  return rows.map(([first, second]) => `  ${first.padEnd(width)}  ${second}`).join("\n");
+  const width = Math.max(...rows.map(([label]) => label.length));
+  return rows.map(([label, description]) => `  ${label.padEnd(width)}  ${description}`).join("\n");
 }
 
 export function describeUnknownCommand(

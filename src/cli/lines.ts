@@ -16,7 +16,7 @@ export async function* readLines(
   const decoder = new StringDecoder("utf8");
   const chunks = input[Symbol.asyncIterator]();
   let lineParts: string[] = [];
-  let length = 0;
+  let lineCharacters = 0;
   let lineNumber = 1;
   for (;;) {
     // The writer can pause for a long time: an interrupt must end the wait.
@@ -25,15 +25,15 @@ export async function* readLines(
     const chunk: Uint8Array = next.value;
     onChunk(chunk);
     const parts = decoder.write(Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length)).split("\n");
-    for (const [at, part] of parts.entries()) {
-      if (at > 0) {
+    for (const [i, part] of parts.entries()) {
+      if (i > 0) {
         yield lineParts.join("");
         lineParts = [];
-        length = 0;
+        lineCharacters = 0;
         lineNumber++;
       }
-      length += part.length;
-      if (length > maxLineCharacters)
+      lineCharacters += part.length;
+      if (lineCharacters > maxLineCharacters)
         throw new InputError(`line ${lineNumber}`, `at most ${maxLineCharacters} characters`);
       lineParts.push(part);
     }

@@ -15,7 +15,7 @@ setUpCompileCache();
 const dispatchModule = import("./dispatch.js");
 
 let isStdoutClosed = false;
-// A closed reader is no failure. All other errors are, for example a full disk.
+// A reader that closes stdout is no failure. All other errors are failures, for example a full disk.
 process.stdout.on("error", (error: NodeJS.ErrnoException) => (isStdoutClosed = error.code === "EPIPE"));
 
 const terminal: Terminal = {
@@ -55,7 +55,7 @@ const terminal: Terminal = {
   report: (line) => console.error(line),
   redirectConsoleToStderr: () => void (console.log = console.info = console.debug = console.error),
   fail: (line, code = 1) => {
-    // A closed reader is no failure, for example in `gantry sessions export | head`.
+    // A reader that closes stdout is no failure, for example in `gantry sessions export | head`.
     if (isStdoutClosed) process.exit(0);
     console.error(line);
     process.exit(code);
@@ -67,7 +67,7 @@ const terminal: Terminal = {
  * Enables the compile cache of Node 22 and later, in gantry's home folder. The next start reads compiled code instead
  * of compiling.
  *
- * A folder of another user is not used, because gantry would run code that this user wrote.
+ * A folder of another user is not used, because gantry would run code that the other user wrote.
  */
 function setUpCompileCache(): void {
   const { getBuiltinModule, env, geteuid } = process;
@@ -76,16 +76,17 @@ function setUpCompileCache(): void {
   };
   if (!enableCompileCache) return;
   try {
-    // Same rule as `homeFolder` in src/serve/config.ts. An import here would load that module before the cache is on.
+    // Same rule as `getHomeFolder` in src/serve/config.ts. An import would load that module before the cache is
+    // enabled.
     const home = env["GANTRY_HOME"] || `${getBuiltinModule("node:os").homedir()}/.gantry`;
-    const owner = getBuiltinModule("node:fs").statSync(home).uid;
-    if (owner === (geteuid?.() ?? owner)) enableCompileCache(`${home}/compiled`);
+    const ownerUid = getBuiltinModule("node:fs").statSync(home).uid;
+    if (ownerUid === (geteuid?.() ?? ownerUid)) enableCompileCache(`${home}/compiled`);
   } catch {
     // The home folder does not exist before the first start.
   }
 }
 
-/** Returns the size of standard input or output in bytes if it is a file, otherwise undefined. */
+/** Returns the size of an open file in bytes; undefined if `fd` is not a regular file. */
 function sizeOfFile(fd: number): number | undefined {
   const { fstatSync } = process.getBuiltinModule("node:fs");
   try {
@@ -100,7 +101,7 @@ function sizeOfFile(fd: number): number | undefined {
 function writeToFile(text: string): void {
   const { writeSync } = process.getBuiltinModule("node:fs");
   const bytes = Buffer.from(text);
-  for (let at = 0; at < bytes.length;) at += writeSync(1, bytes, at);
+  for (let offset = 0; offset < bytes.length;) offset += writeSync(1, bytes, offset);
 }
 
 dispatchModule

@@ -1,7 +1,7 @@
 import { resolve } from "node:path";
 import { createLogger } from "../base/log.js";
-import { childEnvironment } from "../serve/environment.js";
-import { ConfigMcpServerFactory, configuredServers } from "../serve/mcp-servers.js";
+import { createChildEnvironment } from "../serve/environment.js";
+import { ConfigMcpServerFactory, getConfiguredServers } from "../serve/mcp-servers.js";
 import type { ToolSource } from "../ports/tool-source.js";
 import type { mcpList } from "./descriptions/mcp.js";
 import { loadConfigWithFlags, type CommandHandler } from "./command.js";
@@ -10,6 +10,7 @@ import { SIGNAL_EXIT_CODES } from "./signal-exit-codes.js";
 import { formatCell, formatTable } from "./table.js";
 import { WaitingLine } from "./waiting-line.js";
 
+/** A server in the output of `gantry mcp list`. */
 interface ListedServer {
   readonly name: string;
   /** `off`: disabled in the config. */
@@ -19,14 +20,14 @@ interface ListedServer {
   readonly prompts: readonly { readonly name: string; readonly hint: string; readonly description: string }[];
 }
 
-/** Start timeout, longer than in a run, because the first start can download the server. */
+/** Start timeout. Longer than in a run, because the first start may download the server. */
 const OPEN_TIMEOUT_MS = 120_000;
 
 /** `gantry mcp list`: starts every configured server as a session in this folder would. */
 export const run: CommandHandler<typeof mcpList.flags> = async ({ args, flags, output, handleInterrupts }) => {
   refuseArguments(args);
-  const { loaded, home } = await loadConfigWithFlags(flags);
-  const { config, secrets } = loaded;
+  const { loadedConfig, home } = await loadConfigWithFlags(flags);
+  const { config, secrets } = loadedConfig;
   const waitingLine = new WaitingLine(output);
   const logger = createLogger({
     level: config.log.level,
@@ -34,9 +35,9 @@ export const run: CommandHandler<typeof mcpList.flags> = async ({ args, flags, o
     secrets: () => secrets,
   });
   const signal = handleInterrupts();
-  const env = childEnvironment(config.tools.env);
-  const { sources } = new ConfigMcpServerFactory(configuredServers(loaded, home), {
-    loaded,
+  const env = createChildEnvironment(config.tools.env);
+  const { sources } = new ConfigMcpServerFactory(getConfiguredServers(loadedConfig, home), {
+    loadedConfig,
     logger,
     env,
     programRejection: undefined,
@@ -54,7 +55,7 @@ export const run: CommandHandler<typeof mcpList.flags> = async ({ args, flags, o
   if (flags.json) await output.write(`${JSON.stringify(servers, null, 2)}\n`);
   else if (servers.length > 0)
     await output.write(formatServers(servers, output.isStdoutTerminal ? output.columns : undefined));
-  else output.report(`${loaded.file}: no mcp_servers configured`);
+  else output.report(`${loadedConfig.file}: no mcp_servers configured`);
   for (const { name, error } of servers)
     if (error !== undefined && !flags.json) output.report(formatCell(`${name}: ${error}`));
   return servers.some(({ state }) => state === "failed") ? 1 : 0;
@@ -100,5 +101,5 @@ function formatServers(servers: readonly ListedServer[], columns: number | undef
     state === "ready" ? String(prompts.length) : "",
     tools.map((tool) => tool.name).join(" "),
   ]);
-  return formatTable(["SERVER", "STATE", "TOOLS", "PROMPTS", "NAMES"], rows, { columns, rightAligned: [2, 3] });
+  return formatTable(["SERVER", "STATE", "TOOLS", "PROMPTS", "NAMES"], rows, { columns, rightAlignedColumns: [2, 3] });
 }

@@ -11,11 +11,11 @@ import { WaitingLine } from "./waiting-line.js";
 
 /** `gantry models [TEXT]`: lists the models of all providers that the config selects. */
 export const run: CommandHandler<typeof models.flags> = async ({ args, flags, output, handleInterrupts }) => {
-  const [text = "", extraArgument] = args;
+  const [searchText = "", extraArgument] = args;
   if (extraArgument !== undefined)
     throw new ConfigError(`unexpected argument ${extraArgument}; see gantry models --help`);
-  const { loaded, home } = await loadConfigWithFlags(flags);
-  const { config, secrets } = loaded;
+  const { loadedConfig, home } = await loadConfigWithFlags(flags);
+  const { config, secrets } = loadedConfig;
   const waitingLine = new WaitingLine(output);
   const logger = createLogger({
     // Warnings name the providers that could not list their models.
@@ -24,25 +24,25 @@ export const run: CommandHandler<typeof models.flags> = async ({ args, flags, ou
     secrets: () => secrets,
   });
   const signal = handleInterrupts();
-  const { agent, providers, stop } = await compose({
-    loaded,
+  const { agent, providerNames, stop } = await compose({
+    loadedConfig,
     home,
     projectDir: resolve("."),
     logger,
     isProcessLocal: true,
   });
   try {
-    waitingLine.show(`requesting models of ${providers.join(", ")}`);
+    waitingLine.show(`requesting models of ${providerNames.join(", ")}`);
     const allModels = await agent.models.list(signal);
     waitingLine.clear();
-    const matchingModels = allModels.filter((entry) => nameOf(entry).toLowerCase().includes(text.toLowerCase()));
+    const matchingModels = allModels.filter((entry) => nameOf(entry).toLowerCase().includes(searchText.toLowerCase()));
     if (flags.json) await output.write(`${JSON.stringify(matchingModels, null, 2)}\n`);
     else if (matchingModels.length > 0)
       await output.write(formatModels(matchingModels, output.isStdoutTerminal ? output.columns : undefined));
     if (matchingModels.length > 0) return 0;
     output.report(
       allModels.length > 0
-        ? `none of ${formatCount(allModels.length)} models has ${JSON.stringify(text)} in its name`
+        ? `none of ${formatCount(allModels.length)} models has ${JSON.stringify(searchText)} in its name`
         : "no models",
     );
     return 1;
@@ -74,6 +74,6 @@ function formatModels(entries: readonly ModelEntry[], columns: number | undefine
   });
   return formatTable(["MODEL", "WINDOW", "OUTPUT", "$ IN", "$ OUT", "CAN"], rows, {
     columns,
-    rightAligned: [1, 2, 3, 4],
+    rightAlignedColumns: [1, 2, 3, 4],
   });
 }

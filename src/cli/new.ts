@@ -6,7 +6,9 @@ import type { CommandHandler } from "./command.js";
 import { formatFailureLine } from "./failure.js";
 import { UsageError } from "./usage-error.js";
 
+/** Limit of npm for the name of a package. */
 const MAX_NAME_CHARACTERS = 214;
+const USAGE_EXIT_CODE = 2;
 /** The documentation folder. The relative path is the same from dist/chunks, the folder of the bundled code. */
 const DOCS_URL = new URL("../../docs/", import.meta.url);
 
@@ -31,10 +33,11 @@ export const run: CommandHandler<typeof newAdapter.flags> = async ({ args, flags
   } catch (error) {
     if (!(error instanceof UsageError)) throw error;
     output.report(formatFailureLine(`${error.message} (see gantry new --help)`));
-    return 2;
+    return USAGE_EXIT_CODE;
   }
 };
 
+/** Throws `UsageError` if the name is not valid for a new package. */
 function checkName(name: string): void {
   const isName = /^(@[a-z0-9~-][a-z0-9._~-]*\/)?[a-z0-9~-][a-z0-9._~-]*$/.test(name);
   const isReserved = isBuiltin(name) || ["gantry", "node_modules", "favicon.ico"].includes(name);
@@ -44,7 +47,7 @@ function checkName(name: string): void {
     );
 }
 
-/** Extracts the files of a documentation page for a package of this name. Adds the manifest and the readme. */
+/** Returns the files of a new package: the code in a documentation page, the manifest and the readme. */
 export function createPackageFiles(page: string, name: string): Record<string, string> {
   const [, exampleName = ""] = /^mkdir (\S+) && cd/m.exec(page) ?? [];
   const [checkCommand = ""] = /gantry check [^`\n]+/.exec(page) ?? [];

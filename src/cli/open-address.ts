@@ -9,13 +9,13 @@ import { getEnvironmentVariable } from "../serve/environment.js";
 
 /** An opener that still runs after this time counts as successful. */
 const OPENER_TIMEOUT_MS = 3_000;
-/** Time limit for the browser to fetch the redirect. */
+/** Time for the browser to fetch the redirect, in ms. */
 const HANDOVER_TIMEOUT_MS = 20_000;
 
 const FORBIDDEN_REFUSAL: Refusal = { status: 403, message: "forbidden", code: "forbidden" };
 const REDIRECT_RESPONSE = { status: 302, message: "continue there", code: "found" };
 
-/** Opens an address in the platform's browser. Resolves with false if there is none or it fails. */
+/** Opens an address in the platform's browser. Resolves with false if no browser was found or the start failed. */
 export async function openAddress(address: string): Promise<boolean> {
   const [command, ...args] = findOpenerCommand();
   return command !== undefined && runOpener(command, [...args, address]);
@@ -25,7 +25,7 @@ export async function openAddress(address: string): Promise<boolean> {
  * Opens an address that contains a secret. All users of the machine can read the arguments of a process, so the address
  * must not be an argument.
  *
- * Resolves with false if no safe way exists.
+ * Resolves with false if the address could not be opened safely.
  */
 export async function openSecretAddress(address: string): Promise<boolean> {
   if (process.platform === "linux") return openThroughRedirect(address);
@@ -41,9 +41,9 @@ export async function openSecretAddress(address: string): Promise<boolean> {
 async function openThroughRedirect(address: string): Promise<boolean> {
   const { openHttpHost } = await import("../http/http-host.js");
   const path = `/${randomBytes(16).toString("base64url")}`;
-  const timeout = AbortSignal.timeout(HANDOVER_TIMEOUT_MS);
+  const timeoutSignal = AbortSignal.timeout(HANDOVER_TIMEOUT_MS);
   const events = new EventEmitter();
-  const handover = once(events, "redirected", { signal: timeout }).then(
+  const handover = once(events, "redirected", { signal: timeoutSignal }).then(
     () => true,
     () => false,
   );
@@ -74,8 +74,8 @@ async function openThroughRedirect(address: string): Promise<boolean> {
 }
 
 /**
- * Runs a command. Resolves with true if it exits with code 0, or still runs after `OPENER_TIMEOUT_MS`, as a browser
- * does.
+ * Runs a command. Resolves with true if the command exits with code 0, or still runs after `OPENER_TIMEOUT_MS`, as a
+ * browser does. Never rejects.
  */
 async function runOpener(command: string, args: readonly string[], input?: string): Promise<boolean> {
   const stdio = [input === undefined ? "ignore" : "pipe", "ignore", "ignore"] as const;
@@ -96,7 +96,7 @@ async function runOpener(command: string, args: readonly string[], input?: strin
 function findOpenerCommand(): readonly string[] {
   if (process.platform === "darwin") return ["open"];
   if (process.platform === "win32") return ["rundll32", "url.dll,FileProtocolHandler"];
-  // Without a display, xdg-open would start a browser in the terminal, or wait for one.
+  // Without a display, xdg-open would start a text browser in the terminal.
   return getEnvironmentVariable("DISPLAY") ||
     getEnvironmentVariable("WAYLAND_DISPLAY") ||
     getEnvironmentVariable("BROWSER")

@@ -2,17 +2,24 @@ import { monotonicMs } from "../base/clock.js";
 import type { CommandOutput } from "./command.js";
 import { formatCount } from "./table.js";
 
-/** Interval between two updates of the line. */
+/** Minimum interval between two updates of the line. */
 const DRAW_INTERVAL_MS = 100;
 /** Weight of the latest rate in the moving average, which keeps the display steady. */
 const NEW_RATE_WEIGHT = 0.3;
 const MEASURE_INTERVAL_MS = 1_000;
+/** Earlier estimates of the remaining time are too inaccurate to show. */
+const MIN_ESTIMATE_SECONDS = 2;
+const MIN_BAR_CHARACTERS = 10;
+const MAX_BAR_CHARACTERS = 40;
+/** Characters around the bar: two brackets and two spaces. */
+const BAR_FRAME_CHARACTERS = 4;
 const UNITS = ["B", "kB", "MB", "GB", "TB"] as const;
 
 /** Progress of an export or import. */
 export interface ProgressState {
   /** Number of finished sessions. */
   count: number;
+  /** Number of written or read bytes. */
   bytes: number;
   /** Fraction done, between 0 and 1. Undefined if unknown. */
   fraction?: number | undefined;
@@ -26,7 +33,7 @@ export class Progress {
   readonly #columns: () => number | undefined;
   readonly #startedAtMs = monotonicMs();
   #drawnAtMs = -Infinity;
-  #lastMeasurement = { at: monotonicMs(), bytes: 0 };
+  #lastMeasurement = { atMs: monotonicMs(), bytes: 0 };
   #bytesPerSecond: number | undefined;
   #isDrawn = false;
 
@@ -36,15 +43,19 @@ export class Progress {
     this.#columns = () => (isEnabled ? output.columns : undefined);
   }
 
-  /** Updates the line. Can be called at any rate; draws every 100 ms at most, and only on a terminal. */
+  /** Updates the line, at most once per `DRAW_INTERVAL_MS`, and only on a terminal. */
   show(state: ProgressState): void {
     const columns = this.#columns();
-    const now = monotonicMs();
-    if (columns === undefined || now - this.#drawnAtMs < DRAW_INTERVAL_MS) return;
-    this.#drawnAtMs = now;
-    this.#updateRate(state.bytes, now);
+    const nowMs = monotonicMs();
+    if (columns === undefined || nowMs - this.#drawnAtMs < DRAW_INTERVAL_MS) return;
+    this.#drawnAtMs = nowMs;
+    this.#updateRate(state.bytes, nowMs);
     this.#draw(
-      formatProgressLine(state, { seconds: (now - this.#startedAtMs) / 1000, rate: this.#bytesPerSecond }, columns),
+      formatProgressLine(
+        state,
+        { elapsedSeconds: (nowMs - this.#startedAtMs) / 1000, bytesPerSecond: this.#bytesPerSecond },
+        columns,
+      ),
     );
   }
 
@@ -60,13 +71,13 @@ export class Progress {
     this.#isDrawn = false;
   }
 
-  #updateRate(bytes: number, now: number): void {
-    const { at, bytes: previousBytes } = this.#lastMeasurement;
-    if (now - at < MEASURE_INTERVAL_MS) return;
-    const rate = ((bytes - previousBytes) * 1000) / (now - at);
+  #updateRate(bytes: number, nowMs: number): void {
+    const { atMs, bytes: previousBytes } = this.#lastMeasurement;
+    if (nowMs - atMs < MEASURE_INTERVAL_MS) return;
+    const rate = ((bytes - previousBytes) * 1000) / (nowMs - atMs);
     this.#bytesPerSecond =
       this.#bytesPerSecond === undefined ? rate : this.#bytesPerSecond * (1 - NEW_RATE_WEIGHT) + rate * NEW_RATE_WEIGHT;
-    this.#lastMeasurement = { at: now, bytes };
+    this.#lastMeasurement = { atMs: nowMs, bytes };
   }
 
   #draw(line: string): void {
@@ -81,24 +92,29 @@ export class Progress {
  */
 export function formatProgressLine(
   { count, bytes, fraction, total }: ProgressState,
-  { seconds, rate }: { seconds: number; rate: number | undefined },
+  { elapsedSeconds, bytesPerSecond }: { elapsedSeconds: number; bytesPerSecond: number | undefined },
   columns: number,
 ): string {
   const countText =
     total === undefined ? `${formatCount(count)} sessions` : `${formatCount(count)}/${formatCount(total)} sessions`;
   const remainingTime =
-    fraction !== undefined && fraction > 0 && seconds > 2
-      ? `${formatClock((seconds * (1 - fraction)) / fraction)} left`
+    fraction !== undefined && fraction > 0 && elapsedSeconds > MIN_ESTIMATE_SECONDS
+      ? `${formatClock((elapsedSeconds * (1 - fraction)) / fraction)} left`
       : "";
-  const allTexts = [countText, remainingTime, formatBytes(bytes), rate === undefined ? "" : `${formatBytes(rate)}/s`];
+  const allTexts = [
+    countText,
+    remainingTime,
+    formatBytes(bytes),
+    bytesPerSecond === undefined ? "" : `${formatBytes(bytesPerSecond)}/s`,
+  ];
   // The last column stays empty, because some terminals wrap after it.
   const maxCharacters = columns - 1;
   const shownTexts: string[] = [];
   for (const candidate of allTexts)
     if (candidate !== "" && [...shownTexts, candidate].join("  ").length <= maxCharacters) shownTexts.push(candidate);
   const text = shownTexts.join("  ");
-  const barCharacters = Math.min(40, maxCharacters - text.length - 4);
-  if (fraction === undefined || barCharacters < 10) return text;
+  const barCharacters = Math.min(MAX_BAR_CHARACTERS, maxCharacters - text.length - BAR_FRAME_CHARACTERS);
+  if (fraction === undefined || barCharacters < MIN_BAR_CHARACTERS) return text;
   const filledCharacters = Math.round(barCharacters * Math.min(1, fraction));
   return `[${"=".repeat(filledCharacters)}${" ".repeat(barCharacters - filledCharacters)}]  ${text}`;
 }
@@ -106,9 +122,9 @@ export function formatProgressLine(
 /** Formats a size as `12.3 MB`. */
 export function formatBytes(bytes: number): string {
   let value = bytes;
-  let unit = 0;
-  for (; value >= 1000 && unit < UNITS.length - 1; unit++) value /= 1000;
-  return `${unit === 0 ? Math.round(value) : value.toFixed(1)} ${UNITS[unit]}`;
+  let unitIndex = 0;
+  for (; value >= 1000 && unitIndex < UNITS.length - 1; unitIndex++) value /= 1000;
+  return `${unitIndex === 0 ? Math.round(value) : value.toFixed(1)} ${UNITS[unitIndex]}`;
 }
 
 /** Formats a duration as `1:02:03` or `2:03`. */

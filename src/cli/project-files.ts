@@ -7,7 +7,7 @@ const MAX_FILES = 50_000;
 
 /** Returns the files of a folder that are not ignored, as sorted relative paths. Unreadable folders are skipped. */
 export async function listProjectFiles(folder: string, signal: AbortSignal): Promise<string[]> {
-  const guard = await PathGuard.create({ roots: [folder], denied: [] });
+  const guard = await PathGuard.create({ roots: [folder], deniedPaths: [] });
   const searchScope = await openSearchScope(guard, { path: folder, isFolder: true }, { project: folder, all: false });
   try {
     const files: string[] = [];

@@ -9,7 +9,7 @@ import { UsageError } from "./usage-error.js";
 
 /** Maximum size of standard input as a prompt. */
 const MAX_PROMPT_BYTES = 16_000_000;
-/** Delay before the notice that standard input is still open, in case the user forgot it. */
+/** Delay before the notice that standard input is still open, in case the user forgot to close it. */
 const NOTICE_DELAY_MS = 2_000;
 
 /**
@@ -26,10 +26,10 @@ export async function readPrompt(
 ): Promise<Required<Pick<RunInput, "message" | "commands">>> {
   // A single dash means standard input.
   const argumentText = args.length === 1 && args[0] === "-" ? "" : args.join(" ").trim();
-  const commands = argumentText !== "";
+  const allowsCommands = argumentText !== "";
   if (input.isTerminal) {
     if (argumentText === "") throw new UsageError("expected a prompt, as arguments or on standard input");
-    return { message: argumentText, commands };
+    return { message: argumentText, commands: allowsCommands };
   }
   const noticeTimer = setTimeout(
     () => report("reading the prompt from standard input; redirect from /dev/null to skip it"),
@@ -39,7 +39,7 @@ export async function readPrompt(
     const pipedText = (await readText(input, signal)).trim();
     const prompt = [argumentText, pipedText].filter((text) => text !== "").join("\n\n");
     if (prompt === "") throw new UsageError("expected a prompt, as arguments or on standard input");
-    return { message: prompt, commands };
+    return { message: prompt, commands: allowsCommands };
   } finally {
     clearTimeout(noticeTimer);
   }

@@ -8,7 +8,7 @@ import { UsageError } from "./usage-error.js";
 type RequestedModel = Pick<RunInput, "provider" | "model">;
 
 /**
- * Resolves the model of `--model` without a fallback: a job that names a model depends on its price.
+ * Resolves the model of `--model` without a fallback, because a job that names a model depends on the model's price.
  *
  * Rejects with `UsageError` for an unknown model, with `ModelSelectionError` if some provider did not list its models,
  * or with the signal's reason.
@@ -16,10 +16,10 @@ type RequestedModel = Pick<RunInput, "provider" | "model">;
 export async function resolveModel(
   name: string,
   agent: Agent,
-  providers: readonly string[],
+  providerNames: readonly string[],
   signal: AbortSignal,
 ): Promise<RequestedModel> {
-  const requestedModel = parseModel(name, providers);
+  const requestedModel = parseModel(name, providerNames);
   if (requestedModel.model === "")
     throw new UsageError(`--model: expected [PROVIDER/]MODEL, got ${JSON.stringify(name)}`);
   // With a provider, the run asks only that provider.
@@ -28,19 +28,26 @@ export async function resolveModel(
   if ((await agent.models.listKnown()).models.some(isRequested)) return requestedModel;
   const listedModels = await agent.models.list(signal);
   if (listedModels.some(isRequested)) return requestedModel;
-  const silentProviders = providers.filter((provider) => !listedModels.some((entry) => entry.provider === provider));
-  if (silentProviders.length > 0)
+  const silentProviderNames = providerNames.filter(
+    (provider) => !listedModels.some((entry) => entry.provider === provider),
+  );
+  if (silentProviderNames.length > 0)
     throw new ModelSelectionError(
-      `no provider lists ${name}, and ${silentProviders.join(", ")} did not list any models`,
+      `no provider lists ${name}, and ${silentProviderNames.join(", ")} did not list any models`,
     );
   throw createUnknownModelError(name, agent);
 }
 
-/** Converts the error of a run to a usage error if the provider listed its models, so that the model's name was wrong. */
-export function toModelUsageError(error: unknown, name: string, agent: Agent, providers: readonly string[]): unknown {
-  const { provider } = parseModel(name, providers);
-  const hasListed = agent.models.entries().some((entry) => entry.provider === provider);
-  return hasListed && hasCode(error, "model_selection") ? createUnknownModelError(name, agent) : error;
+/** Converts `ModelSelectionError` to a usage error if the provider has listed its models: the model's name is wrong. */
+export function toModelUsageError(
+  error: unknown,
+  name: string,
+  agent: Agent,
+  providerNames: readonly string[],
+): unknown {
+  const { provider } = parseModel(name, providerNames);
+  const hasModelList = agent.models.entries().some((entry) => entry.provider === provider);
+  return hasModelList && hasCode(error, "model_selection") ? createUnknownModelError(name, agent) : error;
 }
 
 function createUnknownModelError(name: string, agent: Agent): UsageError {
@@ -52,9 +59,9 @@ function createUnknownModelError(name: string, agent: Agent): UsageError {
 }
 
 /** Splits `[provider/]model`. Model names can contain slashes. */
-function parseModel(name: string, providers: readonly string[]): RequestedModel {
+function parseModel(name: string, providerNames: readonly string[]): RequestedModel {
   const [firstPart = "", ...modelParts] = name.split("/");
-  return modelParts.length > 0 && providers.includes(firstPart)
+  return modelParts.length > 0 && providerNames.includes(firstPart)
     ? { provider: firstPart, model: modelParts.join("/") }
     : { model: name };
 }

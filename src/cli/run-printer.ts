@@ -6,6 +6,7 @@ import { formatCell, truncate } from "./table.js";
 
 /** Maximum characters of a progress line if stderr is not a terminal. */
 const MAX_LINE_CHARACTERS = 120;
+/** Terminal sequences for dimmed text and for the end of all styles. */
 const DIM = "\u001b[2m";
 const RESET = "\u001b[0m";
 
@@ -14,14 +15,15 @@ export interface Printer {
   /** Called when the run has started. */
   begin(run: Run): Promise<void>;
   printEvent(event: AgentEvent): Promise<void>;
-  /** Called at the end. `text` is the final output for stdout, if any. */
+  /** Called at the end. `text` is the final output for stdout; undefined if there is none. */
   end(text: string | undefined): Promise<void>;
   /** Prints a line for the user. */
   report(line: string): void;
 }
 
 export interface PrinterOptions {
-  readonly quiet: boolean;
+  /** Whether progress is omitted. */
+  readonly isQuiet: boolean;
   /** Whether the model's text is streamed to stdout. */
   readonly streamsText: boolean;
   /** Whether colours are used on a terminal. */
@@ -35,6 +37,7 @@ const SUBAGENT_TOOL = "task";
 export class TextPrinter implements Printer {
   readonly #output: CommandOutput;
   readonly #options: PrinterOptions;
+  /** Id of the message whose text was written last; empty before the first text. */
   #messageId = "";
   /** Ids of the calls that start a subagent. */
   readonly #subagentCallIds = new Set<string>();
@@ -50,7 +53,7 @@ export class TextPrinter implements Printer {
   }
 
   async begin({ sessionId, provider, model }: Run): Promise<void> {
-    this.#progress(`session ${sessionId} with ${provider}/${model.id}`);
+    this.#printProgress(`session ${sessionId} with ${provider}/${model.id}`);
     return Promise.resolve();
   }
 
@@ -60,22 +63,22 @@ export class TextPrinter implements Printer {
         return event.text === undefined ? undefined : this.#writeText(event.text, event.messageId);
       case "tool_call":
         if (event.name === SUBAGENT_TOOL) this.#subagentCallIds.add(event.callId);
-        return this.#progress(`> ${formatCall(event.name, event.title)}`);
+        return this.#printProgress(`> ${formatCall(event.name, event.title)}`);
       case "tool_progress":
         // The progress of a subagent call is one line for each of its tool calls. The progress of other calls is
         // command output and is not shown.
         if (this.#subagentCallIds.has(event.callId))
-          for (const line of event.text.trimEnd().split("\n")) this.#progress(`  > ${line}`);
+          for (const line of event.text.trimEnd().split("\n")) this.#printProgress(`  > ${line}`);
         return;
       case "tool_result":
-        if (event.failed) this.#progress(`  ${event.refused ? "denied" : "failed"}: ${event.output}`);
+        if (event.failed) this.#printProgress(`  ${event.refused ? "denied" : "failed"}: ${event.output}`);
         return;
       case "steered":
-        return this.#progress(`> steered: ${event.text}`);
+        return this.#printProgress(`> steered: ${event.text}`);
       case "compaction":
-        return this.#progress(`> conversation compacted (${event.strategy}): ${event.messages} messages left`);
+        return this.#printProgress(`> conversation compacted (${event.strategy}): ${event.messages} messages left`);
       case "retry":
-        return this.#progress(`> retrying in ${Math.ceil(event.delayMs / 1000)} s: ${event.error.message}`);
+        return this.#printProgress(`> retrying in ${Math.ceil(event.delayMs / 1000)} s: ${event.error.message}`);
       default:
         return;
     }
@@ -87,17 +90,17 @@ export class TextPrinter implements Printer {
   }
 
   report(line: string): void {
-    const { columns, isStdoutTerminal: isShown } = this.#output;
+    const { columns, isStdoutTerminal } = this.#output;
     // Stdout and stderr are usually the same terminal.
-    if (columns !== undefined && isShown && !this.#lastCharacters.endsWith("\n")) {
+    if (columns !== undefined && isStdoutTerminal && !this.#lastCharacters.endsWith("\n")) {
       this.#output.draw("\n");
       this.#lastCharacters = "\n\n";
     }
     this.#output.report(line);
   }
 
-  #progress(line: string): void {
-    if (this.#options.quiet) return;
+  #printProgress(line: string): void {
+    if (this.#options.isQuiet) return;
     const { columns } = this.#output;
     const text = truncate(
       line.startsWith(" ") ? `  ${formatCell(line)}` : formatCell(line),
@@ -133,21 +136,21 @@ function formatCall(name: string, title: string): string {
 /** Prints each event as a line of JSON. */
 export class JsonPrinter implements Printer {
   readonly #output: CommandOutput;
-  readonly #quiet: boolean;
+  readonly #isQuiet: boolean;
 
-  constructor(output: CommandOutput, { quiet }: PrinterOptions) {
+  constructor(output: CommandOutput, { isQuiet }: PrinterOptions) {
     this.#output = output;
-    this.#quiet = quiet;
+    this.#isQuiet = isQuiet;
   }
 
   begin({ id, sessionId, provider, model }: Run): Promise<void> {
-    return this.#line({ type: "begin", runId: id, sessionId, provider, model: model.id });
+    return this.#printLine({ type: "begin", runId: id, sessionId, provider, model: model.id });
   }
 
   printEvent(event: AgentEvent): Promise<void> {
     // The final result contains the same data.
     if (event.type === "done" || event.type === "error") return Promise.resolve();
-    return this.#line(event.type === "retry" ? { ...event, error: toErrorFields(event.error) } : event);
+    return this.#printLine(event.type === "retry" ? { ...event, error: toErrorFields(event.error) } : event);
   }
 
   async end(text: string | undefined): Promise<void> {
@@ -155,14 +158,15 @@ export class JsonPrinter implements Printer {
   }
 
   report(line: string): void {
-    if (!this.#quiet) this.#output.report(line);
+    if (!this.#isQuiet) this.#output.report(line);
   }
 
-  #line(value: object): Promise<void> {
+  #printLine(value: object): Promise<void> {
     return this.#output.write(`${JSON.stringify(value)}\n`);
   }
 }
 
+/** Returns the code and message of an error. Errors without a code have the code `internal`. */
 export function toErrorFields(error: unknown): { code: string; message: string } {
   const { code } = error as { code?: unknown };
   return {

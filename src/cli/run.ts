@@ -21,6 +21,8 @@ import { WaitingLine } from "./waiting-line.js";
 
 type RunCommandContext = CommandContext<typeof runDescription.flags>;
 
+/** Exit codes from here on mean that a signal ended the run. */
+const MIN_SIGNAL_EXIT_CODE = 128;
 const EXIT_CODES = { done: 0, failed: 1, usage: 2, limit: 3, refused: 4 } as const;
 /** Flags by input field of a run, for error messages. */
 const FLAGS_BY_FIELD: Readonly<Record<string, string>> = {
@@ -47,7 +49,7 @@ interface RunOutcome {
 export const run: CommandHandler<typeof runDescription.flags> = async (context) => {
   const { flags, output } = context;
   const options = {
-    quiet: flags.quiet === true,
+    isQuiet: flags.quiet === true,
     streamsText: flags.schema === undefined,
     hasColours: (getEnvironmentVariable("NO_COLOR") ?? "") === "" && getEnvironmentVariable("TERM") !== "dumb",
   };
@@ -66,7 +68,9 @@ export const run: CommandHandler<typeof runDescription.flags> = async (context) 
     error ??= writeError;
   }
   if (error !== undefined && exitCode !== SIGNAL_EXIT_CODES["SIGPIPE"])
-    output.report(`gantry: ${exitCode >= 128 ? "interrupted" : formatCell(await describeError(error))}`);
+    output.report(
+      `gantry: ${exitCode >= MIN_SIGNAL_EXIT_CODE ? "interrupted" : formatCell(await describeError(error))}`,
+    );
   return exitCode;
 };
 
@@ -83,33 +87,33 @@ async function executeRun(
   let startedRun: Run | undefined;
   try {
     const input = await readInput(context, printer, interruptSignal);
-    const { loaded, home } = await loadConfig(context);
+    const { loadedConfig, home } = await loadRunConfig(context);
     composition = await compose({
-      loaded,
+      loadedConfig,
       home,
       projectDir: resolve("."),
-      logger: createRunLogger(loaded, context),
+      logger: createRunLogger(loadedConfig, context),
       isProcessLocal: true,
     });
-    const { agent, providers } = composition;
+    const { agent, providerNames } = composition;
     const { model } = context.flags;
     const waitingLine = new WaitingLine({ ...toWaitingOutput(context), report: (line) => printer.report(line) });
     try {
-      if (model !== undefined) waitingLine.show(`requesting models of ${providers.join(", ")}`);
+      if (model !== undefined) waitingLine.show(`requesting models of ${providerNames.join(", ")}`);
       const requestedModel =
-        model === undefined ? {} : await resolveModel(model, agent, providers, runController.signal);
+        model === undefined ? {} : await resolveModel(model, agent, providerNames, runController.signal);
       startedRun = await agent.run({
         ...input,
         ...requestedModel,
         ...(await findSession(context, agent)),
-        ...toAttachments(context, loaded, home),
+        ...toAttachments(context, loadedConfig, home),
         overflow: "merge",
         clientName: "run",
         signal: runController.signal,
         onWaiting: (reason) => waitingLine.show(`waiting for a model${reason === "" ? "" : `: ${reason}`}`),
       });
     } catch (error) {
-      throw model === undefined ? error : toModelUsageError(error, model, agent, providers);
+      throw model === undefined ? error : toModelUsageError(error, model, agent, providerNames);
     } finally {
       waitingLine.clear();
     }
@@ -117,7 +121,7 @@ async function executeRun(
     // A job without its key would use the offline guide's answer as a result.
     if (startedRun.provider === "offline")
       printer.report("gantry: no language model configured; the offline guide answers (see gantry models)");
-    await reportMode(startedRun, agent, loaded, context, printer);
+    await reportMode(startedRun, agent, loadedConfig, context, printer);
     return await printEvents(startedRun, printer, runController, context);
   } catch (error) {
     const signal = isClosedStdout(error)
@@ -142,13 +146,13 @@ async function printEvents(
   runController: AbortController,
   { flags }: RunCommandContext,
 ): Promise<RunOutcome> {
-  const titles = new Map<string, string>();
+  const titlesByCallId = new Map<string, string>();
   const deniedCalls: { name: string; title: string }[] = [];
   try {
     for await (const event of startedRun) {
-      if (event.type === "tool_call") titles.set(event.callId, event.title);
+      if (event.type === "tool_call") titlesByCallId.set(event.callId, event.title);
       if (event.type === "tool_result" && event.refused)
-        deniedCalls.push({ name: event.name, title: titles.get(event.callId) ?? event.name });
+        deniedCalls.push({ name: event.name, title: titlesByCallId.get(event.callId) ?? event.name });
       await printer.printEvent(event);
     }
   } catch (error) {
@@ -160,8 +164,8 @@ async function printEvents(
   const result = await startedRun.result;
   const { usage, iterations, endedBy, finishReason } = result;
   if (!flags.quiet) {
-    const turns = `${formatCount(iterations)} turn${iterations === 1 ? "" : "s"}`;
-    printer.report(`${turns}, ${formatCount(usage.totalTokens)} tokens, ${formatDollars(usage.cost)}`);
+    const turnsText = `${formatCount(iterations)} turn${iterations === 1 ? "" : "s"}`;
+    printer.report(`${turnsText}, ${formatCount(usage.totalTokens)} tokens, ${formatDollars(usage.cost)}`);
   }
   const isLimited = endedBy !== "model";
   if (isLimited)
@@ -176,7 +180,7 @@ async function printEvents(
     exitCode: isLimited ? EXIT_CODES.limit : deniedCalls.length > 0 ? EXIT_CODES.refused : EXIT_CODES.done,
     run: startedRun,
     result,
-    deniedCalls: deniedCalls,
+    deniedCalls,
   };
 }
 
@@ -195,7 +199,7 @@ async function readInput({ args, flags, input }: RunCommandContext, printer: Pri
   };
 }
 
-async function loadConfig({ flags }: RunCommandContext) {
+async function loadRunConfig({ flags }: RunCommandContext) {
   const { maxIterations } = flags;
   return loadConfigWithFlags(
     flags,
@@ -226,10 +230,14 @@ async function findSession({ flags }: RunCommandContext, agent: Agent): Promise<
   return { sessionId: newestSession.id };
 }
 
-function toAttachments({ flags }: RunCommandContext, loaded: LoadedConfig, home: string): Pick<RunInput, "attach"> {
+function toAttachments(
+  { flags }: RunCommandContext,
+  loadedConfig: LoadedConfig,
+  home: string,
+): Pick<RunInput, "attach"> {
   const { file: files = [] } = flags;
   if (files.length === 0) return {};
-  const deniedPaths = new Selection(loaded, home).deniedPaths();
+  const deniedPaths = new Selection(loadedConfig, home).deniedPaths();
   const policy = { projectDir: resolve("."), anywhere: true, allowPaths: [], deniedPaths };
   return { attach: (reserve) => readAttachments(files, { ...policy, reserve }) };
 }
@@ -238,7 +246,7 @@ function toWaitingOutput({ flags, output }: RunCommandContext) {
   return { columns: flags.quiet ? undefined : output.columns, draw: (text: string) => output.draw(text) };
 }
 
-/** Prints how permission requests are decided without a user, if the mode or the rules can cause any. */
+/** Prints how permission requests are decided without a user, if the mode or the rules can cause requests. */
 async function reportMode(
   startedRun: Run,
   agent: Agent,
@@ -290,7 +298,7 @@ function toResultRecord({ exitCode, run, result, deniedCalls = [], error }: RunO
   return {
     type: "result",
     exitCode,
-    state: error === undefined ? "finished" : exitCode >= 128 ? "cancelled" : "failed",
+    state: error === undefined ? "finished" : exitCode >= MIN_SIGNAL_EXIT_CODE ? "cancelled" : "failed",
     ...(run && { runId: run.id, sessionId: run.sessionId, provider: run.provider, model: run.model.id }),
     ...result,
     ...(deniedCalls.length > 0 && { refused: deniedCalls }),

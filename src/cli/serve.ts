@@ -12,8 +12,9 @@ import { refuseArguments } from "./refuse-arguments.js";
 // every start loads.
 export { refuseOverStdio } from "../serve/plugins.js";
 
-/** Time limit for a stop, after which the process exits. */
+/** Maximum duration of the stop. The process exits afterwards. */
 const STOP_TIMEOUT_MS = 4_900;
+/** Time for handles to close after the stop, before the process exits. */
 const EXIT_DELAY_MS = 300;
 /**
  * Delay of the log lines about the start. Detecting the sandbox starts two processes, which must not delay the first
@@ -24,15 +25,15 @@ const START_MESSAGE_DELAY_MS = 200;
 /** `gantry serve`: starts what the config selects, prints the addresses, and runs until a signal. */
 export const run: CommandHandler<typeof serve.flags> = async ({ args, flags, output }) => {
   refuseArguments(args);
-  const { loaded, home } = await loadConfigWithFlags(flags);
-  const logger = createServerLogger(loaded, output);
+  const { loadedConfig, home } = await loadConfigWithFlags(flags);
+  const logger = createServerLogger(loadedConfig, output);
   if (flags.stdio) output.redirectConsoleToStderr();
-  const composition = await compose({ loaded, home, projectDir: resolve("."), logger });
-  serveUntilStopped(composition, loaded.config.server.drainDelay * 1000, logger);
+  const composition = await compose({ loadedConfig, home, projectDir: resolve("."), logger });
+  serveUntilStopped(composition, loadedConfig.config.server.drainDelay * 1000, logger);
   // The first client may already be connected: answer it first.
   setTimeout(() => {
     if (composition.startedTransports.every(({ address }) => address === "stdio")) limitHeapGrowth();
-    void import("./start-lines.js").then(({ logStart }) => logStart(loaded, home, composition, logger));
+    void import("./start-lines.js").then(({ logStart }) => logStart(loadedConfig, home, composition, logger));
   }, START_MESSAGE_DELAY_MS).unref();
   return undefined;
 };
@@ -42,11 +43,7 @@ function createServerLogger({ config, secrets }: LoadedConfig, output: CommandOu
 }
 
 /** Prints the addresses. Handles signals, fatal errors and the end of a transport. */
-function serveUntilStopped(
-  { agent, startedTransports: listening, stop }: Composition,
-  drainMs: number,
-  logger: Logger,
-): void {
+function serveUntilStopped({ agent, startedTransports, stop }: Composition, drainMs: number, logger: Logger): void {
   let isStopping = false;
   let isDraining = false;
   const stopAndExit = (code: number) => {
@@ -79,7 +76,7 @@ function serveUntilStopped(
     logger.error("uncaught exception; stopping", { error });
     stopAndExit(1);
   });
-  for (const { ended, transportName: transport } of listening) {
+  for (const { ended, transportName: transport } of startedTransports) {
     ended.then(
       () => stopAndExit(0),
       (error: unknown) => {
@@ -89,7 +86,7 @@ function serveUntilStopped(
     );
   }
   // Print these lines after the signal handlers are set: a reader of the lines may send a signal at once.
-  for (const { transportName: transport, address } of listening) {
+  for (const { transportName: transport, address } of startedTransports) {
     // The console is part of the HTTP server, whose address is already printed.
     if (address !== "stdio" && transport !== "web-console")
       process.stdout.write(`${toServerName(transport)} listening on ${address}\n`);

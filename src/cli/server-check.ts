@@ -3,12 +3,12 @@ import type { Dispatcher } from "undici";
 import { findServerOwner } from "../http/find-server-owner.js";
 import { ConfigError } from "../ports/errors.js";
 
-/** Checks a connection before data is sent. Rejects with `ConfigError` if it is not trusted. */
+/** Checks a connection before data is sent. Rejects with `ConfigError` if the server is not trusted. */
 export type ServerCheck = (socket: Socket) => Promise<void>;
 
 /**
- * Returns a check that the server is a process of this user. While the server is down, any process can listen on its
- * port, and must not receive the headers.
+ * Returns a check that the server belongs to this user, or runs on another machine. While the server is down, any
+ * process can listen on its port, and must not receive the headers.
  */
 export function createServerCheck(origin: string, hasHeaders: boolean): ServerCheck {
   return async (socket) => {
@@ -47,7 +47,7 @@ export async function createCheckedFetch(
   return { fetch: fetchChecked as unknown as typeof globalThis.fetch, close: () => dispatcher.destroy() };
 }
 
-/** Returns the error of the server check if it caused the error of a request, otherwise undefined. */
+/** Returns the error of the server check that caused the error of a request; undefined for another cause. */
 export function findRejection(error: unknown): ConfigError | undefined {
   for (let cause = error; cause instanceof Error; cause = cause.cause) if (cause instanceof ConfigError) return cause;
   return undefined;

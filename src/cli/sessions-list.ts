@@ -63,5 +63,8 @@ function formatSessions(sessions: readonly Session[], columns: number | undefine
     model,
     title,
   ]);
-  return formatTable(["ID", "LAST USED", "TOKENS", "COST", "MODEL", "TITLE"], rows, { columns, rightAligned: [2, 3] });
+  return formatTable(["ID", "LAST USED", "TOKENS", "COST", "MODEL", "TITLE"], rows, {
+    columns,
+    rightAlignedColumns: [2, 3],
+  });
 }

@@ -13,6 +13,8 @@ const PAGE_SIZE = 100;
 /** Maximum lines shown of a tool result. */
 const MAX_TOOL_LINES = 8;
 const MAX_CALL_CHARACTERS = 100;
+/** Width of the labels in the heading. */
+const LABEL_CHARACTERS = 9;
 
 /** `gantry sessions show ID`: prints the messages as text, or as JSON with `--json`. */
 export const run: CommandHandler<typeof show.flags> = async (context) => {
@@ -31,11 +33,11 @@ export const run: CommandHandler<typeof show.flags> = async (context) => {
       ? `${JSON.stringify({ session: withoutGrants(rootSession) }).slice(0, -1)},"messages":[`
       : formatHeading(rootSession);
     await output.write(heading);
-    let isFirst = true;
+    let isFirstMessage = true;
     for await (const message of readMessages(sessions, id, last)) {
-      const text = json ? `${isFirst ? "" : ","}\n${JSON.stringify(message)}` : `\n${formatMessage(message)}`;
+      const text = json ? `${isFirstMessage ? "" : ","}\n${JSON.stringify(message)}` : `\n${formatMessage(message)}`;
       if (text.trim() !== "") await output.write(text);
-      isFirst = false;
+      isFirstMessage = false;
     }
     if (json) await output.write("]}\n");
     return 0;
@@ -44,18 +46,18 @@ export const run: CommandHandler<typeof show.flags> = async (context) => {
 
 type Sessions = Parameters<Parameters<typeof withSessions>[1]>[0]["sessions"];
 
-/** Reads messages page by page, because a session can exceed the memory. */
-async function* readMessages(sessions: Sessions, id: string, last: number | undefined): AsyncGenerator<Message> {
-  if (last !== undefined) {
-    yield* await sessions.messages(id, { before: Number.MAX_SAFE_INTEGER, limit: last });
+/** Reads the last `lastCount` messages, or all messages in pages, because a session can be larger than the memory. */
+async function* readMessages(sessions: Sessions, id: string, lastCount: number | undefined): AsyncGenerator<Message> {
+  if (lastCount !== undefined) {
+    yield* await sessions.messages(id, { before: Number.MAX_SAFE_INTEGER, limit: lastCount });
     return;
   }
-  for (let after = 0; ;) {
-    const page = await sessions.messages(id, { after, limit: PAGE_SIZE });
+  for (let lastSeq = 0; ;) {
+    const page = await sessions.messages(id, { after: lastSeq, limit: PAGE_SIZE });
     yield* page;
     const lastMessage = page.at(-1);
     if (!lastMessage || page.length < PAGE_SIZE) return;
-    after = lastMessage.seq;
+    lastSeq = lastMessage.seq;
   }
 }
 
@@ -72,7 +74,7 @@ function formatHeading({ id, title, projectDir, provider, model, mode, usage, cr
   ];
   return rows
     .filter(([, value]) => value !== "")
-    .map(([name = "", value = ""]) => `${name.padEnd(9)}  ${formatCell(value)}\n`)
+    .map(([name = "", value = ""]) => `${name.padEnd(LABEL_CHARACTERS)}  ${formatCell(value)}\n`)
     .join("");
 }
 

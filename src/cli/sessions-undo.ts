@@ -51,7 +51,7 @@ export const run: CommandHandler<typeof undo.flags> = async (context) => {
     } catch (error) {
       if (hasCode(error, "undo_conflict")) {
         await writeFiles(error.files, false, "");
-        output.report(`${error.message}${force ? "" : conflictHint(error.files, redo)}`);
+        output.report(`${error.message}${force ? "" : describeConflictRemedy(error.files, redo)}`);
         return 1;
       }
       if (hasCode(error, "nothing_to_undo") || hasCode(error, "point_not_found") || hasCode(error, "session_busy")) {
@@ -63,8 +63,8 @@ export const run: CommandHandler<typeof undo.flags> = async (context) => {
   });
 };
 
-/** Returns the end of the error message: the flag that resolves the conflict. */
-function conflictHint(files: readonly UndoneFile[], redo: boolean): string {
+/** Returns the end of the error message, which names the flag that resolves the conflict. */
+function describeConflictRemedy(files: readonly UndoneFile[], redo: boolean): string {
   if (files.some(({ outcome }) => outcome === "conflict")) return "; --force overwrites";
   return `; --force changes the other files${redo ? "" : ", --messages-only keeps all files"}`;
 }

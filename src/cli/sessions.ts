@@ -2,16 +2,10 @@ import type { CommandHandler } from "./command.js";
 
 /** `gantry sessions ...`: loads only the requested subcommand. */
 export const run: CommandHandler = async (context) => {
-  const {
-    exportDescription: exporting,
-    importDescription: importing,
-    list,
-    show,
-    undo,
-  } = await import("./descriptions/sessions.js");
+  const { exportDescription, importDescription, list, show, undo } = await import("./descriptions/sessions.js");
   switch (context.name) {
-    case exporting.name:
-    case importing.name:
+    case exportDescription.name:
+    case importDescription.name:
       return (await import("./transfer/transfer.js")).run(context);
     case list.name:
       return (await import("./sessions-list.js")).run(context);

@@ -5,26 +5,26 @@ import type { LoadedConfig } from "../serve/config.js";
 
 /** Logs the folder, models, session store and sandbox of the started server, and the address of the console. */
 export async function logStart(
-  loaded: LoadedConfig,
+  loadedConfig: LoadedConfig,
   home: string,
   composition: Composition,
   logger: Logger,
 ): Promise<void> {
-  logger.info(`working in ${composition.agent.projectDir} with ${describeModels(loaded, composition)}`);
-  logger.info(`sessions in ${describeStore(loaded, home)}`);
+  logger.info(`working in ${composition.agent.projectDir} with ${describeModels(loadedConfig, composition)}`);
+  logger.info(`sessions in ${describeStore(loadedConfig, home)}`);
   await composition.logSandbox();
   const address = composition.startedTransports.find(({ transportName }) => transportName === "web-console")?.address;
   if (address === undefined) return;
   // A browser does not have the required headers yet.
-  const hint = Object.keys(loaded.config.server.requiredHeaders).length > 0 ? " (gantry console opens it)" : "";
+  const hint = Object.keys(loadedConfig.config.server.requiredHeaders).length > 0 ? " (gantry console opens it)" : "";
   logger.info(`console on ${address}${hint}`);
 }
 
-/** Names the configured model, otherwise the providers. A list of their models would delay the start. */
-function describeModels({ config }: LoadedConfig, { providers }: Composition): string {
+/** Names the configured model, otherwise the providers. Listing the providers' models would delay the start. */
+function describeModels({ config }: LoadedConfig, { providerNames }: Composition): string {
   const { provider, model } = config.model;
   if (model !== "") return `the model ${provider === "" ? "" : `${provider}/`}${model}`;
-  return `models of ${provider === "" ? providers.join(", ") : provider}`;
+  return `models of ${provider === "" ? providerNames.join(", ") : provider}`;
 }
 
 /** Returns the location of the session store, without database addresses, because they can contain a password. */

@@ -1,2 +1,2 @@
-/** An invalid command line. Nothing has been started. The message is one line. */
+/** An invalid command line. Thrown before anything is started. The message is one line. */
 export class UsageError extends Error {}

@@ -4,10 +4,11 @@ import { formatCell, truncate } from "./table.js";
 
 /** Delay before the line appears. Shorter waits show nothing. */
 const SHOW_DELAY_MS = 300;
+/** Interval between two updates of the duration. */
 const DRAW_INTERVAL_MS = 1_000;
 
 /**
- * A line on the terminal that shows a wait and its duration. Draws nothing if stderr is not a terminal.
+ * A line on the terminal that shows the reason and the duration of a wait. Draws nothing if stderr is not a terminal.
  */
 export class WaitingLine {
   readonly #output: Pick<CommandOutput, "columns" | "draw" | "report">;
@@ -18,7 +19,7 @@ export class WaitingLine {
     this.#output = output;
   }
 
-  /** Replaces the previous text. */
+  /** Shows `text` after `SHOW_DELAY_MS`, instead of the previous text. */
   show(text: string): void {
     this.clear();
     if (this.#output.columns === undefined) return;
@@ -39,6 +40,7 @@ export class WaitingLine {
     this.#output.report(line);
   }
 
+  /** Removes the line. */
   clear(): void {
     clearTimeout(this.#timer);
     if (this.#isDrawn) this.#output.draw("\r\u001b[K");

@@ -5,19 +5,19 @@ import { ConfigError } from "../ports/errors.js";
 import { openSessions } from "../serve/open-sessions.js";
 import { loadConfigWithFlags, type CommandContext, type ConfigFlags } from "./command.js";
 
-/** Opens the stored sessions, runs `work` and closes the store. Resolves with the result of `work`. */
+/** Opens the stored sessions, calls `callback` and closes the store. Resolves with the result of `callback`. */
 export async function withSessions(
   { flags, output }: Pick<CommandContext, "output"> & { flags: ConfigFlags },
   callback: (agent: Agent) => Promise<number>,
 ): Promise<number> {
-  const { loaded, home } = await loadConfigWithFlags(flags);
-  const { config, secrets } = loaded;
+  const { loadedConfig, home } = await loadConfigWithFlags(flags);
+  const { config, secrets } = loadedConfig;
   const logger = createLogger({
     level: config.log.level,
     write: (line) => output.report(line),
     secrets: () => secrets,
   });
-  const agent = await openSessions({ loaded, home, projectDir: resolve("."), logger });
+  const agent = await openSessions({ loadedConfig, home, projectDir: resolve("."), logger });
   try {
     return await callback(agent);
   } finally {
@@ -25,7 +25,7 @@ export async function withSessions(
   }
 }
 
-/** Error for an unknown session. It has the same wording as the other clients, and names the id. */
+/** Creates the error for an unknown session, with the wording of the other clients and the id. */
 export function createNotFoundError(id: string): ConfigError {
   return new ConfigError(`session not found: ${id}`);
 }

@@ -29,7 +29,7 @@ type WindowRun = Pick<ModelCaller, "provider" | "model" | "logger">;
 
 export interface WindowRules {
   enabled: boolean;
-  /** Tokens of prompt and answer together. */
+  /** Size of the window in tokens, for prompt and answer together. */
   size: number;
   /** Tokens of a prompt above which it is compacted. */
   limit: number;
@@ -67,16 +67,17 @@ export class Compaction {
     this.#strategy = strategy;
   }
 
-  /** The window rules for one run. Logs a warning once per model if its window is unknown. */
-  rules(run: WindowRun): WindowRules {
+  /** Returns the window rules for one run. Logs a warning once per model if its window is unknown. */
+  resolveRules(run: WindowRun): WindowRules {
     const { enabled, threshold, keepMessages, contextWindow } = this.#options;
-    const size = contextWindow > 0 ? contextWindow : (run.model.contextWindow ?? this.#assumedWindow(run));
+    const size = contextWindow > 0 ? contextWindow : (run.model.contextWindow ?? this.#assumeWindow(run));
     const answerTokens = Math.min(MAX_ANSWER_TOKENS, run.model.maxOutput ?? MAX_ANSWER_TOKENS, Math.floor(size / 5));
     const limit = Math.floor(Math.min(size * threshold, size - answerTokens));
     return { enabled, size, limit, keepMessages, strategy: this.#strategy };
   }
 
-  #assumedWindow({ provider, model, logger }: WindowRun): number {
+  /** Returns the assumed window of a model that reports none, in tokens. */
+  #assumeWindow({ provider, model, logger }: WindowRun): number {
     const name = `${provider.name}/${model.id}`;
     if (this.#options.enabled && !this.#loggedModels.has(name)) {
       this.#loggedModels.add(name);

@@ -11,9 +11,9 @@ import { attachState, detachState } from "./attached-state.js";
 import type { Conversation } from "../conversation/conversation.js";
 import { hasCode, ProviderError } from "../ports/errors.js";
 import type { AgentEvent } from "../ports/events.js";
-import { modelView, repairMessages } from "../conversation/messages.js";
+import { toModelView, repairMessages } from "../conversation/messages.js";
 import { callModel, type ModelCaller } from "../models/model-call.js";
-import { recordRetries } from "../models/record-retries.js";
+import { createRetryHooks } from "../models/record-retries.js";
 import type { CompactionInput, CompactionStrategy } from "../ports/compaction-strategy.js";
 import type { ModelRequest, ModelUsage, ReasoningEffort } from "../ports/model-provider.js";
 import type { Message, ModelMessage } from "../ports/message.js";
@@ -21,21 +21,26 @@ import type { JsonSchema, ToolSpec } from "../ports/tool.js";
 import type { Recorder } from "../conversation/recorder.js";
 import { cutMiddle } from "../base/cut-text.js";
 
-/** Share of the room for messages that a compaction may fill, so that the next compaction is not needed soon. */
+/** Share of the tokens for messages that a compaction may fill, so that the next compaction is not needed soon. */
 const TARGET_SHARE = 0.6;
-/** Maximum share of the limit for instructions and tools. Beyond it they are shortened. */
-const PREFIX_SHARE = 0.6;
-/** Maximum share of the room for messages that one tool output may take. */
-const OUTPUT_SHARE = 1 / 3;
+/** Maximum share of the limit for instructions and tools; larger ones are shortened. */
+const MAX_PREFIX_SHARE = 0.6;
+/** Maximum share of the tokens for messages that one tool output may take. */
+const MAX_OUTPUT_SHARE = 1 / 3;
 /** A requested compaction reduces the messages to at most this share of their size. */
 const REQUESTED_COMPACTION_SHARE = 0.5;
-/** Maximum share of the room for messages that the attached session state may take. */
-const STATE_SHARE = 0.25;
+/** Maximum share of the tokens for messages that the attached session state may take. */
+const MAX_STATE_SHARE = 0.25;
 /** A requested compaction does nothing if the messages have no more tokens than this. */
 const MIN_COMPACTION_TOKENS = 500;
 /** Maximum retries after the provider rejected the prompt as too long. Each retry is smaller than the last. */
-const MAX_RETRIES = 5;
+const MAX_REJECTED_PROMPTS = 5;
+/** Limit of a retry, as a share of the rejected prompt. */
 const RETRY_SHARE = 0.6;
+/** Usable share of the remaining window. The rest covers errors of the prompt's estimate. */
+const USABLE_WINDOW_SHARE = 0.95;
+/** Minimum bytes of a tool output before it is cut, even in a small window. */
+const MIN_OUTPUT_BYTES = 600;
 /**
  * A reported prompt size is trusted if it has at least one token per this many bytes. Some servers omit cached tokens.
  */
@@ -49,7 +54,7 @@ export interface WindowContext extends ModelCaller {
   /** Schema of the final answer. Undefined: the answer is free text. */
   readonly outputSchema?: JsonSchema | undefined;
   readonly conversation: Conversation;
-  /** State that tools store for the session. It is attached again after a compaction. */
+  /** State that tools store for the session. A compaction attaches this state again. */
   readonly state: ReadonlyMap<string, unknown>;
   readonly recorder: Recorder;
   readonly events: { push(event: AgentEvent): void };
@@ -58,14 +63,14 @@ export interface WindowContext extends ModelCaller {
 
 /** Opens the context window of one run. */
 export function openWindow(compaction: Compaction, context: WindowContext): ContextWindow {
-  const { strategy, ...rules } = compaction.rules(context);
+  const { strategy, ...rules } = compaction.resolveRules(context);
   return new ContextWindow(context, {
     ...rules,
-    strategy: typeof strategy === "string" ? createBuiltIn(strategy) : strategy,
+    strategy: typeof strategy === "string" ? createBuiltInStrategy(strategy) : strategy,
   });
 }
 
-function createBuiltIn(name: string): CompactionStrategy {
+function createBuiltInStrategy(name: string): CompactionStrategy {
   return name === "summary" ? new Summary() : new SlidingWindow();
 }
 
@@ -100,7 +105,7 @@ export class ContextWindow {
    */
   #reportedSize: { tokens: number; count: number } | undefined;
   #shortenedMessages = new WeakMap<Message, Message>();
-  #retries = 0;
+  #rejectedPrompts = 0;
 
   constructor(context: WindowContext, rules: Rules) {
     this.#context = context;
@@ -113,19 +118,19 @@ export class ContextWindow {
    * Builds the next request, within the window. Rejects with `ProviderError` (`context_length`) if the prompt cannot be
    * reduced further.
    */
-  async request(): Promise<ModelRequest> {
-    if (this.#rules.enabled && this.#promptTokens() > this.#limit) await this.#compact();
-    return this.#request();
+  async buildRequest(): Promise<ModelRequest> {
+    if (this.#rules.enabled && this.#estimatePromptTokens() > this.#limit) await this.#compact();
+    return this.#createRequest();
   }
 
   /** Records the usage of a completed model call. The answer must already be part of the conversation. */
   recordAnswer(usage: ModelUsage): void {
-    this.#retries = 0;
+    this.#rejectedPrompts = 0;
     const { messages } = this.#context.conversation;
     const requestBytes =
       this.#prefix.tokens * BYTES_PER_TOKEN +
-      this.#messageBytes() -
-      bytesOfAll(this.#visibleMessages(messages.slice(-1)));
+      this.#countMessageBytes() -
+      bytesOfAll(this.#getVisibleMessages(messages.slice(-1)));
     const isCredible = !usage.estimated && usage.inputTokens * MAX_BYTES_PER_TOKEN >= requestBytes;
     this.#reportedSize = isCredible
       ? { tokens: usage.inputTokens + usage.outputTokens, count: messages.length }
@@ -134,20 +139,20 @@ export class ContextWindow {
 
   /** Compacts harder after the provider rejected a request as too long. Resolves with false if that would not help. */
   async compactRejectedPrompt(): Promise<boolean> {
-    if (!this.#rules.enabled || this.#retries >= MAX_RETRIES) return false;
-    this.#retries += 1;
+    if (!this.#rules.enabled || this.#rejectedPrompts >= MAX_REJECTED_PROMPTS) return false;
+    this.#rejectedPrompts += 1;
     // Drop the provider's count, so that sizes are compared by bytes only. Each retry is then smaller than the last.
     this.#reportedSize = undefined;
-    const tokensBefore = this.#promptTokens();
+    const tokensBefore = this.#estimatePromptTokens();
     this.#limit = Math.floor(Math.min(this.#limit, tokensBefore) * RETRY_SHARE);
     this.#prefix = this.#fitPrefix();
     this.#shortenedMessages = new WeakMap();
     this.#context.logger.warn("provider rejected the prompt as too long; compacting further", {
       session: this.#context.sessionId,
-      attempt: this.#retries,
+      attempt: this.#rejectedPrompts,
     });
     try {
-      if (this.#promptTokens() > this.#limit) await this.#compact({ tokensBefore });
+      if (this.#estimatePromptTokens() > this.#limit) await this.#compact({ tokensBefore });
     } catch (error) {
       if (hasCode(error, "provider")) return false;
       throw error;
@@ -160,20 +165,20 @@ export class ContextWindow {
    * with the estimated tokens of the next prompt.
    */
   async compact(instructions: string): Promise<number> {
-    const messageTokens = estimateTokens(this.#visibleMessages(this.#context.conversation.messages));
+    const messageTokens = estimateTokens(this.#getVisibleMessages(this.#context.conversation.messages));
     if (messageTokens > MIN_COMPACTION_TOKENS)
       await this.#compact({ instructions, maxMessageTokens: Math.floor(messageTokens * REQUESTED_COMPACTION_SHARE) });
-    return this.#promptTokens();
+    return this.#estimatePromptTokens();
   }
 
-  #request(): ModelRequest {
+  #createRequest(): ModelRequest {
     const { provider, model, effort, conversation, sessionId, outputSchema } = this.#context;
     const { size } = this.#rules;
     const request: ModelRequest = {
       model,
       system: this.#prefix.system,
-      messages: modelView(
-        this.#visibleMessages(conversation.messages),
+      messages: toModelView(
+        this.#getVisibleMessages(conversation.messages),
         { provider: provider.name, model: model.id },
         conversation.modelMessages,
       ),
@@ -182,46 +187,44 @@ export class ContextWindow {
       cacheKey: sessionId,
     };
     if (outputSchema) request.outputSchema = outputSchema;
-    // Prompt and answer share the window. Many providers reject a request whose answer limit exceeds the rest of the
-    // window.
-    const room = Math.floor((size - this.#promptTokens()) * 0.95);
-    if (this.#rules.enabled && model.maxOutput !== undefined && model.maxOutput > room) {
-      request.maxTokens = Math.max(1, room);
+    // Many providers reject an answer limit that exceeds the rest of the window.
+    const remainingTokens = Math.floor((size - this.#estimatePromptTokens()) * USABLE_WINDOW_SHARE);
+    if (this.#rules.enabled && model.maxOutput !== undefined && model.maxOutput > remainingTokens) {
+      request.maxTokens = Math.max(1, remainingTokens);
     }
     return request;
   }
 
-  /**
-   * Tokens of the last report, plus an estimate of the newer messages from their bytes. Without a report everything is
-   * estimated.
-   */
-  #promptTokens(): number {
+  /** Tokens of the last report, plus an estimate of the newer messages. Without a report everything is estimated. */
+  #estimatePromptTokens(): number {
     const { messages } = this.#context.conversation;
-    if (!this.#reportedSize) return this.#prefix.tokens + Math.ceil(this.#messageBytes() / BYTES_PER_TOKEN);
-    return this.#reportedSize.tokens + estimateTokens(this.#visibleMessages(messages.slice(this.#reportedSize.count)));
+    if (!this.#reportedSize) return this.#prefix.tokens + Math.ceil(this.#countMessageBytes() / BYTES_PER_TOKEN);
+    return (
+      this.#reportedSize.tokens + estimateTokens(this.#getVisibleMessages(messages.slice(this.#reportedSize.count)))
+    );
   }
 
-  /** Bytes of all messages. */
-  #messageBytes(): number {
+  #countMessageBytes(): number {
     const { size, messages } = this.#context.conversation;
-    return this.#showsAll ? size.bytes : bytesOfAll(this.#visibleMessages(messages));
+    return this.#showsFullMessages ? size.bytes : bytesOfAll(this.#getVisibleMessages(messages));
   }
 
   /** Maximum bytes of one tool output. */
   get #maxOutputBytes(): number {
-    return Math.max(600, Math.floor((this.#limit - this.#prefix.tokens) * OUTPUT_SHARE) * BYTES_PER_TOKEN);
+    return Math.max(
+      MIN_OUTPUT_BYTES,
+      Math.floor((this.#limit - this.#prefix.tokens) * MAX_OUTPUT_SHARE) * BYTES_PER_TOKEN,
+    );
   }
 
-  get #showsAll(): boolean {
+  /** Whether no message has to be shortened. */
+  get #showsFullMessages(): boolean {
     return !this.#rules.enabled || this.#context.conversation.size.largestResultBytes <= this.#maxOutputBytes;
   }
 
-  /**
-   * Messages as the model sees them. A tool output that would fill the window is cut in the middle, the same way each
-   * time.
-   */
-  #visibleMessages(messages: readonly Message[]): readonly Message[] {
-    if (this.#showsAll) return messages;
+  /** Messages as the model sees them. Large tool outputs are cut in the middle, the same way each time. */
+  #getVisibleMessages(messages: readonly Message[]): readonly Message[] {
+    if (this.#showsFullMessages) return messages;
     const maxBytes = this.#maxOutputBytes;
     return messages.map((message) => {
       if (message.role !== "tool" || cachedBytesOf(message) <= maxBytes) return message;
@@ -233,34 +236,39 @@ export class ContextWindow {
 
   #fitPrefix(): PromptPrefix {
     const { systemPrompt: system, tools, logger } = this.#context;
-    const budget = this.#rules.enabled ? Math.floor(this.#limit * PREFIX_SHARE) : Infinity;
+    const budget = this.#rules.enabled ? Math.floor(this.#limit * MAX_PREFIX_SHARE) : Infinity;
     return fitPrefix(system, tools, budget, logger);
   }
 
   async #compact({
-    tokensBefore = this.#promptTokens(),
+    tokensBefore = this.#estimatePromptTokens(),
     maxMessageTokens = Infinity,
     instructions,
   }: CompactionRequest = {}): Promise<void> {
     const { id: runId, sessionId, conversation, state, recorder, bus, events, provider, logger } = this.#context;
-    const room = this.#limit - this.#prefix.tokens;
-    const prompt = repairMessages(this.#visibleMessages(conversation.messages)) as Message[];
-    const source = prompt.map(detachState);
+    const messageTokens = this.#limit - this.#prefix.tokens;
+    const prompt = repairMessages(this.#getVisibleMessages(conversation.messages)) as Message[];
+    const sourceMessages = prompt.map(detachState);
     const { strategy, messages } = await this.#applyStrategy(
-      source,
-      Math.min(maxMessageTokens, Math.floor(room * TARGET_SHARE)),
+      sourceMessages,
+      Math.min(maxMessageTokens, Math.floor(messageTokens * TARGET_SHARE)),
       instructions,
     );
-    const fitted = fitMessages(repairMessages(messages), room);
-    const isSame = fitted.length === source.length && fitted.every((message, i) => message === source[i]);
-    const view = fitMessages(attachState(fitted, state, Math.floor(room * STATE_SHARE) * BYTES_PER_TOKEN), room);
-    if (estimateTokens(view) > room) {
+    const fittedMessages = fitMessages(repairMessages(messages), messageTokens);
+    const isUnchanged =
+      fittedMessages.length === sourceMessages.length &&
+      fittedMessages.every((message, i) => message === sourceMessages[i]);
+    const view = fitMessages(
+      attachState(fittedMessages, state, Math.floor(messageTokens * MAX_STATE_SHARE) * BYTES_PER_TOKEN),
+      messageTokens,
+    );
+    if (estimateTokens(view) > messageTokens) {
       const size = this.#rules.size;
       throw new ProviderError(provider.name, "context_length", `the prompt does not fit the window of ${size} tokens`);
     }
     this.#reportedSize = undefined;
     // The compaction saved nothing, so a follow-up session would be useless.
-    if (isSame || (instructions !== undefined && estimateTokens(view) >= estimateTokens(prompt))) return;
+    if (isUnchanged || (instructions !== undefined && estimateTokens(view) >= estimateTokens(prompt))) return;
     const previousSession = conversation.session;
     const nextSession = await startFollowUp(recorder, conversation, view);
     logger.info("context compacted", { session: sessionId, strategy, tokens: tokensBefore, messages: view.length });
@@ -268,7 +276,7 @@ export class ContextWindow {
     events.push({ type: "compaction", strategy, messages: view.length, tokens: tokensBefore });
   }
 
-  /** Compacts with the chosen strategy. If it fails or returns no messages, the sliding window is used. */
+  /** Compacts with the configured strategy; with the sliding window if that strategy fails or returns no messages. */
   async #applyStrategy(
     messages: Message[],
     budget: number,
@@ -288,10 +296,10 @@ export class ContextWindow {
       ask: (question, askSignal) => this.#askModel(question, askSignal),
     };
     try {
-      // Raced against the signal, so that a strategy that ignores it cannot block the run.
-      const compacted = await abortable((async () => strategy.compact(input, signal))(), signal);
+      // A strategy that ignores the signal must not block the run.
+      const compactedMessages = await abortable((async () => strategy.compact(input, signal))(), signal);
       signal.throwIfAborted();
-      if (repairMessages(compacted).length > 0) return { strategy: strategy.name, messages: compacted };
+      if (repairMessages(compactedMessages).length > 0) return { strategy: strategy.name, messages: compactedMessages };
       throw new Error("the compaction strategy returned no messages");
     } catch (error) {
       signal.throwIfAborted();
@@ -321,9 +329,9 @@ export class ContextWindow {
       needsReasoning: false,
       cacheKey: `${sessionId}-compaction`,
     });
-    const room = this.#limit - estimatePrompt(createRequest("")) - maxTokens;
-    const request = createRequest(cutMiddle(question.message, Math.max(0, room) * BYTES_PER_TOKEN));
-    const retryRecorder = recordRetries((retry) => recorder.recordRetry(retry));
+    const questionTokens = this.#limit - estimatePrompt(createRequest("")) - maxTokens;
+    const request = createRequest(cutMiddle(question.message, Math.max(0, questionTokens) * BYTES_PER_TOKEN));
+    const retryRecorder = createRetryHooks((retry) => recorder.recordRetry(retry));
     const answer = await callModel(this.#context, "summary", request, signal, retryRecorder);
     if ("error" in answer) throw answer.error;
     await recorder.write({ sync: false, usage: answer.usageWithCost });

@@ -1,8 +1,8 @@
-import { attachedText, toolCalls } from "../conversation/messages.js";
+import { ATTACHMENT_BYTES, toTextPart, toolCalls } from "../conversation/messages.js";
 import type { ModelMessage, Part } from "../ports/message.js";
 import { cutMiddle } from "../base/cut-text.js";
 import { BYTES_PER_TOKEN, bytesOfAll, cachedBytesOf } from "../models/estimate.js";
-import { currentPrompt, isSummary, unitsOf } from "./units.js";
+import { findCurrentPrompt, isSummary, groupUnits } from "./units.js";
 
 /** Replaces a tool output that was cleared. */
 export const CLEARED_NOTE = "[old tool output cleared to save room in the context window]";
@@ -12,6 +12,8 @@ const CUT_ARGUMENTS = JSON.stringify({ note: "arguments left out to save room in
 const MAX_UNCLEARED_BYTES = 200;
 /** Minimum bytes that a shortened text keeps. */
 const MIN_TEXT_BYTES = 120;
+/** Maximum characters of a file name in the note that replaces the file. */
+const MAX_FILENAME_CHARACTERS = 60;
 
 /**
  * Makes messages fit a budget in tokens. Steps, in order, until they fit:
@@ -42,20 +44,20 @@ export function fitMessages<M extends ModelMessage>(messages: readonly M[], budg
   return fitter.fittedMessages;
 }
 
-/** Messages and their total size. Each step stops as soon as they fit. */
+/** Messages and their total size. Each step stops as soon as the messages fit. */
 class MessageFitter<M extends ModelMessage> {
   readonly #maxBytes: number;
-  readonly #protected: Set<M>;
+  readonly #protectedMessages: Set<M>;
   #units: M[][];
   #totalBytes: number;
 
   constructor(messages: readonly M[], bytes: number) {
     this.#maxBytes = bytes;
-    this.#units = unitsOf(messages);
+    this.#units = groupUnits(messages);
     this.#totalBytes = bytesOfAll(messages);
     const firstUserMessage = messages.find((message) => message.role === "user");
-    const protectedMessages = [firstUserMessage, currentPrompt(messages), ...messages.filter(isSummary)];
-    this.#protected = new Set(protectedMessages.filter((message) => message !== undefined));
+    const protectedMessages = [firstUserMessage, findCurrentPrompt(messages), ...messages.filter(isSummary)];
+    this.#protectedMessages = new Set(protectedMessages.filter((message) => message !== undefined));
   }
 
   get fittedMessages(): M[] {
@@ -77,7 +79,7 @@ class MessageFitter<M extends ModelMessage> {
     }
   }
 
-  /** The newest outputs share half of the budget; each user message may take a third. */
+  /** Cuts large texts: the newest tool outputs share half of the budget, each user message may take a third. */
   cutLargeTexts(): void {
     const lastUnit = this.#units.at(-1) ?? [];
     const outputCount = lastUnit.filter((message) => message.role === "tool").length;
@@ -92,7 +94,7 @@ class MessageFitter<M extends ModelMessage> {
     }
   }
 
-  /** Drops whole answers, oldest first, but never the newest unit. */
+  /** Drops complete units (see `groupUnits`), oldest first, but never the newest unit. */
   dropOldUnits(): void {
     for (let i = 0; i < this.#units.length - 1 && !this.fits;) {
       const unit = this.#units[i] ?? [];
@@ -104,6 +106,7 @@ class MessageFitter<M extends ModelMessage> {
     }
   }
 
+  /** Cuts all texts to a quarter of the budget, then to half of that, and so on, down to `MIN_TEXT_BYTES`. */
   cutAllTexts(): void {
     for (
       let capBytes = Math.floor(this.#maxBytes / 4);
@@ -130,18 +133,18 @@ class MessageFitter<M extends ModelMessage> {
       if (changedMessage === message) continue;
       this.#totalBytes += cachedBytesOf(changedMessage) - cachedBytesOf(message);
       unit[i] = changedMessage;
-      if (this.#isProtected(message)) this.#protected.add(changedMessage);
+      if (this.#isProtected(message)) this.#protectedMessages.add(changedMessage);
     }
   }
 
   #isProtected(message: M): boolean {
-    return this.#protected.has(message);
+    return this.#protectedMessages.has(message);
   }
 }
 
 /**
- * Shortens a message to about `bytes`: long texts are cut in the middle, then images and files are replaced by their
- * names.
+ * Shortens a message to about `bytes` bytes: long texts are cut in the middle, then images and files are replaced by
+ * their names.
  */
 export function shortenMessage<M extends ModelMessage>(message: M, bytes: number): M {
   if (cachedBytesOf(message) <= bytes) return message;
@@ -161,11 +164,13 @@ function shortenPart(part: Part, capBytes: number): Part[] {
     case "tool_call":
       return [Buffer.byteLength(part.arguments) <= capBytes ? part : { ...part, arguments: CUT_ARGUMENTS }];
     case "image":
-      return capBytes >= 4500 ? [part] : [{ type: "text", text: "[image left out]" }];
+      return capBytes >= ATTACHMENT_BYTES ? [part] : [{ type: "text", text: "[image left out]" }];
     case "file": {
-      const textPart = attachedText(part);
+      const textPart = toTextPart(part);
       if (textPart) return shortenPart(textPart, capBytes);
-      return capBytes >= 4500 ? [part] : [{ type: "text", text: `[file ${part.filename.slice(0, 60)} left out]` }];
+      return capBytes >= ATTACHMENT_BYTES
+        ? [part]
+        : [{ type: "text", text: `[file ${part.filename.slice(0, MAX_FILENAME_CHARACTERS)} left out]` }];
     }
   }
 }

@@ -32,7 +32,7 @@ export async function startFollowUp(
     };
     const messages = prepareView(view, conversation.messages, id);
     try {
-      await recorder.follow(nextSession, messages);
+      await recorder.createFollowUp(nextSession, messages);
     } catch (error) {
       // Sessions that a revert hid keep their index, so try the next one.
       if (hasCode(error, "session_exists") && error.sessionId === id) continue;
@@ -44,11 +44,11 @@ export async function startFollowUp(
 }
 
 /**
- * Prepares a view for storage. A message that was kept becomes a copy with the same id and seq; a new message gets its
- * own.
+ * Prepares a view for storage. A kept message becomes a copy with the same id and `seq`; a new message gets a
+ * new id and `seq`.
  */
-function prepareView(view: readonly ModelMessage[], source: readonly Message[], sessionId: string): Message[] {
-  const messagesById = new Map(source.map((message) => [message.id, message]));
+function prepareView(view: readonly ModelMessage[], storedMessages: readonly Message[], sessionId: string): Message[] {
+  const messagesById = new Map(storedMessages.map((message) => [message.id, message]));
   const origins = view.map((message) => {
     const id: unknown = (message as Partial<Message>).id;
     const origin = typeof id === "string" ? messagesById.get(id) : undefined;

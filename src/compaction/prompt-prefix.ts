@@ -3,6 +3,11 @@ import type { JsonSchema, ToolSpec } from "../ports/tool.js";
 import { cutMiddle } from "../base/cut-text.js";
 import { BYTES_PER_TOKEN, bytesOfPrefix, bytesOfTool } from "../models/estimate.js";
 
+/** Maximum characters of a shortened tool description. */
+const MAX_DESCRIPTION_CHARACTERS = 120;
+/** Maximum share of the budget for the instructions: first, and after the tools were shortened. */
+const INSTRUCTION_SHARES = { initial: 0.6, reduced: 0.3 };
+
 /** The part of every request that comes before the messages. */
 export interface PromptPrefix {
   system: string;
@@ -18,15 +23,15 @@ export interface PromptPrefix {
  * the least important tools are dropped. The same input gives the same bytes. Logs a warning if anything was shortened.
  */
 export function fitPrefix(system: string, tools: readonly ToolSpec[], budget: number, logger: Logger): PromptPrefix {
-  const bytes = Math.max(0, budget) * BYTES_PER_TOKEN;
+  const maxBytes = Math.max(0, budget) * BYTES_PER_TOKEN;
   let prefix = { system, tools };
-  const fits = () => bytesOfPrefix(prefix) <= bytes;
-  if (!fits()) prefix = { ...prefix, system: cutMiddle(system, Math.floor(bytes * 0.6)) };
-  if (!fits()) prefix = { ...prefix, tools: prefix.tools.map(withoutNotes) };
-  if (!fits()) prefix = { ...prefix, tools: prefix.tools.map(shortTool) };
-  if (!fits()) prefix = { ...prefix, system: cutMiddle(system, Math.floor(bytes * 0.3)) };
+  const fits = () => bytesOfPrefix(prefix) <= maxBytes;
+  if (!fits()) prefix = { ...prefix, system: cutMiddle(system, Math.floor(maxBytes * INSTRUCTION_SHARES.initial)) };
+  if (!fits()) prefix = { ...prefix, tools: prefix.tools.map(removeSchemaNotes) };
+  if (!fits()) prefix = { ...prefix, tools: prefix.tools.map(shortenTool) };
+  if (!fits()) prefix = { ...prefix, system: cutMiddle(system, Math.floor(maxBytes * INSTRUCTION_SHARES.reduced)) };
   while (!fits() && prefix.tools.length > 0) {
-    const droppedTool = leastImportantTool(prefix.tools);
+    const droppedTool = findLeastImportantTool(prefix.tools);
     prefix = { ...prefix, tools: prefix.tools.filter((tool) => tool !== droppedTool) };
   }
   if (prefix.system !== system || prefix.tools !== tools) {
@@ -40,10 +45,10 @@ export function fitPrefix(system: string, tools: readonly ToolSpec[], budget: nu
 }
 
 /**
- * The tool to drop next: first optional kinds, then a kind with several tools, then any. The largest of a group goes
- * first.
+ * Returns the tool to drop next: first a tool of an optional kind, then a tool whose kind other tools have too, then
+ * any tool. In each group the largest tool goes first. Undefined without tools.
  */
-function leastImportantTool(tools: readonly ToolSpec[]): ToolSpec | undefined {
+function findLeastImportantTool(tools: readonly ToolSpec[]): ToolSpec | undefined {
   const optionalTools = tools.filter(({ kind }) => kind === "think" || kind === "fetch" || kind === "delete");
   const repeatedKindTools = tools.filter((tool) =>
     tools.some((otherTool) => otherTool !== tool && otherTool.kind === tool.kind),
@@ -52,13 +57,13 @@ function leastImportantTool(tools: readonly ToolSpec[]): ToolSpec | undefined {
   return [...candidates].sort((a, b) => bytesOfTool(b) - bytesOfTool(a))[0];
 }
 
-function withoutNotes(tool: ToolSpec): ToolSpec {
-  return createSpec(tool, tool.description, withoutDescriptions(tool.inputSchema) as JsonSchema);
+function removeSchemaNotes(tool: ToolSpec): ToolSpec {
+  return createSpec(tool, tool.description, removeDescriptions(tool.inputSchema) as JsonSchema);
 }
 
-function shortTool(tool: ToolSpec): ToolSpec {
+function shortenTool(tool: ToolSpec): ToolSpec {
   const firstSentence = /^[\s\S]*?[.!?](?=\s|$)/.exec(tool.description)?.[0] ?? tool.description;
-  return createSpec(tool, firstSentence.slice(0, 120), tool.inputSchema);
+  return createSpec(tool, firstSentence.slice(0, MAX_DESCRIPTION_CHARACTERS), tool.inputSchema);
 }
 
 function createSpec(tool: ToolSpec, description: string, inputSchema: JsonSchema): ToolSpec {
@@ -67,20 +72,20 @@ function createSpec(tool: ToolSpec, description: string, inputSchema: JsonSchema
 }
 
 /** Removes descriptions, titles and examples from a schema. A property that is itself named "description" stays. */
-function withoutDescriptions(schema: unknown): unknown {
-  if (Array.isArray(schema)) return schema.map(withoutDescriptions);
+function removeDescriptions(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(removeDescriptions);
   if (typeof schema !== "object" || schema === null) return schema;
   const result: Record<string, unknown> = {};
   for (const [key, value] of Object.entries(schema as Record<string, unknown>)) {
     if ((key === "description" || key === "title" || key === "examples") && typeof value !== "object") continue;
     result[key] =
       key === "properties" && typeof value === "object" && value !== null
-        ? withoutDescriptionsEach(value)
-        : withoutDescriptions(value);
+        ? removePropertyDescriptions(value)
+        : removeDescriptions(value);
   }
   return result;
 }
 
-function withoutDescriptionsEach(properties: object): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(properties).map(([name, value]) => [name, withoutDescriptions(value)]));
+function removePropertyDescriptions(properties: object): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(properties).map(([name, value]) => [name, removeDescriptions(value)]));
 }

@@ -17,7 +17,7 @@ export interface ConversationSize {
 export class Conversation {
   /** Ids of all tool calls so far, including calls that a compaction removed. */
   readonly callIds = new Set<string>();
-  /** Messages as the model reads them. Each is created once, as long as the model stays the same. */
+  /** Messages as the model reads them. Each message is created once, as long as the model stays the same. */
   readonly modelMessages = new ModelMessageCache();
   /** The session that receives new messages: the newest of its chain. */
   session: Session;
@@ -28,12 +28,12 @@ export class Conversation {
 
   constructor(session: Session, messages: Message[]) {
     this.session = session;
-    this.#messages = messages.map(withoutDisplay);
-    for (const message of messages) this.#noteCalls(message);
+    this.#messages = messages.map(removeDisplay);
+    for (const message of messages) this.#addCallIds(message);
     this.#lastSeq = Math.max(session.lastSeq, messages.at(-1)?.seq ?? 0);
   }
 
-  /** In order: the view of a follow-up, then the later messages. */
+  /** The messages in order: the view of a follow-up, then the later messages. */
   get messages(): readonly Message[] {
     return this.#messages;
   }
@@ -43,7 +43,10 @@ export class Conversation {
     return this.#lastSeq;
   }
 
-  /** Computed once and then updated, so that a long conversation is not measured again at each turn. */
+  /**
+   * Size of the messages. Computed once and then updated, so that a long conversation is not measured again at each
+   * turn.
+   */
   get size(): Readonly<ConversationSize> {
     if (!this.#size) {
       this.#size = { bytes: 0, attachedBytes: 0, largestResultBytes: 0 };
@@ -58,9 +61,10 @@ export class Conversation {
     return { ...message, id: newId(), sessionId: this.session.id, seq: this.#lastSeq, createdAt: now(), finished };
   }
 
+  /** Appends a message that `compose` created, with its final content. */
   add(message: Message): void {
-    this.#messages.push(withoutDisplay(message));
-    this.#noteCalls(message);
+    this.#messages.push(removeDisplay(message));
+    this.#addCallIds(message);
     if (this.#size) addToSize(this.#size, message);
   }
 
@@ -71,16 +75,16 @@ export class Conversation {
     this.#size = undefined;
   }
 
-  #noteCalls(message: Message): void {
+  #addCallIds(message: Message): void {
     for (const { id } of toolCalls(message)) this.callIds.add(id);
   }
 }
 
 /**
- * Removes what users are shown for a tool call. The store keeps it, and models never see it, so whole files need not
- * stay in memory.
+ * Removes the display data of a tool result. The store keeps this data and models never see it, so complete files need
+ * not stay in memory.
  */
-function withoutDisplay(message: Message): Message {
+function removeDisplay(message: Message): Message {
   if (!message.shown) return message;
   const { shown: _, ...modelMessage } = message;
   return modelMessage;

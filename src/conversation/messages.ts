@@ -1,22 +1,27 @@
 import type { FilePart, ModelMessage, OpaqueData, Part, TextPart, ToolCallPart } from "../ports/message.js";
 
 /** Result that a model reads for a call whose outcome was not recorded. */
-export const INTERRUPTED = "[interrupted: outcome unknown]";
+export const INTERRUPTED_CALL_RESULT = "[interrupted: outcome unknown]";
 
 /** Follows an interrupted answer, so that the model continues it and roles alternate. */
-export const CUT_OFF =
+export const CONTINUE_INSTRUCTION =
   "[Your answer was interrupted here. Continue exactly where it stopped, without repeating anything. Make a tool call that is still missing.]";
 
-/** A call without a result, and the message that contains it. */
+/** Estimated bytes of an image or a binary file: about 1,500 tokens, whatever the size. */
+export const ATTACHMENT_BYTES = 4_500;
+/** Estimated bytes of a message or a tool call, besides its text. */
+const OVERHEAD_BYTES = 16;
+
+/** A call without a result, and the message that contains the call. */
 export interface DanglingCall {
   call: ToolCallPart;
-  after: ModelMessage;
+  message: ModelMessage;
 }
 
 const NO_CALLS: readonly ToolCallPart[] = [];
 
 export function toolCalls(message: ModelMessage): readonly ToolCallPart[] {
-  // Most messages have no calls, and long conversations are read message by message.
+  // Most messages have no calls. They need no new array, even in a long conversation.
   if (!message.parts.some(isCall)) return NO_CALLS;
   return message.parts.filter(isCall);
 }
@@ -29,54 +34,59 @@ export function textOf(message: ModelMessage): string {
   return message.parts.map((part) => (part.type === "text" ? part.text : "")).join("");
 }
 
-/** Text of a message as users see it. For a slash command this is the typed text. */
-export function typedText(message: ModelMessage): string {
+/** Returns the text of a message as users see the message. For a slash command this is the typed text. */
+export function getDisplayText(message: ModelMessage): string {
   return message.parts.map((part) => (part.type === "text" ? (part.originalText ?? part.text) : "")).join("");
 }
 
-/** A tool message that answers `call`. */
-export function toolMessage(call: Pick<ToolCallPart, "id" | "name">, text: string, failed: boolean): ModelMessage {
+/** Creates the tool message with the result of `call`. */
+export function createToolMessage(
+  call: Pick<ToolCallPart, "id" | "name">,
+  text: string,
+  failed: boolean,
+): ModelMessage {
   return { role: "tool", parts: [{ type: "text", text }], toolCallId: call.id, name: call.name, failed };
 }
 
-/** Calls that no message answers. */
-export function danglingCalls(messages: readonly ModelMessage[]): DanglingCall[] {
-  const answeredIds = new Set<string>();
-  for (const message of messages) if (message.role === "tool") answeredIds.add(message.toolCallId);
-  const result: DanglingCall[] = [];
-  for (const after of messages) {
-    if (after.role !== "assistant") continue;
-    for (const call of toolCalls(after)) if (!answeredIds.has(call.id)) result.push({ call, after });
+/** Finds the calls without a result. */
+export function findDanglingCalls(messages: readonly ModelMessage[]): DanglingCall[] {
+  const callIdsWithResult = new Set<string>();
+  for (const message of messages) if (message.role === "tool") callIdsWithResult.add(message.toolCallId);
+  const danglingCalls: DanglingCall[] = [];
+  for (const message of messages) {
+    if (message.role !== "assistant") continue;
+    for (const call of toolCalls(message)) if (!callIdsWithResult.has(call.id)) danglingCalls.push({ call, message });
   }
-  return result;
+  return danglingCalls;
 }
 
 /**
- * The same conversation in an order that every provider accepts:
- * - Each answer follows its call, in stored order.
- * - A call without an answer gets an answer that states the interruption.
- * - An answer without a call is omitted.
+ * Returns the conversation in an order that every provider accepts:
+ *
+ * - The results of calls follow the message with the calls, in stored order.
+ * - A call without a result gets a result that states the interruption.
+ * - A result without a call is omitted.
  * - An empty message is omitted.
  *
  * The function is idempotent.
  */
 export function repairMessages(messages: readonly ModelMessage[]): ModelMessage[] {
-  const answers = new Map<string, ModelMessage>();
-  const positions = new Map<ModelMessage, number>();
-  messages.forEach((message, position) => {
-    if (message.role !== "tool" || answers.has(message.toolCallId)) return;
-    answers.set(message.toolCallId, message);
-    positions.set(message, position);
+  const resultsByCallId = new Map<string, ModelMessage>();
+  const indexesByResult = new Map<ModelMessage, number>();
+  messages.forEach((message, index) => {
+    if (message.role !== "tool" || resultsByCallId.has(message.toolCallId)) return;
+    resultsByCallId.set(message.toolCallId, message);
+    indexesByResult.set(message, index);
   });
-  const result: ModelMessage[] = [];
+  const repairedMessages: ModelMessage[] = [];
   const seenCallIds = new Set<string>();
   for (const message of messages) {
     if (message.role === "tool" || message.parts.length === 0) continue;
     if (message.role !== "assistant" || !message.parts.some(isCall)) {
-      result.push(message);
+      repairedMessages.push(message);
       continue;
     }
-    // A repeated call id is a provider's error. The second call could never be paired with its answer.
+    // A repeated call id is a provider's error. The second call could never be paired with its result.
     const parts = message.parts.filter((part) => {
       if (part.type !== "tool_call") return true;
       const isNew = !seenCallIds.has(part.id);
@@ -84,21 +94,23 @@ export function repairMessages(messages: readonly ModelMessage[]): ModelMessage[
       return isNew;
     });
     if (parts.length === 0) continue;
-    result.push(parts.length === message.parts.length ? message : { ...message, parts });
+    repairedMessages.push(parts.length === message.parts.length ? message : { ...message, parts });
     const calls = toolCalls({ ...message, parts });
-    const callAnswers = calls.map((call) => answers.get(call.id));
-    result.push(
-      ...callAnswers.filter((m) => m !== undefined).sort((a, b) => (positions.get(a) ?? 0) - (positions.get(b) ?? 0)),
+    const results = calls.map((call) => resultsByCallId.get(call.id));
+    repairedMessages.push(
+      ...results
+        .filter((m) => m !== undefined)
+        .sort((a, b) => (indexesByResult.get(a) ?? 0) - (indexesByResult.get(b) ?? 0)),
     );
     for (const [i, call] of calls.entries()) {
-      if (callAnswers[i] === undefined) result.push(toolMessage(call, INTERRUPTED, true));
+      if (results[i] === undefined) repairedMessages.push(createToolMessage(call, INTERRUPTED_CALL_RESULT, true));
     }
   }
-  return result;
+  return repairedMessages;
 }
 
-/** Provider and model that receive the messages. Opaque fields are sent only to the pair that created them. */
-type Pair = Readonly<{ provider: string; model: string }>;
+/** Provider and model that receive the messages. Opaque fields are sent only to the target that created them. */
+type ModelTarget = Readonly<{ provider: string; model: string }>;
 
 /** A stored message. `finished` is false for an interrupted answer. */
 type ConversationMessage = ModelMessage & { readonly finished?: boolean };
@@ -113,95 +125,102 @@ interface PreparedMessage {
   readonly hasContent: boolean;
 }
 
-/** Model messages of a growing conversation. Each is created once, as long as the pair stays the same. */
+/** Model messages of a growing conversation. Each message is created once, as long as the target stays the same. */
 export class ModelMessageCache {
-  #pair: Pair = { provider: "", model: "" };
+  #target: ModelTarget = { provider: "", model: "" };
   #preparedMessages: PreparedMessage[] = [];
 
   /** Returns one entry for each message. The array is valid until the next call. */
-  prepare(messages: readonly ConversationMessage[], pair: Pair): readonly PreparedMessage[] {
-    if (pair.provider !== this.#pair.provider || pair.model !== this.#pair.model) this.#preparedMessages = [];
-    this.#pair = pair;
+  prepare(messages: readonly ConversationMessage[], target: ModelTarget): readonly PreparedMessage[] {
+    if (target.provider !== this.#target.provider || target.model !== this.#target.model) this.#preparedMessages = [];
+    this.#target = target;
     const preparedMessages = this.#preparedMessages;
     preparedMessages.length = Math.min(preparedMessages.length, messages.length);
     messages.forEach((source, index) => {
-      if (preparedMessages[index]?.source !== source) preparedMessages[index] = prepareMessage(source, pair);
+      if (preparedMessages[index]?.source !== source) preparedMessages[index] = prepareMessage(source, target);
     });
     return preparedMessages;
   }
 }
 
-function prepareMessage(source: ConversationMessage, pair: Pair): PreparedMessage {
-  const message = toModelMessage(source, pair);
+function prepareMessage(source: ConversationMessage, target: ModelTarget): PreparedMessage {
+  const message = toModelMessage(source, target);
   const isInterrupted = message.role === "assistant" && source.finished === false;
   return { source, message, isInterrupted, hasContent: hasContent(message, isInterrupted) };
 }
 
 /**
- * A conversation as a model reads it: repaired, with attached text as text. Reasoning and opaque fields of other pairs
- * are omitted, and so is the reasoning of interrupted answers.
+ * Returns a conversation as a model reads it: repaired, with attached text files as text. Reasoning and opaque fields
+ * of other targets are omitted. The reasoning of interrupted answers is also omitted.
  */
-export function modelView(
+export function toModelView(
   messages: readonly ConversationMessage[],
-  pair: Pair,
+  target: ModelTarget,
   cache: ModelMessageCache = new ModelMessageCache(),
 ): ModelMessage[] {
-  const preparedMessages = cache.prepare(messages, pair);
+  const preparedMessages = cache.prepare(messages, target);
   const visibleMessages: ModelMessage[] = [];
   let isAfterInterruption = false;
   for (const { message, isInterrupted, hasContent } of preparedMessages) {
     if (!hasContent) continue;
     // A user message that follows is a better instruction than the standard text.
-    if (isAfterInterruption && message.role !== "user") visibleMessages.push(cutOffMessage());
+    if (isAfterInterruption && message.role !== "user") visibleMessages.push(createContinueMessage());
     visibleMessages.push(message);
     isAfterInterruption = isInterrupted;
   }
-  if (isAfterInterruption) visibleMessages.push(cutOffMessage());
+  if (isAfterInterruption) visibleMessages.push(createContinueMessage());
   return repairMessages(visibleMessages);
 }
 
-function toModelMessage(message: ConversationMessage, pair: Pair): ModelMessage {
+function toModelMessage(message: ConversationMessage, target: ModelTarget): ModelMessage {
   const { role, toolCallId, name, failed } = message;
   const isFinished = message.finished !== false;
   const isUnchanged = message.parts.every(
     (part) => part.type === "image" || (part.type !== "file" && part.type !== "reasoning" && !part.opaque),
   );
-  const parts = isUnchanged ? message.parts : message.parts.flatMap((part) => toModelParts(part, pair, isFinished));
+  const parts = isUnchanged ? message.parts : message.parts.flatMap((part) => toModelParts(part, target, isFinished));
   return { role, parts, toolCallId, name, failed };
 }
 
-function toModelParts(part: Part, pair: Pair, isFinished: boolean): Part[] {
-  const isOfPair = (opaque: OpaqueData | undefined) =>
-    opaque !== undefined && opaque.provider === pair.provider && opaque.model === pair.model;
+function toModelParts(part: Part, target: ModelTarget, isFinished: boolean): Part[] {
+  const isOfTarget = (opaque: OpaqueData | undefined) =>
+    opaque !== undefined && opaque.provider === target.provider && opaque.model === target.model;
   // Providers reject incomplete reasoning, and reasoning without the answer that it led to.
-  if (part.type === "reasoning") return isFinished && isOfPair(part.opaque) ? [part] : [];
-  if (part.type === "file") return [attachedText(part) ?? part];
-  if ((part.type === "text" || part.type === "tool_call") && part.opaque && !isOfPair(part.opaque)) {
+  if (part.type === "reasoning") return isFinished && isOfTarget(part.opaque) ? [part] : [];
+  if (part.type === "file") return [toTextPart(part) ?? part];
+  if ((part.type === "text" || part.type === "tool_call") && part.opaque && !isOfTarget(part.opaque)) {
     const { opaque: _, ...partWithoutOpaque } = part;
     return [partWithoutOpaque];
   }
   return [part];
 }
 
-/** Providers reject an assistant message that contains only reasoning. */
+/** Whether a message has content that providers accept. They reject an answer that contains only reasoning. */
 function hasContent(message: ModelMessage, isInterrupted: boolean): boolean {
   if (message.role === "tool") return true;
   if (isInterrupted) return textOf(message).trim() !== "";
   return message.parts.some((part) => part.type !== "reasoning" && !isBlank(part));
 }
 
-function cutOffMessage(): ModelMessage {
-  return { role: "user", parts: [{ type: "text", text: CUT_OFF }], toolCallId: "", name: "", failed: false };
+function createContinueMessage(): ModelMessage {
+  return {
+    role: "user",
+    parts: [{ type: "text", text: CONTINUE_INSTRUCTION }],
+    toolCallId: "",
+    name: "",
+    failed: false,
+  };
 }
 
 function isBlank(part: Part): boolean {
   return part.type === "text" && part.text === "";
 }
 
+/** Results of `toTextPart`; null for a file that is not text. */
 const textPartsByFile = new WeakMap<FilePart, TextPart | null>();
 
 /** Returns a text part with the file's name if the file is valid UTF-8 without NUL, otherwise undefined. */
-export function attachedText(file: FilePart): TextPart | undefined {
+export function toTextPart(file: FilePart): TextPart | undefined {
   const cachedPart = textPartsByFile.get(file);
   if (cachedPart !== undefined) return cachedPart ?? undefined;
   let part: TextPart | null = null;
@@ -218,14 +237,14 @@ export function attachedText(file: FilePart): TextPart | undefined {
   return part ?? undefined;
 }
 
-/** Bytes of a message as a model reads it, for estimates. An image counts as about 1,500 tokens whatever its size. */
+/** Estimates the bytes of a message as a model reads it. */
 export function bytesOf(message: ModelMessage): number {
-  let bytes = 16;
+  let bytes = OVERHEAD_BYTES;
   for (const part of message.parts) {
     if (part.type === "text" || part.type === "reasoning") bytes += Buffer.byteLength(part.text);
-    else if (part.type === "tool_call") bytes += part.name.length + Buffer.byteLength(part.arguments) + 16;
-    else if (part.type === "image") bytes += 4500;
-    else bytes += attachedText(part) === undefined ? 4500 : (part.data.length * 3) / 4;
+    else if (part.type === "tool_call") bytes += part.name.length + Buffer.byteLength(part.arguments) + OVERHEAD_BYTES;
+    else if (part.type === "image") bytes += ATTACHMENT_BYTES;
+    else bytes += toTextPart(part) === undefined ? ATTACHMENT_BYTES : (part.data.length * 3) / 4;
   }
   return bytes;
 }

@@ -16,14 +16,14 @@ export type StoredChange = Pick<SessionChange, "add" | "append" | "finish" | "se
 type RunChange = Omit<SessionChange, "fence" | "sync"> & { sync: boolean | "later"; run?: Partial<RunRecord> };
 
 /**
- * A batch of streamed text is written when it has this many pieces or characters, or after `BATCH_MS`. A piece may hold
- * many tokens that arrived together.
+ * A batch of streamed text is written when it has this many pieces or characters, or after `BATCH_INTERVAL_MS`. A piece
+ * may contain many tokens that arrived together.
  */
-const BATCH = { pieces: 10, characters: 100 };
-const BATCH_MS = 100;
+const BATCH_LIMITS = { pieces: 10, characters: 100 };
+const BATCH_INTERVAL_MS = 100;
 
 /**
- * Stores the messages of a run while it produces them.
+ * Stores the messages of a run while the run produces them.
  *
  * Streamed text is written in small batches without delaying the model. Every other change is stored when its promise
  * resolves, and on the disk when `onDisk` resolves. If a write fails, the next awaited write fails too.
@@ -35,8 +35,10 @@ export class Recorder {
   #sessionUsage: Usage;
   /** The newest session of the chain. Changes when a compaction starts a follow-up. */
   #sessionId: string;
+  /** The message that streamed text is added to; undefined between messages. */
   #growingMessage: Message | undefined;
-  #isStarted = false;
+  /** Whether the growing message is stored. */
+  #isMessageStored = false;
   /** Maps the index of a part in the answer to its index in the growing message, which contains only texts. */
   #partIndexes = new Map<number, number>();
   #pendingDeltas: PartDelta[] = [];
@@ -94,14 +96,14 @@ export class Recorder {
   /**
    * Resolves when everything stored until now is on the disk. Rejects with `StoreError`.
    *
-   * Model requests, tool calls and the end of a run wait for it. The next step is prepared meanwhile.
+   * Model requests, tool calls and the end of a run wait for this promise. The next step is prepared meanwhile.
    */
   get onDisk(): Promise<void> {
     return this.#onDisk;
   }
 
   /** Creates the session with its first message and the run. Rejects as the driver's `create`. */
-  async begin(session: Session, message: Message): Promise<void> {
+  async createSession(session: Session, message: Message): Promise<void> {
     const sync = this.#driver.synced === undefined;
     this.#lastSeq = message.seq;
     await this.#driver.create({ session, messages: [message], run: this.#run, fence: this.#fence, sync });
@@ -110,7 +112,7 @@ export class Recorder {
   }
 
   /** Creates the chain's next session with a compacted view and continues in it. Rejects as the driver's `create`. */
-  async follow(session: Session, view: readonly Message[]): Promise<void> {
+  async createFollowUp(session: Session, view: readonly Message[]): Promise<void> {
     await this.#driver.create({ session, view, fence: this.#fence });
     this.#sessionId = session.id;
     this.#onStored({});
@@ -123,7 +125,7 @@ export class Recorder {
   append(message: Message, delta: Omit<PartDelta, "messageId">): void {
     if (this.#growingMessage?.id !== message.id) {
       this.#growingMessage = { ...message, parts: [], finished: false };
-      this.#isStarted = false;
+      this.#isMessageStored = false;
       this.#partIndexes = new Map();
     }
     const part = this.#partIndexes.get(delta.part) ?? this.#partIndexes.size;
@@ -145,10 +147,10 @@ export class Recorder {
     extraChanges: Pick<SessionChange, "usage" | "consumedInstructions" | "release"> & { run?: Partial<RunRecord> } = {},
   ): Promise<Instruction[]> {
     await this.#settle();
-    const isStarted = this.#isStarted && this.#growingMessage?.id === message.id;
+    const isMessageStored = this.#isMessageStored && this.#growingMessage?.id === message.id;
     this.#growingMessage = undefined;
-    this.#isStarted = false;
-    const messageChange = isStarted ? { finish: [message] } : { add: [message] };
+    this.#isMessageStored = false;
+    const messageChange = isMessageStored ? { finish: [message] } : { add: [message] };
     return this.write({ sync: "later", ...messageChange, ...extraChanges, set: { updatedAt: now() } });
   }
 
@@ -159,19 +161,19 @@ export class Recorder {
   async interrupt(message: Message): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    // Taken first, so that the end of a running batch does not start another one.
-    const pendingDeltas = this.#takePending();
+    // Taken first, so that the end of a running batch does not start another batch.
+    const pendingDeltas = this.#takePendingDeltas();
     while (this.#batchWrite !== undefined) await this.#batchWrite;
     if (this.#growingMessage?.id !== message.id) return;
-    const add = this.#isStarted ? [] : [{ ...message, parts: [], finished: false }];
+    const add = this.#isMessageStored ? [] : [{ ...message, parts: [], finished: false }];
     this.#growingMessage = undefined;
-    this.#isStarted = false;
+    this.#isMessageStored = false;
     await this.write({ sync: true, add, append: pendingDeltas, set: { updatedAt: now() } });
   }
 
   /**
-   * Writes any other change under the run's lease. Its usage is also added to the run. `run`: changed fields of the
-   * run. Resolves with the `instructions` of the driver's `write`.
+   * Writes any other change under the run's lease. The usage of the change is also added to the run. `run`: changed
+   * fields of the run. Resolves with the `instructions` of the driver's `write`.
    */
   async write({ run, ...change }: RunChange): Promise<Instruction[]> {
     if (this.#failure) throw this.#failure.error;
@@ -202,7 +204,7 @@ export class Recorder {
     if (run) this.#run = { ...this.#run, ...run };
     const changedRuns = run ? [...runs, this.#run] : runs;
     const isLater = sync === "later";
-    // Must precede the write, because readers see the messages as soon as it is done.
+    // Must precede the write, because readers see the messages as soon as the write is done.
     for (const { seq } of change.add ?? []) this.#lastSeq = Math.max(this.#lastSeq, seq);
     const { instructions } = await this.#driver.write(this.#sessionId, {
       ...sessionChange,
@@ -215,6 +217,7 @@ export class Recorder {
     return instructions;
   }
 
+  /** Starts to sync the stored changes to the disk, if the driver can do that separately. */
   #startSync(): void {
     if (!this.#driver.synced) return;
     this.#onDisk = this.#driver.synced();
@@ -234,13 +237,13 @@ export class Recorder {
   /** Writes the batch if it is full, otherwise starts its timer. */
   #scheduleBatch(): void {
     if (this.#batchWrite !== undefined || this.#pieceCount === 0) return;
-    if (this.#pieceCount >= BATCH.pieces || this.#characterCount >= BATCH.characters) this.#flush();
+    if (this.#pieceCount >= BATCH_LIMITS.pieces || this.#characterCount >= BATCH_LIMITS.characters) this.#flush();
     // The timers of all runs of a process fire at the same time, because writes made together share a transaction.
-    else this.#timer ??= setTimeout(() => this.#flush(), BATCH_MS - (Date.now() % BATCH_MS));
+    else this.#timer ??= setTimeout(() => this.#flush(), BATCH_INTERVAL_MS - (Date.now() % BATCH_INTERVAL_MS));
   }
 
   /** Removes and returns the pending text. */
-  #takePending(): PartDelta[] {
+  #takePendingDeltas(): PartDelta[] {
     const pendingDeltas = this.#pendingDeltas;
     this.#pendingDeltas = [];
     this.#pieceCount = 0;
@@ -248,14 +251,15 @@ export class Recorder {
     return pendingDeltas;
   }
 
+  /** Writes the pending text as one batch. Never rejects: a failure is reported to `onFailure`. */
   #flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     const growingMessage = this.#growingMessage;
     if (this.#pendingDeltas.length === 0 || growingMessage === undefined || this.#failure) return;
-    const append = this.#takePending();
-    const add = this.#isStarted ? {} : { add: [growingMessage] };
-    this.#isStarted = true;
+    const append = this.#takePendingDeltas();
+    const add = this.#isMessageStored ? {} : { add: [growingMessage] };
+    this.#isMessageStored = true;
     this.#batchWrite = this.write({ sync: false, ...add, append })
       .then(() => undefined)
       .catch((error: unknown) => {
@@ -269,9 +273,9 @@ export class Recorder {
       });
   }
 
-  /** Drops the pending text, which the final form contains, and waits for a running batch. */
+  /** Drops the pending text, because the final form of the message contains it. Waits for a running batch. */
   async #settle(): Promise<void> {
-    this.#takePending();
+    this.#takePendingDeltas();
     clearTimeout(this.#timer);
     this.#timer = undefined;
     while (this.#batchWrite !== undefined) await this.#batchWrite;

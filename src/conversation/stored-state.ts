@@ -1,7 +1,7 @@
 import type { Message, ModelMessage, OpaqueData } from "../ports/message.js";
 
 /**
- * Owner of the state stored with a tool result. It names no real provider or model, so the state is never sent to a
+ * Owner of the state stored with a tool result. The owner is no real provider or model, so the state is never sent to a
  * model.
  */
 const OWNER = { provider: "gantry", model: "tool state" } as const;
@@ -28,7 +28,7 @@ export function withState(result: ModelMessage, changes: StateChanges): ModelMes
   return { ...result, parts: [{ ...firstPart, opaque: { ...OWNER, data: changes } }, ...otherParts] };
 }
 
-/** The state after all messages of a conversation. */
+/** Collects the session's state from the messages of a conversation. */
 export function collectState(messages: readonly Message[]): Map<string, unknown> {
   const state = new Map<string, unknown>();
   for (const { role, parts } of messages) {
@@ -46,8 +46,8 @@ export function collectState(messages: readonly Message[]): Map<string, unknown>
   return state;
 }
 
-/** Version of an instruction file in the newest of these messages that contains it; undefined if none does. */
-export function instructionVersion(messages: readonly Message[], from: string): unknown {
+/** Finds the version of an instruction file in the newest message with that file; undefined if no message has it. */
+export function findInstructionVersion(messages: readonly Message[], from: string): unknown {
   for (const { role, parts } of messages.toReversed()) {
     const [firstPart] = parts;
     if (role !== "tool" || firstPart?.type !== "text" || !isStoredState(firstPart.opaque)) continue;
@@ -61,11 +61,14 @@ function isStoredState(opaque: OpaqueData | undefined): opaque is OpaqueData {
   return opaque?.provider === OWNER.provider && opaque.model === OWNER.model && isPlainJson(opaque.data);
 }
 
-/** Whether a value survives storage as JSON unchanged. */
+/** Maximum nesting depth of stored values. */
+const MAX_DEPTH = 20;
+
+/** Whether a value survives storage as JSON unchanged. `depth`: nesting depth of the value. */
 export function isPlainJson(value: unknown, depth = 0): boolean {
   if (value === null || typeof value === "string" || typeof value === "boolean") return true;
   if (typeof value === "number") return Number.isFinite(value);
-  if (typeof value !== "object" || depth > 20) return false;
+  if (typeof value !== "object" || depth > MAX_DEPTH) return false;
   if (Array.isArray(value)) return value.every((item) => isPlainJson(item, depth + 1));
   const prototype: unknown = Object.getPrototypeOf(value);
   return (

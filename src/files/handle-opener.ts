@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { PathError } from "../ports/errors.js";
-import { pinFile, openPinned, realPathOf, procPath, type PinnedFile } from "./handles.js";
+import { pinFile, openPinnedFile, realPathOf, procPath, type PinnedFile } from "./handles.js";
 import { codeOf, createNotRegularError, createReplacedError } from "./names.js";
 import { openOrCreateFolders, OpenedFolder } from "./opened-folder.js";
 import type { OpenedFile } from "./opened-file.js";
@@ -23,7 +23,7 @@ export class HandleOpener implements Opener {
     const { handle, stats, path: basePath, missingNames, traversedPaths } = await resolvePath(path, this.#rules);
     handle.close();
     const fullPath = join(basePath, ...missingNames);
-    this.#rules.check(fullPath);
+    this.#rules.requireAllowed(fullPath);
     if (missingNames.length > 0)
       return { path: fullPath, exists: false, isFolder: false, traversedPaths: [...traversedPaths, fullPath] };
     return {
@@ -37,10 +37,10 @@ export class HandleOpener implements Opener {
   async openFile(path: string): Promise<OpenedFile> {
     const resolvedPath = await resolvePath(path, this.#rules);
     try {
-      this.#rules.check(join(resolvedPath.path, ...resolvedPath.missingNames));
+      this.#rules.requireAllowed(join(resolvedPath.path, ...resolvedPath.missingNames));
       if (resolvedPath.missingNames.length > 0) throw new PathError("not_found", "not found");
       if (!resolvedPath.stats.isFile()) throw createNotRegularError(resolvedPath.stats);
-      return { handle: await openPinned(resolvedPath.handle), path: resolvedPath.path, stats: resolvedPath.stats };
+      return { handle: await openPinnedFile(resolvedPath.handle), path: resolvedPath.path, stats: resolvedPath.stats };
     } finally {
       resolvedPath.handle.close();
     }
@@ -50,10 +50,10 @@ export class HandleOpener implements Opener {
     const resolvedPath = await resolvePath(path, this.#rules);
     let folder: OpenedFolder;
     try {
-      this.#rules.check(join(resolvedPath.path, ...resolvedPath.missingNames));
+      this.#rules.requireAllowed(join(resolvedPath.path, ...resolvedPath.missingNames));
       if (resolvedPath.missingNames.length > 0 && !create) throw new PathError("not_found", "not found");
       if (!resolvedPath.stats.isDirectory()) throw new PathError("invalid", "not a folder");
-      folder = this.#createFolder(resolvedPath, resolvedPath.path);
+      folder = this.#wrapFolder(resolvedPath, resolvedPath.path);
     } catch (error) {
       resolvedPath.handle.close();
       throw error;
@@ -61,16 +61,17 @@ export class HandleOpener implements Opener {
     return await openOrCreateFolders(folder, resolvedPath.missingNames);
   }
 
-  #createFolder({ handle }: PinnedFile, path: string): OpenedFolder {
+  /** Creates the object for an open folder. The object's `close` closes the handle. */
+  #wrapFolder({ handle }: PinnedFile, path: string): OpenedFolder {
     return new OpenedFolder(path, {
-      at: (name) => procPath(handle, name),
-      check: async () => this.#rules.check(realPathOf(handle)),
+      getSystemPath: (name) => procPath(handle, name),
+      requireAllowed: async () => this.#rules.requireAllowed(realPathOf(handle)),
       enter: async (name) => {
         const pinnedFolder = await pinFolder(procPath(handle, name));
         try {
           const realPath = realPathOf(pinnedFolder.handle);
-          this.#rules.check(realPath);
-          return this.#createFolder(pinnedFolder, realPath);
+          this.#rules.requireAllowed(realPath);
+          return this.#wrapFolder(pinnedFolder, realPath);
         } catch (error) {
           pinnedFolder.handle.close();
           throw error;
@@ -81,6 +82,7 @@ export class HandleOpener implements Opener {
   }
 }
 
+/** Pins a folder. Rejects if the name leads to another kind of file, also if it is a link to a folder. */
 async function pinFolder(path: string): Promise<PinnedFile> {
   const pinnedFile = await pinFile(path).catch((error: unknown) => {
     throw codeOf(error) === "ENOENT" ? createReplacedError() : error;

@@ -49,6 +49,7 @@ export class NameHandle {
     );
   }
 
+  /** The file descriptor; -1 after `close`. */
   get fd(): number {
     return this.#fd;
   }
@@ -83,7 +84,10 @@ export function realPathOf(handle: NameHandle): string {
   return readlinkSync(procPath(handle));
 }
 
-/** A pinned file and its state. If the name is a symbolic link, the link itself is pinned. */
+/**
+ * A file, folder or link that a handle keeps open, and its state. If the name is a symbolic link, the link itself is
+ * open.
+ */
 export interface PinnedFile {
   readonly handle: NameHandle;
   readonly stats: BigIntStats;
@@ -101,6 +105,6 @@ export async function pinFile(path: string): Promise<PinnedFile> {
 }
 
 /** Opens the pinned file for reading. */
-export function openPinned(handle: NameHandle): Promise<FileHandle> {
+export function openPinnedFile(handle: NameHandle): Promise<FileHandle> {
   return open(procPath(handle), constants.O_RDONLY | O_NONBLOCK);
 }

@@ -9,6 +9,7 @@ import type { OpenedFile } from "./opened-file.js";
 import type { Opener, Target } from "./opener.js";
 import type { AccessRules } from "./rules.js";
 
+/** Maximum attempts to open a file whose name changes between the steps. */
 const MAX_ATTEMPTS = 5;
 
 /**
@@ -26,9 +27,9 @@ export class NameOpener implements Opener {
   }
 
   async resolve(path: string): Promise<Target> {
-    const { existing, missingNames } = await resolveNearest(path);
-    const fullPath = join(existing, ...missingNames);
-    this.#rules.check(fullPath);
+    const { existingPath, missingNames } = await resolveExistingPart(path);
+    const fullPath = join(existingPath, ...missingNames);
+    this.#rules.requireAllowed(fullPath);
     const stats = missingNames.length === 0 ? await stat(fullPath) : undefined;
     return {
       path: fullPath,
@@ -63,13 +64,13 @@ export class NameOpener implements Opener {
   }
 
   async openFolder(path: string, create: boolean): Promise<OpenedFolder> {
-    const { existing, missingNames } = await resolveNearest(path);
-    this.#rules.check(join(existing, ...missingNames));
+    const { existingPath, missingNames } = await resolveExistingPart(path);
+    this.#rules.requireAllowed(join(existingPath, ...missingNames));
     if (missingNames.length > 0 && !create) throw new PathError("not_found", "not found");
-    return await openOrCreateFolders(await this.#enter(existing), missingNames);
+    return await openOrCreateFolders(await this.#openRealPath(existingPath), missingNames);
   }
 
-  async #enter(path: string): Promise<OpenedFolder> {
+  async #openRealPath(path: string): Promise<OpenedFolder> {
     const handle = await openFolderAt(path);
     let stats: BigIntStats;
     try {
@@ -81,19 +82,22 @@ export class NameOpener implements Opener {
       throw error;
     }
     return new OpenedFolder(path, {
-      at: (name) => joinPath(path, name),
-      check: async () => {
+      getSystemPath: (name) => joinPath(path, name),
+      requireAllowed: async () => {
         if (!(await this.#isUnchanged(path, stats))) throw createReplacedError();
       },
-      enter: (name) => this.#enter(join(path, name)),
+      enter: (name) => this.#openRealPath(join(path, name)),
       close: () => handle.close(),
     });
   }
 
-  /** Whether an allowed path still leads to the open file. If so, earlier meanings of the name do not matter. */
+  /**
+   * Whether a path still leads to the open file. If so, an earlier replacement of the name does not matter. Throws
+   * `PathError` if the path is not allowed.
+   */
   async #isUnchanged(path: string, openedStats: BigIntStats): Promise<boolean> {
     const realPath = await realpath(path);
-    this.#rules.check(realPath);
+    this.#rules.requireAllowed(realPath);
     const currentStats = await stat(realPath, { bigint: true });
     return currentStats.dev === openedStats.dev && currentStats.ino === openedStats.ino;
   }
@@ -108,11 +112,11 @@ async function openFolderAt(path: string): Promise<FileHandle> {
 }
 
 /** Resolves the symbolic links of the existing part of `path`. `missingNames` are the remaining names, unchanged. */
-async function resolveNearest(path: string): Promise<{ existing: string; missingNames: string[] }> {
+async function resolveExistingPart(path: string): Promise<{ existingPath: string; missingNames: string[] }> {
   const missingNames: string[] = [];
   for (let folder = resolve(path); ; folder = dirname(folder)) {
     try {
-      return { existing: await realpath(folder), missingNames };
+      return { existingPath: await realpath(folder), missingNames };
     } catch (error) {
       if ((codeOf(error) !== "ENOENT" && codeOf(error) !== "ENOTDIR") || dirname(folder) === folder) throw error;
       missingNames.unshift(basename(folder));

@@ -21,9 +21,9 @@ import { asPathError, codeOf } from "./names.js";
 /** System-specific access to the entries of an open folder. */
 export interface FolderAccess {
   /** Path for system calls to `name` in the folder. */
-  at(name: string): string;
+  getSystemPath(name: string): string;
   /** Rejects with `PathError` unless the folder is still at an allowed path. */
-  check(): Promise<void>;
+  requireAllowed(): Promise<void>;
   /** Opens a subfolder; a symbolic link is rejected. Rejects with `PathError` or the system's error. */
   enter(name: string): Promise<OpenedFolder>;
   close(): Promise<void>;
@@ -34,13 +34,15 @@ const MAX_DEPTH = 500;
 /** Entries of a folder per read. */
 const ENTRIES_PER_READ = 256;
 /** Entries per read from a folder that is being emptied. */
-const BATCH_SIZE = 1_000;
+const ENTRIES_PER_BATCH = 1_000;
+/** Levels by which each retry raises the depth, so that the retries end. */
+const LEVELS_PER_RETRY = 50;
 
 /**
- * An open folder. A symbolic link that later replaces it cannot redirect the operations.
+ * An open folder. A symbolic link that later replaces the folder cannot redirect the operations.
  *
- * Names are direct children; links are not followed. Operations that change a child first check where the folder is
- * now. All methods reject with `PathError`, unless stated otherwise.
+ * Names are those of direct children; links are not followed. Operations that change a child first check where the
+ * folder is now. All methods reject with `PathError`, unless stated otherwise.
  */
 export class OpenedFolder {
   /** Real path at the time of opening, without symbolic links. */
@@ -55,13 +57,13 @@ export class OpenedFolder {
   /**
    * Path for system calls to `name` in this open folder. On systems without paths through a descriptor, the plain path.
    */
-  at(name: string): string {
-    return this.#access.at(name);
+  getSystemPath(name: string): string {
+    return this.#access.getSystemPath(name);
   }
 
   /** Yields the entries of the folder. Throws the system's error if the folder cannot be read. */
   async *entries(): AsyncGenerator<Dirent> {
-    const folder = await opendir(this.at("."), { bufferSize: ENTRIES_PER_READ });
+    const folder = await opendir(this.getSystemPath("."), { bufferSize: ENTRIES_PER_READ });
     try {
       for (let entry = await folder.read(); entry !== null; entry = await folder.read()) {
         yield entry;
@@ -78,8 +80,8 @@ export class OpenedFolder {
   }
 
   /** Returns the names of all regular files in the folder. */
-  async files(): Promise<ReadonlySet<string>> {
-    const entries = await readdir(this.at("."), { withFileTypes: true }).catch(throwPathError);
+  async listFileNames(): Promise<ReadonlySet<string>> {
+    const entries = await readdir(this.getSystemPath("."), { withFileTypes: true }).catch(throwPathError);
     return new Set(entries.flatMap((entry) => (entry.isFile() ? [entry.name] : [])));
   }
 
@@ -99,7 +101,7 @@ export class OpenedFolder {
   }
 
   /** Opens a subfolder; a symbolic link is rejected. */
-  async folder(name: string): Promise<OpenedFolder> {
+  async openSubfolder(name: string): Promise<OpenedFolder> {
     this.#childPath(name);
     return this.#access.enter(name).catch(throwPathError);
   }
@@ -108,8 +110,8 @@ export class OpenedFolder {
    * Creates a subfolder unless the name exists. `mode` is set exactly, regardless of the umask; undefined: the system's
    * default.
    */
-  async make(name: string, mode?: number): Promise<void> {
-    await this.#access.check();
+  async createSubfolder(name: string, mode?: number): Promise<void> {
+    await this.#access.requireAllowed();
     const isCreated = await mkdir(this.#childPath(name)).then(
       () => true,
       (error: unknown) => {
@@ -130,42 +132,42 @@ export class OpenedFolder {
   }
 
   /** Creates a symbolic link. The target is not checked. */
-  async link(name: string, target: string): Promise<void> {
-    await this.#access.check();
+  async createLink(name: string, target: string): Promise<void> {
+    await this.#access.requireAllowed();
     await symlink(target, this.#childPath(name)).catch(throwPathError);
   }
 
   /** Creates a file and opens it for writing. Rejects if the name exists. */
-  async create(name: string, mode: number): Promise<FileHandle> {
-    await this.#access.check();
+  async createFile(name: string, mode: number): Promise<FileHandle> {
+    await this.#access.requireAllowed();
     const { O_WRONLY, O_CREAT, O_EXCL } = constants;
     return open(this.#childPath(name), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode).catch(throwPathError);
   }
 
   /** Rejects if this process may not write to the file. */
-  async writable(name: string): Promise<void> {
+  async requireWritable(name: string): Promise<void> {
     await access(this.#childPath(name), constants.W_OK).catch(throwPathError);
   }
 
   async rename(from: string, to: string): Promise<void> {
-    await this.#access.check();
+    await this.#access.requireAllowed();
     await rename(this.#childPath(from), this.#childPath(to)).catch(throwPathError);
   }
 
   /** Removes a file or a link. */
   async unlink(name: string): Promise<void> {
-    await this.#access.check();
+    await this.#access.requireAllowed();
     await unlink(this.#childPath(name)).catch(throwPathError);
   }
 
-  /** Removes a file that this process created, without checking where the folder is now. Never rejects. */
+  /** Removes a file that this process created, without a check where the folder is now. Never rejects. */
   async discard(name: string): Promise<void> {
     await unlink(this.#childPath(name)).catch(() => undefined);
   }
 
-  /** Removes an empty folder. Returns false if it is not empty. */
+  /** Removes an empty folder. Returns false if the folder is not empty. */
   async removeEmpty(name: string): Promise<boolean> {
-    await this.#access.check();
+    await this.#access.requireAllowed();
     try {
       await rmdir(this.#childPath(name));
       return true;
@@ -179,7 +181,7 @@ export class OpenedFolder {
   async removeTree(name: string, signal: AbortSignal, depth = 1): Promise<void> {
     if (depth > MAX_DEPTH)
       throw new PathError("invalid", `contains folders more than ${MAX_DEPTH} levels deep, which are not deleted`);
-    const folder = await this.folder(name);
+    const folder = await this.openSubfolder(name);
     try {
       for (let batch = await folder.#readBatch(); batch.length > 0; batch = await folder.#readBatch()) {
         for (const entry of batch) {
@@ -190,18 +192,19 @@ export class OpenedFolder {
     } finally {
       await folder.close();
     }
-    // Another process added entries after the listing: remove them too. Each retry counts as 50 levels, so that the
-    // retries end.
+    // Another process added entries after the listing: remove them too.
     if (!(await this.removeEmpty(name))) {
       if (depth > MAX_DEPTH / 2) throw new PathError("io", "another process keeps adding entries; try again");
-      await this.removeTree(name, signal, depth + 50);
+      await this.removeTree(name, signal, depth + LEVELS_PER_RETRY);
     }
   }
 
   /** Syncs the folder, so that renames and new names survive a power failure. */
   async sync(): Promise<void> {
     // Some file systems do not support the sync of a folder; the error is ignored.
-    const handle = await open(this.at("."), constants.O_RDONLY | O_NONBLOCK | O_DIRECTORY).catch(() => undefined);
+    const handle = await open(this.getSystemPath("."), constants.O_RDONLY | O_NONBLOCK | O_DIRECTORY).catch(
+      () => undefined,
+    );
     await handle?.sync().catch(() => undefined);
     await handle?.close();
   }
@@ -215,7 +218,7 @@ export class OpenedFolder {
     try {
       for await (const entry of this.entries()) {
         entries.push(entry);
-        if (entries.length === BATCH_SIZE) break;
+        if (entries.length === ENTRIES_PER_BATCH) break;
       }
     } catch (error) {
       throw asPathError(error);
@@ -223,7 +226,7 @@ export class OpenedFolder {
     return entries;
   }
 
-  /** Removes one entry. Handles a change of its type after the listing. */
+  /** Removes one entry. Continues if the entry becomes a folder, or a folder becomes a file, after the listing. */
   async #remove(name: string, isFolder: boolean, signal: AbortSignal, depth: number): Promise<void> {
     for (let wasFolder = isFolder; ;) {
       try {
@@ -241,11 +244,11 @@ export class OpenedFolder {
   #childPath(name: string): string {
     if (name === "" || name === "." || name === ".." || basename(name) !== name || name.includes("\0"))
       throw new PathError("invalid", "not a valid file name");
-    return this.#access.at(name);
+    return this.#access.getSystemPath(name);
   }
 }
 
-/** The plain path, for systems without paths through a descriptor. */
+/** Returns the plain path of a child, for systems without paths through a descriptor. */
 export function joinPath(folder: string, name: string): string {
   return join(folder, name);
 }
@@ -262,8 +265,8 @@ export async function openOrCreateFolders(folder: OpenedFolder, names: readonly 
   let openFolder = folder;
   try {
     for (const name of names) {
-      await openFolder.make(name);
-      const nextFolder = await openFolder.folder(name);
+      await openFolder.createSubfolder(name);
+      const nextFolder = await openFolder.openSubfolder(name);
       await openFolder.close();
       openFolder = nextFolder;
     }

@@ -7,7 +7,7 @@ export interface Target {
   readonly path: string;
   readonly exists: boolean;
   readonly isFolder: boolean;
-  /** All paths to the file: the requested one, one for each link followed, and the real one. */
+  /** All paths to the file: the requested path, one more for each followed link, and the real path. */
   readonly traversedPaths: readonly string[];
 }
 

@@ -13,11 +13,11 @@ export interface OwnedPath {
   /** Allowed owners. Undefined: any owner. */
   readonly owners?: Owners | undefined;
   /** Called with the path and the reason when a path is skipped because of its owner. */
-  readonly onSkipped?: ((path: string, why: string) => void) | undefined;
+  readonly onSkipped?: ((path: string, reason: string) => void) | undefined;
 }
 
 /** Permission bit: every user may write. */
-const WORLD_WRITABLE = 0o002n;
+export const WORLD_WRITABLE = 0o002n;
 
 /**
  * Owners whose files may instruct the agent in a folder: the current user, root, and the owner of the folder. The owner
@@ -25,19 +25,21 @@ const WORLD_WRITABLE = 0o002n;
  *
  * Returns undefined if the system has no user ids. Rejects with the system's error if the folder does not exist.
  */
-export async function ownersOf(folder: string): Promise<Owners | undefined> {
+export async function findTrustedOwners(folder: string): Promise<Owners | undefined> {
   const currentUid = process.getuid?.();
   if (currentUid === undefined) return undefined;
   const trustedUids = new Set([0n, BigInt(currentUid)]);
   const { uid } = await stat(folder, { bigint: true });
-  return trustedUids.has(uid) || !(await wasCreatedByTrusted(folder, trustedUids)) ? trustedUids : trustedUids.add(uid);
+  return trustedUids.has(uid) || !(await wasCreatedByTrustedUser(folder, trustedUids))
+    ? trustedUids
+    : trustedUids.add(uid);
 }
 
 /**
  * Whether one of `trustedUids` created the folder for its owner: no folder above, up to the first folder of a trusted
  * user, is world-writable.
  */
-async function wasCreatedByTrusted(folder: string, trustedUids: Owners): Promise<boolean> {
+async function wasCreatedByTrustedUser(folder: string, trustedUids: Owners): Promise<boolean> {
   for (let folderAbove = dirname(folder); ; folderAbove = dirname(folderAbove)) {
     const { uid, mode } = await stat(folderAbove, { bigint: true });
     if (mode & WORLD_WRITABLE) return false;
@@ -62,7 +64,9 @@ async function findDistrustReason({ path, root, owners }: OwnedPath, stats: BigI
   if (!owners) return undefined;
   const names = relative(root, path).split(sep);
   const paths = names.map((_, i) => join(root, ...names.slice(0, i + 1)));
-  const uids = (await Promise.all(paths.map((pathOnWay) => lstat(pathOnWay, { bigint: true })))).map(({ uid }) => uid);
+  const uids = (await Promise.all(paths.map((partialPath) => lstat(partialPath, { bigint: true })))).map(
+    ({ uid }) => uid,
+  );
   const foreignUid = [...uids, stats.uid].find((uid) => !owners.has(uid));
   if (foreignUid !== undefined) return `the path or a parent folder belongs to another user (${foreignUid})`;
   return stats.isFile() && stats.mode & WORLD_WRITABLE ? "the file is writable by every user" : undefined;

@@ -23,7 +23,7 @@ export interface PathLimits {
   /** Folders that contain all allowed paths. `"anywhere"`: no such limit. */
   readonly roots: readonly string[] | "anywhere";
   /** Paths denied within any root: gantry's home, store and config. */
-  readonly denied: readonly string[];
+  readonly deniedPaths: readonly string[];
   /** Paths that may be read but not changed. Default: none. */
   readonly protection?: Protection;
 }
@@ -43,22 +43,22 @@ export class PathGuard {
   readonly #limits: PathLimits;
   /** The roots, both as configured and resolved. */
   readonly #roots: readonly string[];
-  readonly #denied: readonly string[];
+  readonly #deniedPaths: readonly string[];
   #linkedDeniedFiles: Promise<ReadonlySet<string>> | undefined;
 
   private constructor(
     limits: PathLimits,
     roots: readonly string[] | "anywhere",
-    denied: readonly string[],
+    deniedPaths: readonly string[],
     byName: boolean,
   ) {
     this.#limits = limits;
-    this.#denied = denied;
+    this.#deniedPaths = deniedPaths;
     this.#roots =
       roots === "anywhere" || limits.roots === "anywhere"
         ? []
         : [...roots, ...limits.roots.map((root) => resolve(root))];
-    this.#rules = new AccessRules(roots, denied);
+    this.#rules = new AccessRules(roots, deniedPaths);
     this.#opener = byName ? new NameOpener(this.#rules) : new HandleOpener(this.#rules);
   }
 
@@ -67,43 +67,43 @@ export class PathGuard {
    * Default: by the capability of this system.
    */
   static async create(rules: PathLimits, { byName = !hasHandlePaths() } = {}): Promise<PathGuard> {
-    const [roots, denied] = await Promise.all([
+    const [roots, deniedPaths] = await Promise.all([
       rules.roots === "anywhere" ? ("anywhere" as const) : Promise.all(rules.roots.map(resolveRoot)),
-      Promise.all(rules.denied.map(resolveDeniedPath)),
+      Promise.all(rules.deniedPaths.map(resolveDeniedPath)),
     ]);
-    return new PathGuard(rules, roots, denied.flat(), byName);
+    return new PathGuard(rules, roots, deniedPaths.flat(), byName);
   }
 
   /**
    * Whether a denied path lies at or below this resolved path. Also true for a root and for a folder that contains one.
    */
-  holdsDenied(path: string): boolean {
-    return this.#rules.holdsDenied(path);
+  containsDeniedPathOrRoot(path: string): boolean {
+    return this.#rules.containsDeniedPathOrRoot(path);
   }
 
-  /** The denied paths below this resolved path, for external programs that walk the tree. */
-  deniedBelow(path: string): string[] {
-    return this.#rules.deniedBelow(path);
+  /** Returns the denied paths below this resolved path, for external programs that walk the tree. */
+  listDeniedPathsBelow(path: string): string[] {
+    return this.#rules.listDeniedPathsBelow(path);
   }
 
   /** Whether a denied file has a hard link that may lie outside the denied paths. */
-  async hasLinkedNames(): Promise<boolean> {
+  async hasLinkedDeniedFiles(): Promise<boolean> {
     return (await this.#loadLinkedDeniedFiles()).size > 0;
   }
 
   /** Whether this resolved path is a root or contains one. */
-  isRoot(path: string): boolean {
-    return this.#rules.isRoot(path);
+  containsRoot(path: string): boolean {
+    return this.#rules.containsRoot(path);
   }
 
-  /** Whether a resolved path is denied. For walks, which start inside a root and follow no links. */
+  /** Whether a resolved path is denied. For walks, which start in a root and follow no links. */
   denies(path: string): boolean {
     return this.#rules.denies(path);
   }
 
   /** Resolves a path that may not exist yet. */
   async resolve(path: string): Promise<Target> {
-    return this.#toPathErrors(path, () => this.#opener.resolve(path));
+    return this.#convertErrors(path, () => this.#opener.resolve(path));
   }
 
   /** Resolves a path that is to be changed or created. Rejects if any path that leads to it is protected. */
@@ -116,7 +116,7 @@ export class PathGuard {
   /** Throws if one of these paths is protected. */
   refuseProtected(paths: readonly string[]): void {
     for (const path of paths) {
-      const reason = this.#limits.protection?.why(path, this.#roots);
+      const reason = this.#limits.protection?.findReason(path, this.#roots);
       if (reason !== undefined) refuseChange(reason);
     }
   }
@@ -128,18 +128,22 @@ export class PathGuard {
     this.refuseProtected([join(folder.path, name)]);
     if (!this.#limits.protection?.coversGit) return;
     // A repository may keep its Git folder under any name. These names can turn a folder into a Git folder.
-    const isHook = basename(folder.path).toLowerCase() === "hooks";
-    const isPart = /^(config|config\.worktree|hooks|head|commondir|gitdir)$/i.test(name);
-    if (name === "HEAD" || (isPart && (await isGit(folder, ""))) || (isHook && (await isGit(folder, "../"))))
+    const isHooksFolder = basename(folder.path).toLowerCase() === "hooks";
+    const isGitPart = /^(config|config\.worktree|hooks|head|commondir|gitdir)$/i.test(name);
+    if (
+      name === "HEAD" ||
+      (isGitPart && (await isGitFolder(folder, ""))) ||
+      (isHooksFolder && (await isGitFolder(folder, "../")))
+    )
       refuseChange("git runs commands from it");
   }
 
   /** Opens a regular file for reading. */
   async openFile(path: string): Promise<OpenedFile> {
-    return this.#refuseLinkedDenied(await this.#toPathErrors(path, () => this.#opener.openFile(path)));
+    return this.#refuseLinkedDenied(await this.#convertErrors(path, () => this.#opener.openFile(path)));
   }
 
-  /** Closes and rejects a file that is a hard link of a denied file. */
+  /** Closes the file and rejects if the file is a hard link of a denied file. */
   async #refuseLinkedDenied(file: OpenedFile): Promise<OpenedFile> {
     try {
       if (file.stats.nlink > 1n && (await this.#loadLinkedDeniedFiles()).has(`${file.stats.dev}:${file.stats.ino}`))
@@ -153,7 +157,7 @@ export class PathGuard {
 
   /** Opens a folder. `create`: also creates it and its missing parents. */
   async openFolder(path: string, options: { create?: boolean } = {}): Promise<OpenedFolder> {
-    return this.#toPathErrors(path, () => this.#opener.openFolder(path, options.create === true));
+    return this.#convertErrors(path, () => this.#opener.openFolder(path, options.create === true));
   }
 
   /**
@@ -170,7 +174,7 @@ export class PathGuard {
     }
   }
 
-  async #toPathErrors<T>(path: string, work: () => Promise<T>): Promise<T> {
+  async #convertErrors<T>(path: string, work: () => Promise<T>): Promise<T> {
     if (path.includes("\0")) throw new PathError("invalid", "the path contains a NUL character");
     try {
       return await work();
@@ -179,15 +183,15 @@ export class PathGuard {
     }
   }
 
-  /** Device and inode of the denied files that have more than one hard link. */
+  /** Returns device and inode of the denied files that have more than one hard link. */
   #loadLinkedDeniedFiles(): Promise<ReadonlySet<string>> {
-    return (this.#linkedDeniedFiles ??= findLinkedFiles(this.#denied));
+    return (this.#linkedDeniedFiles ??= findLinkedFiles(this.#deniedPaths));
   }
 }
 
 /** Real paths of roots at their first use in this process, by configured path. */
 const realRootsByPath = new Map<string, string>();
-const MAX_ROOTS = 10_000;
+const MAX_CACHED_ROOTS = 10_000;
 
 /**
  * Resolves a root once per process. A link that later replaces the root or a folder above it cannot redirect the tools.
@@ -197,22 +201,22 @@ async function resolveRoot(path: string): Promise<string> {
   const cachedRoot = realRootsByPath.get(fullPath);
   if (cachedRoot !== undefined) return cachedRoot;
   const realPath = await realpath(fullPath).catch(() => undefined);
-  // A missing root keeps its path: this allows nothing else.
+  // A missing root keeps its configured path, which allows no other folder.
   if (realPath === undefined) return fullPath;
-  const [oldest] = realRootsByPath.keys();
-  if (realRootsByPath.size >= MAX_ROOTS && oldest !== undefined) realRootsByPath.delete(oldest);
+  const [oldestPath] = realRootsByPath.keys();
+  if (realRootsByPath.size >= MAX_CACHED_ROOTS && oldestPath !== undefined) realRootsByPath.delete(oldestPath);
   realRootsByPath.set(fullPath, realPath);
   return realPath;
 }
 
 /**
- * The paths of a denied path: as configured, so that no other file can replace it, with resolved parents, and its
- * target.
+ * Returns all paths that lead to a denied path: the path as configured, so that no other file can replace it, the path
+ * with resolved parents, and its target.
  */
 async function resolveDeniedPath(path: string): Promise<string[]> {
   const fullPath = resolve(path);
   const realPath = realPathSync(fullPath);
-  // The path contains no link.
+  // The path contains no symbolic link.
   if (realPath === fullPath) return [fullPath];
   const resolvedParentPath = join(await resolveNearest(dirname(fullPath)), basename(fullPath));
   return [...new Set([fullPath, resolvedParentPath, realPath ?? resolvedParentPath])];
@@ -244,21 +248,24 @@ async function resolveNearest(path: string): Promise<string> {
 async function findLinkedFiles(paths: readonly string[]): Promise<ReadonlySet<string>> {
   const fileIds = new Set<string>();
   let remainingEntries = MAX_DENIED_ENTRIES;
-  const collect = async (path: string): Promise<void> => {
+  const collectIds = async (path: string): Promise<void> => {
     if (remainingEntries-- <= 0) return;
     const stats = await stat(path, { bigint: true }).catch(() => undefined);
     if (stats?.isFile() && stats.nlink > 1n) fileIds.add(`${stats.dev}:${stats.ino}`);
     if (!stats?.isDirectory()) return;
-    for (const name of await readdir(path).catch(() => [])) await collect(join(path, name));
+    for (const name of await readdir(path).catch(() => [])) await collectIds(join(path, name));
   };
-  for (const path of new Set(paths)) await collect(path);
+  for (const path of new Set(paths)) await collectIds(path);
   return fileIds;
 }
 
-/** Whether a folder, or its parent, is a Git folder: a `.git` under another name, or a bare repository. */
-async function isGit(folder: OpenedFolder, prefix: "" | "../"): Promise<boolean> {
+/**
+ * Whether a folder (`prefix` is `""`) or its parent (`"../"`) is a Git folder: a `.git` under another name, or a bare
+ * repository.
+ */
+async function isGitFolder(folder: OpenedFolder, prefix: "" | "../"): Promise<boolean> {
   const exists = (name: string): Promise<boolean> =>
-    lstat(folder.at(prefix + name)).then(
+    lstat(folder.getSystemPath(prefix + name)).then(
       () => true,
       () => false,
     );

@@ -2,7 +2,7 @@ import { PathError } from "../ports/errors.js";
 import { foldPath, isInside } from "./names.js";
 
 /** Files that another program runs automatically later: with the user's rights and without a sandbox. */
-const PROTECTED_NAMES: readonly (readonly [why: string, names: readonly string[]])[] = [
+const PROTECTED_NAMES: readonly (readonly [reason: string, names: readonly string[]])[] = [
   [
     "git runs commands from it",
     [".git", "git~1", ".gitmodules", ".gitconfig", ".config/git", ".husky", ".githooks", ".pre-commit-config.yaml"],
@@ -93,68 +93,72 @@ interface Rule {
   readonly parts: readonly RegExp[];
   /** Whether the pattern matches only directly below a root. False: at any depth. */
   readonly isAnchored: boolean;
-  /** Reason for the protection. Undefined: the rule lifts the protection. */
-  readonly why: string | undefined;
+  /** Reason for the protection. Undefined if the rule lifts the protection. */
+  readonly reason: string | undefined;
 }
 
 /** Decides which paths the file tools may read but not change. */
 export class Protection {
   readonly #rules: readonly Rule[];
-  readonly #readOnly: readonly string[];
+  readonly #readOnlyPaths: readonly string[];
 
   /**
    * - `patterns`: each names a file, or a folder with everything below it. A pattern with `/` is a path, `*` matches
    *   within one name. A leading `/` matches directly below a root only. `"*"` alone adds the built-in list, a leading
    *   `!` lifts the protection.
-   * - `readOnly`: absolute paths that are always protected.
+   * - `readOnlyPaths`: absolute paths that are always protected.
    */
-  constructor(patterns: readonly string[], readOnly: readonly string[] = []) {
+  constructor(patterns: readonly string[], readOnlyPaths: readonly string[] = []) {
     this.#rules = patterns.flatMap((pattern) => {
       if (pattern === BUILT_IN_PATTERN)
-        return PROTECTED_NAMES.flatMap(([why, names]) => names.map((name) => createRule(name, why)));
+        return PROTECTED_NAMES.flatMap(([reason, names]) => names.map((name) => createRule(name, reason)));
       return [
         pattern.startsWith("!") ? createRule(pattern.slice(1), undefined) : createRule(pattern, CONFIGURED_REASON),
       ];
     });
-    this.#readOnly = readOnly.map(foldPath);
+    this.#readOnlyPaths = readOnlyPaths.map(foldPath);
   }
 
   /**
-   * Returns the reason why a path must not be changed. Undefined if it may be changed. Names in the path of a root
-   * itself are not matched.
+   * Returns the reason why a path must not be changed. Undefined if the path may be changed. Names in the path of a
+   * root itself are not matched.
    */
-  why(path: string, roots: readonly string[]): string | undefined {
+  findReason(path: string, roots: readonly string[]): string | undefined {
     const foldedPath = foldPath(path);
-    if (this.#readOnly.some((readOnlyPath) => isInside(foldedPath, readOnlyPath) || isInside(readOnlyPath, foldedPath)))
+    if (
+      this.#readOnlyPaths.some(
+        (readOnlyPath) => isInside(foldedPath, readOnlyPath) || isInside(readOnlyPath, foldedPath),
+      )
+    )
       return LOADED_REASON;
     // The innermost root counts: a user who adds a protected folder to tools.allow_paths allows changes in it.
     const root = roots
       .map(foldPath)
       .filter((rootPath) => isInside(foldedPath, rootPath))
-      .sort((a, b) => b.length - a.length)[0];
+      .sort((left, right) => right.length - left.length)[0];
     const names = foldedPath
       .slice(root === undefined ? 0 : root.length)
       .split(/[\\/]/)
       .filter((name) => name !== "")
       .map(trimName);
-    return this.#rules.findLast((candidate) => matchesNames(candidate, names))?.why;
+    return this.#rules.findLast((candidate) => matchesNames(candidate, names))?.reason;
   }
 
   /** Whether this list protects the files from which Git runs commands. */
   get coversGit(): boolean {
-    return this.#rules.findLast((candidate) => matchesNames(candidate, [".git", "config"]))?.why !== undefined;
+    return this.#rules.findLast((candidate) => matchesNames(candidate, [".git", "config"]))?.reason !== undefined;
   }
 }
 
 /** Throws the `PathError` for a protected path. */
-export function refuseChange(why: string): never {
-  throw new PathError("protected", `is protected, because ${why}`);
+export function refuseChange(reason: string): never {
+  throw new PathError("protected", `is protected, because ${reason}`);
 }
 
-function createRule(pattern: string, why: string | undefined): Rule {
+function createRule(pattern: string, reason: string | undefined): Rule {
   const foldedPattern = foldPath(pattern);
   const parts = foldedPattern.split("/").filter((part) => part !== "");
-  return { parts: parts.map(toRegExp), isAnchored: foldedPattern.startsWith("/"), why };
+  return { parts: parts.map(toRegExp), isAnchored: foldedPattern.startsWith("/"), reason };
 }
 
 function toRegExp(part: string): RegExp {
@@ -173,7 +177,7 @@ function matchesNames({ parts, isAnchored }: Rule, names: readonly string[]): bo
   return false;
 }
 
-/** Name as Windows resolves it: without dots and spaces at the end, and without a stream after a colon. */
+/** Returns a name as Windows resolves it: without dots and spaces at the end, and without a stream after a colon. */
 function trimName(name: string): string {
   return name.replace(/:.*$/s, "").replace(/[. ]+$/, "") || name;
 }

@@ -9,14 +9,15 @@ import type { AccessRules } from "./rules.js";
 export interface ResolvedPath extends PinnedFile {
   /** Real path of the pinned file, from the kernel. */
   readonly path: string;
-  /** The names after `path`. The first one does not exist. Empty if the file exists. */
+  /** The names after `path`, of which the first does not exist. Empty if the file exists. */
   readonly missingNames: readonly string[];
-  /** Every path that was walked: the requested one, and one more for each link. */
+  /** Every path that was walked: the requested path, and one more for each followed link. */
   readonly traversedPaths: readonly string[];
 }
 
-/** The limit of the Linux kernel. */
+/** Maximum links of one walk: the limit of the Linux kernel. */
 const MAX_LINKS = 40;
+/** Maximum length of a path: the limit of the Linux kernel. */
 const MAX_PATH_BYTES = 4096;
 /** Maximum restarts of a walk after a name changed during the walk. */
 const MAX_ATTEMPTS = 20;
@@ -48,13 +49,13 @@ export async function resolvePath(path: string, rules: AccessRules): Promise<Res
  * Resolves a path in one step, since most paths contain no link. If the real path of the open file equals the requested
  * path, no link was followed.
  *
- * Returns undefined in all other cases. A failure means nothing, because a link may have led elsewhere.
+ * Returns undefined in all other cases. An error proves nothing, because a link may have led to another file.
  */
 async function resolveDirectly(path: string): Promise<ResolvedPath | undefined> {
-  const pinnedFile = await pinUnlinked(path);
+  const pinnedFile = await pinWithoutLinks(path);
   if (pinnedFile) return { ...pinnedFile, path, missingNames: [], traversedPaths: [path] };
   const parent = dirname(path);
-  const folder = parent === path ? undefined : await pinUnlinked(parent);
+  const folder = parent === path ? undefined : await pinWithoutLinks(parent);
   if (!folder) return undefined;
   const name = path.slice(parent === "/" ? 1 : parent.length + 1);
   if (folder.stats.isDirectory()) {
@@ -69,7 +70,8 @@ async function resolveDirectly(path: string): Promise<ResolvedPath | undefined> 
   return undefined;
 }
 
-async function pinUnlinked(path: string): Promise<PinnedFile | undefined> {
+/** Pins a path that contains no link. Undefined if the path contains a link or cannot be opened. */
+async function pinWithoutLinks(path: string): Promise<PinnedFile | undefined> {
   const pinnedFile = await pinFile(path).catch(() => undefined);
   if (!pinnedFile) return undefined;
   try {
@@ -85,7 +87,10 @@ interface WalkPosition extends PinnedFile {
   readonly path: string;
 }
 
-/** The position of the first link on the path, for a link whose target does not exist. */
+/**
+ * The first link on the path. If its target does not exist, the result of the walk is the folder of the link, with the
+ * link as first missing name.
+ */
 interface FirstLink {
   readonly position: WalkPosition;
   readonly remainingNames: readonly string[];
@@ -105,7 +110,7 @@ class Walk {
   constructor(path: string, rules: AccessRules) {
     this.#rules = rules;
     this.#traversedPaths = [path];
-    this.#names = namesOf(path);
+    this.#names = splitNames(path);
   }
 
   async run(): Promise<ResolvedPath> {
@@ -121,7 +126,7 @@ class Walk {
   async #walk(): Promise<ResolvedPath> {
     let position = await this.#openRoot();
     for (let name = this.#takeName(); name !== undefined; name = this.#takeName()) {
-      const pinnedFile = await this.#step(position, name);
+      const pinnedFile = await this.#pinName(position, name);
       if (pinnedFile === undefined)
         return this.#createResult(
           this.#firstLink?.position ?? position,
@@ -129,11 +134,11 @@ class Walk {
         );
       if (pinnedFile.stats.isSymbolicLink()) {
         this.#close(pinnedFile.handle);
-        position = await this.#follow(position, name);
+        position = await this.#followLink(position, name);
         continue;
       }
       const nextPosition = { ...pinnedFile, path: join(position.path, name) };
-      this.#rules.pass(nextPosition.path);
+      this.#rules.requireNotDenied(nextPosition.path);
       if (position !== this.#firstLink?.position) this.#close(position.handle);
       position = nextPosition;
       if (this.#names.length > 0 && !pinnedFile.stats.isDirectory()) {
@@ -145,7 +150,9 @@ class Walk {
     return this.#createResult(position, []);
   }
 
-  /** Returns the next name. Forgets the first link once only the names after it remain. */
+  /**
+   * Returns the next name; undefined after the last. Forgets the first link once only the names after the link remain.
+   */
   #takeName(): string | undefined {
     if (this.#firstLink && this.#names.length <= this.#firstLink.namesAfterLink) this.#firstLink = undefined;
     return this.#names.shift();
@@ -155,27 +162,27 @@ class Walk {
     return { ...(await this.#pin("/")), path: "/" };
   }
 
-  /** Undefined if the name does not exist. */
-  async #step(position: WalkPosition, name: string): Promise<PinnedFile | undefined> {
+  /** Pins a name in a folder. Undefined if the name does not exist. */
+  async #pinName(position: WalkPosition, name: string): Promise<PinnedFile | undefined> {
     try {
       return await this.#pin(procPath(position.handle, name));
     } catch (error) {
       const code = codeOf(error);
       if (code === "ENOENT" || code === "ENOTDIR") return undefined;
       // A path outside the roots is reported as such, whatever the system's error was.
-      this.#rules.check(join(position.path, name, ...this.#names));
+      this.#rules.requireAllowed(join(position.path, name, ...this.#names));
       throw error;
     }
   }
 
-  async #follow(position: WalkPosition, name: string): Promise<WalkPosition> {
+  async #followLink(position: WalkPosition, name: string): Promise<WalkPosition> {
     if (++this.#linkCount > MAX_LINKS) throw new PathError("invalid", "too many symbolic links");
     const target = await readlink(procPath(position.handle, name)).catch((error: unknown) => {
       throw codeOf(error) === "EINVAL" || codeOf(error) === "ENOENT" ? new NameChangedError() : error;
     });
     this.#traversedPaths.push(resolve(position.path, target, ...this.#names));
     this.#firstLink ??= { position, remainingNames: [name, ...this.#names], namesAfterLink: this.#names.length };
-    this.#names = [...namesOf(target), ...this.#names];
+    this.#names = [...splitNames(target), ...this.#names];
     if (!isAbsolute(target)) return position;
     if (position !== this.#firstLink.position) this.#close(position.handle);
     return this.#openRoot();
@@ -183,7 +190,7 @@ class Walk {
 
   async #createResult(position: WalkPosition, missingNames: readonly string[]): Promise<ResolvedPath> {
     const path = realPathOf(position.handle);
-    // The kernel appends this to the path of a removed file. A file may also have this name.
+    // The kernel appends " (deleted)" to the path of a removed file. The name of a file can also end like this.
     if (path !== position.path && path.endsWith(" (deleted)")) throw new NameChangedError();
     return { handle: position.handle, stats: position.stats, path, missingNames, traversedPaths: this.#traversedPaths };
   }
@@ -200,6 +207,6 @@ class Walk {
   }
 }
 
-function namesOf(path: string): string[] {
+function splitNames(path: string): string[] {
   return path.split("/").filter((name) => name !== "" && name !== ".");
 }

@@ -16,29 +16,29 @@ export interface WalkEntry {
 export interface WalkOptions {
   readonly guard: PathGuard;
   /** Maximum folder levels, at least 1. */
-  readonly depth: number;
+  readonly maxDepth: number;
   /** Real paths of entries that the walk skips. */
-  readonly ignored: ReadonlySet<string>;
+  readonly ignoredPaths: ReadonlySet<string>;
   readonly signal: AbortSignal;
 }
 
 /** Counters of a walk, updated while it runs. */
 export interface WalkReport {
-  /** Skipped entries of `WalkOptions.ignored`. */
-  ignored: number;
+  /** Number of skipped entries of `WalkOptions.ignoredPaths`. */
+  ignoredCount: number;
   /** Whether the walk reached the maximum number of entries. */
   isIncomplete: boolean;
-  /** Folders that could not be read. */
-  unreadable: number;
+  /** Number of folders that could not be read. */
+  unreadableCount: number;
 }
 
-export function newReport(): WalkReport {
-  return { ignored: 0, isIncomplete: false, unreadable: 0 };
+export function createWalkReport(): WalkReport {
+  return { ignoredCount: 0, isIncomplete: false, unreadableCount: 0 };
 }
 
 /**
  * Yields the entries below an open folder, sorted by name, each folder before its entries. `.git` and denied paths are
- * skipped.
+ * skipped. `pathPrefix`: relative path of `folder`, with a final `/`. `counter`: entries that the walk has read so far.
  *
  * Each folder is held open during its walk, and links are never followed. So the walk neither loops nor leaves the
  * start folder.
@@ -47,29 +47,29 @@ export async function* walk(
   folder: OpenedFolder,
   options: WalkOptions,
   report: WalkReport,
-  start = "",
+  pathPrefix = "",
   counter = { entries: 0 },
 ): AsyncGenerator<WalkEntry> {
-  const { guard, depth, ignored, signal } = options;
+  const { guard, maxDepth, ignoredPaths, signal } = options;
   for (const dirent of await readSortedEntries(folder, report, counter)) {
     signal.throwIfAborted();
     const { name } = dirent;
     const path = join(folder.path, name);
     if (name === ".git" || guard.denies(path)) continue;
-    if (ignored.has(path)) {
-      report.ignored++;
+    if (ignoredPaths.has(path)) {
+      report.ignoredCount++;
       continue;
     }
-    const entry = { path, relativePath: start + name, kind: kindOf(dirent) };
+    const entry = { path, relativePath: pathPrefix + name, kind: kindOf(dirent) };
     yield entry;
-    if (entry.kind !== "folder" || depth <= 1) continue;
-    const subfolder = await folder.folder(name).catch(() => undefined);
+    if (entry.kind !== "folder" || maxDepth <= 1) continue;
+    const subfolder = await folder.openSubfolder(name).catch(() => undefined);
     if (subfolder === undefined) {
-      report.unreadable++;
+      report.unreadableCount++;
       continue;
     }
     try {
-      yield* walk(subfolder, { ...options, depth: depth - 1 }, report, `${entry.relativePath}/`, counter);
+      yield* walk(subfolder, { ...options, maxDepth: maxDepth - 1 }, report, `${entry.relativePath}/`, counter);
     } finally {
       await subfolder.close();
     }
@@ -91,9 +91,9 @@ async function readSortedEntries(
       entries.push(entry);
     }
   } catch {
-    report.unreadable++;
+    report.unreadableCount++;
   }
-  return entries.sort((a, b) => (a.name < b.name ? -1 : 1));
+  return entries.sort((left, right) => (left.name < right.name ? -1 : 1));
 }
 
 function kindOf(dirent: Dirent): WalkEntry["kind"] {

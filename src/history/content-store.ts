@@ -25,6 +25,7 @@ export class ContentStore {
   readonly #maxBytes: number;
   readonly #packBytes: number;
 
+  /** The default pack size keeps several packs within the limit, so that a removal drops only the oldest contents. */
   constructor(folder: string, maxBytes: number, packBytes = Math.min(PACK_BYTES, maxBytes / 4)) {
     this.#folder = folder;
     this.#maxBytes = maxBytes;
@@ -36,16 +37,16 @@ export class ContentStore {
    * exceeded.
    */
   async add(content: Buffer): Promise<ContentLocation> {
-    await this.#removeOldestPacks(await this.packs(), content.length);
+    await this.#removeOldestPacks(await this.listPacks(), content.length);
     return this.addAll((add) => add(content));
   }
 
   /**
-   * Runs `work`, which can store several contents. They are on disk when the promise resolves. Removes no packs,
-   * because the same operation may need old contents; the next `add` does.
+   * Runs `work`, which can store several contents. The contents are on disk when the promise resolves. Removes no
+   * packs, because the same operation may need old contents; the next `add` removes packs.
    */
   async addAll<T>(work: (add: (content: Buffer) => Promise<ContentLocation>) => Promise<T>): Promise<T> {
-    const lastPack = (await this.packs()).at(-1);
+    const lastPack = (await this.listPacks()).at(-1);
     let pack = lastPack?.pack ?? 0;
     let file: FileHandle | undefined;
     const closePack = async (): Promise<void> => {
@@ -92,22 +93,22 @@ export class ContentStore {
   }
 
   /** Lists the packs, oldest first. Creates the folder if it is missing. */
-  async packs(): Promise<{ pack: number; bytes: number }[]> {
+  async listPacks(): Promise<{ pack: number; bytes: number }[]> {
     await mkdir(this.#folder, { recursive: true, mode: 0o700 });
     const names = (await readdir(this.#folder)).filter((name) => /^\d+\.pack$/.test(name));
     const packs = await Promise.all(
       names.map(async (name) => ({ pack: parseInt(name, 10), bytes: (await stat(join(this.#folder, name))).size })),
     );
-    return packs.sort((a, b) => a.pack - b.pack);
+    return packs.sort((left, right) => left.pack - right.pack);
   }
 
   async #removeOldestPacks(packs: { pack: number; bytes: number }[], bytes: number): Promise<void> {
     let totalBytes = packs.reduce((sum, pack) => sum + pack.bytes, bytes);
     while (totalBytes > this.#maxBytes && packs.length > 1) {
-      const [oldest] = packs.splice(0, 1);
-      if (!oldest) return;
-      await rm(this.#pathOf(oldest.pack), { force: true });
-      totalBytes -= oldest.bytes;
+      const [oldestPack] = packs.splice(0, 1);
+      if (!oldestPack) return;
+      await rm(this.#pathOf(oldestPack.pack), { force: true });
+      totalBytes -= oldestPack.bytes;
     }
   }
 
@@ -122,7 +123,7 @@ async function hasContentAt(file: FileHandle, { at, size }: ContentLocation, con
   return storedBytes.equals(content);
 }
 
-/** SHA-256 in hexadecimal: the key of a stored content. */
+/** Returns the SHA-256 in hexadecimal: the key of a stored content. */
 export function hashOf(content: Buffer): string {
   return createHash("sha256").update(content).digest("hex");
 }

@@ -15,7 +15,7 @@ import type {
   UndoneFile,
 } from "../ports/file-history.js";
 import type { Logger } from "../ports/logger.js";
-import { guardForChange, type FileToolOptions } from "../tools/files/files.js";
+import { createChangeGuard, type FileToolOptions } from "../tools/files/files.js";
 import {
   restoreFiles,
   discardTemporary,
@@ -44,16 +44,13 @@ const DEFAULT_SESSION_BYTES = 512 * 1024 * 1024;
 /** Maximum sessions whose journal is cached. */
 const MAX_CACHED_SESSIONS = 64;
 const PARTIAL_UNDO_NOTE = "; partly done: another undo continues it, a redo reverts it";
-const HISTORY_TOO_SHORT = "the history of this session does not reach back that far";
+const HISTORY_TOO_SHORT_REASON = "the history of this session does not reach back that far";
 
 /** Options of `FolderHistory`. All paths are absolute. */
 export interface FolderHistoryOptions extends Omit<FileToolOptions, "allowPaths" | "deniedPaths"> {
   allowPaths?: readonly string[] | undefined;
   deniedPaths?: readonly string[] | undefined;
-  /**
-   * Folder of the history, with one subfolder per session. It holds copies of files, so that only the user should be
-   * able to read it.
-   */
+  /** Folder of the history, with one subfolder per session. Only the user should be able to read its copies. */
   folder: string;
   /** Maximum bytes of copies per session. The newest are kept. Default: 512 MiB. */
   sessionBytes?: number | undefined;
@@ -66,7 +63,7 @@ export interface FolderHistoryOptions extends Omit<FileToolOptions, "allowPaths"
 export class FolderHistory implements FileHistory {
   readonly #options: FolderHistoryOptions;
   readonly #logger: Logger;
-  readonly #sessions = new Map<string, SessionFiles>();
+  readonly #sessionsById = new Map<string, SessionFiles>();
 
   constructor(options: FolderHistoryOptions) {
     this.#options = options;
@@ -88,11 +85,11 @@ export class FolderHistory implements FileHistory {
     });
     const { allowPaths = [], deniedPaths = [], ...rules } = this.#options;
     const folders = [...new Set(journal.changes.flatMap((line) => line.folders))];
-    const guard = await guardForChange({ ...rules, allowPaths, deniedPaths }, { projectDir, folders });
+    const guard = await createChangeGuard({ ...rules, allowPaths, deniedPaths }, { projectDir, folders });
     const files: UndoneFile[] = findUnrecordedChanges(journal, plan, expected);
     const checks: RestoreCheck[] = [];
     if ("seq" in target && target.seq < journal.droppedSeq)
-      files.push(...plan.map(({ path }) => ({ path, outcome: "lost", reason: HISTORY_TOO_SHORT }) as const));
+      files.push(...plan.map(({ path }) => ({ path, outcome: "lost", reason: HISTORY_TOO_SHORT_REASON }) as const));
     else {
       const isStored = async (hash: string): Promise<boolean> =>
         (await sessionFiles.readContent(hash, journal)) !== undefined;
@@ -104,12 +101,14 @@ export class FolderHistory implements FileHistory {
       });
     }
     files.push(...checks.flatMap(({ file, plannedPath }) => (plannedPath.isReported || isProblem(file) ? [file] : [])));
-    files.sort(byPath);
+    files.sort(comparePaths);
     if (dryRun) return files;
     if (files.some(({ outcome }) => outcome === "conflict" || (!force && isNotRestorable(outcome))))
       throw new UndoConflictError(files);
-    const todo = checks.filter(({ file }) => !isNotRestorable(file.outcome)).sort((a, b) => byPath(a.file, b.file));
-    await this.#applyRestore(todo, { request, files, sessionFiles, guard, folders, journal });
+    const applicableChecks = checks
+      .filter(({ file }) => !isNotRestorable(file.outcome))
+      .sort((left, right) => comparePaths(left.file, right.file));
+    await this.#applyRestore(applicableChecks, { request, files, sessionFiles, guard, folders, journal });
     return files;
   }
 
@@ -122,7 +121,7 @@ export class FolderHistory implements FileHistory {
     { request, files, sessionFiles, guard, folders, journal }: RestoreWork,
   ): Promise<void> {
     const { sessionId, mark, undo, seq } = request;
-    // With nothing to restore, no undo is recorded.
+    // If there is nothing to restore, no undo is recorded.
     if (checks.length === 0 && mark.snapshotId === "") return;
     const previousMark = journal.undos.get(mark.id);
     await discardTemporaries(journal, guard);
@@ -142,10 +141,10 @@ export class FolderHistory implements FileHistory {
     );
     const throwConflict = (path: string, reason: string): never => {
       const failedFile = { path, outcome: "failed", reason } as const;
-      throw new UndoConflictError([...files.filter((file) => file.path !== path), failedFile].sort(byPath));
+      throw new UndoConflictError([...files.filter((file) => file.path !== path), failedFile].sort(comparePaths));
     };
     let copiedPath = "";
-    const changeId = sessionFiles.begin(
+    const changeId = sessionFiles.recordUndo(
       { mark, undo, seq, folders, steps },
       async ({ path, before: recordedState }) => {
         copiedPath = path;
@@ -168,34 +167,34 @@ export class FolderHistory implements FileHistory {
         return content;
       },
     };
-    const progress: RestoreProgress = { done: [], failed: [] };
+    const progress: RestoreProgress = { completedSteps: [], failedSteps: [] };
     try {
       const marks = new Map(checks.map(({ file, mark }) => [file.path, mark]));
       await restoreFiles(steps, { ...restoreOptions, marks }, progress);
-      if (steps.length > 0) sessionFiles.confirm(change);
+      if (steps.length > 0) sessionFiles.confirmChange(change);
     } catch (error) {
       const isRolledBack = await rollBack(progress, restoreOptions);
       // An undo that was still open before stays open, and a later undo resumes it.
       if (isRolledBack && previousMark?.isOpen === false) await this.mark(sessionId, previousMark);
       else if (isRolledBack && !previousMark) await this.mark(sessionId, { redone: mark.id });
-      throwConflict(progress.failed[0]?.path ?? "", `${reasonOf(error)}${isRolledBack ? "" : PARTIAL_UNDO_NOTE}`);
+      throwConflict(progress.failedSteps[0]?.path ?? "", `${reasonOf(error)}${isRolledBack ? "" : PARTIAL_UNDO_NOTE}`);
     }
   }
 
   async mark(sessionId: string, mark: UndoMark | { readonly redone: string }): Promise<void> {
-    await this.#openSession(sessionId).mark(mark);
+    await this.#openSession(sessionId).recordMark(mark);
   }
 
   async lastUndo(sessionId: string): Promise<LastUndo | undefined> {
-    const { undos, redone, changes } = await this.#openSession(sessionId).readJournal();
-    const lastUndo = [...undos.values()].findLast(({ id }) => !redone.has(id));
+    const { undos, redoneUndoIds, changes } = await this.#openSession(sessionId).readJournal();
+    const lastUndo = [...undos.values()].findLast(({ id }) => !redoneUndoIds.has(id));
     if (!lastUndo || changes.slice(lastUndo.changes).some(({ undo }) => undo === "")) return undefined;
     return lastUndo;
   }
 
   async forget(sessionId: string): Promise<void> {
-    const sessionFiles = this.#sessions.get(sessionId);
-    this.#sessions.delete(sessionId);
+    const sessionFiles = this.#sessionsById.get(sessionId);
+    this.#sessionsById.delete(sessionId);
     await sessionFiles?.[Symbol.asyncDispose]();
     await rm(this.#folderOf(sessionId), { recursive: true, force: true });
   }
@@ -214,18 +213,18 @@ export class FolderHistory implements FileHistory {
   }
 
   #openSession(sessionId: string): SessionFiles {
-    const cachedSession = this.#sessions.get(sessionId);
+    const cachedSession = this.#sessionsById.get(sessionId);
     const { sessionBytes = DEFAULT_SESSION_BYTES } = this.#options;
     const sessionFiles = cachedSession ?? new SessionFiles(this.#folderOf(sessionId), sessionBytes, this.#logger);
     // Moves the session to the end: the least recently used session is removed first.
-    this.#sessions.delete(sessionId);
-    this.#sessions.set(sessionId, sessionFiles);
-    const [oldest] = this.#sessions.keys();
-    if (this.#sessions.size > MAX_CACHED_SESSIONS && oldest !== undefined) this.#sessions.delete(oldest);
+    this.#sessionsById.delete(sessionId);
+    this.#sessionsById.set(sessionId, sessionFiles);
+    const [oldestId] = this.#sessionsById.keys();
+    if (this.#sessionsById.size > MAX_CACHED_SESSIONS && oldestId !== undefined) this.#sessionsById.delete(oldestId);
     return sessionFiles;
   }
 
-  /** Ids from a third-party store are hashed, because they may not be valid as a folder name. */
+  /** Returns the folder of a session. Ids from a third-party store are hashed, because they may not be valid names. */
   #folderOf(sessionId: string): string {
     const isPlain = /^[a-zA-Z0-9-]{1,80}$/.test(sessionId);
     return join(this.#options.folder, isPlain ? sessionId : `_${createHash("sha256").update(sessionId).digest("hex")}`);
@@ -233,29 +232,29 @@ export class FolderHistory implements FileHistory {
 }
 
 /** Reverts a failed undo. Returns whether every file is as it was before the undo. */
-async function rollBack({ done, failed }: RestoreProgress, restoreOptions: RestoreOptions): Promise<boolean> {
-  const reverseChange = ({ path, before, after, made }: PathChange): PathChange => ({
-    path,
-    before: after,
-    after: before,
-    made,
-  });
+async function rollBack(
+  { completedSteps, failedSteps }: RestoreProgress,
+  restoreOptions: RestoreOptions,
+): Promise<boolean> {
+  const reverseChange = ({ path, before, after, made }: PathChange): PathChange => {
+    return { path, before: after, after: before, made };
+  };
   try {
     // A failed step may have removed the old file without writing the new one.
-    const failedReplacements = failed.filter(({ before }) => before.kind !== "none");
+    const failedReplacements = failedSteps.filter(({ before }) => before.kind !== "none");
     const removals: PathChange[] = [];
     for (const step of failedReplacements)
       if ((await readCurrentState(restoreOptions.guard, step.path)).state.kind === "none")
         removals.push({ ...step, before: { kind: "none" }, after: step.before });
-    const steps = [...done.map(reverseChange), ...removals].sort(byPath);
-    await restoreFiles(steps, restoreOptions, { done: [], failed: [] });
+    const steps = [...completedSteps.map(reverseChange), ...removals].sort(comparePaths);
+    await restoreFiles(steps, restoreOptions, { completedSteps: [], failedSteps: [] });
     return true;
   } catch {
     return false;
   }
 }
 
-/** Input of the apply step: the request and the results of the check. */
+/** Input of `#applyRestore`: the request and the results of the check. */
 interface RestoreWork {
   request: RestoreRequest;
   files: readonly UndoneFile[];
@@ -265,30 +264,30 @@ interface RestoreWork {
   journal: JournalContents;
 }
 
-/** Expected changes that the history never recorded. Each is reported with the outcome `lost`. */
+/** Finds expected changes that the history never recorded, with the outcome `lost`. */
 function findUnrecordedChanges(
   journal: JournalContents,
   plan: readonly PlannedPath[],
   expected: readonly ExpectedChange[],
 ): UndoneFile[] {
   const plannedPaths = new Set(plan.map(({ path }) => path));
-  const calls = new Set(journal.changes.flatMap(({ call, steps }) => steps.map(({ path }) => `${call} ${path}`)));
+  const callPaths = new Set(journal.changes.flatMap(({ call, steps }) => steps.map(({ path }) => `${call} ${path}`)));
   const paths = expected.flatMap(({ callId, path }) =>
-    plannedPaths.has(path) || calls.has(`${callId} ${path}`) ? [] : [path],
+    plannedPaths.has(path) || callPaths.has(`${callId} ${path}`) ? [] : [path],
   );
   return [...new Set(paths)].map((path) => ({ path, outcome: "lost", reason: NOT_STORED_REASON }));
 }
 
-/** Changes of undos that failed or were killed. */
-function findUnfinishedUndos({ changes, done }: JournalContents): ChangeLine[] {
-  return changes.filter(({ undo, change }) => undo !== "" && !done.has(change));
+/** Finds the changes of undos that failed or were killed. */
+function findUnfinishedUndos({ changes, confirmedChangeIds }: JournalContents): ChangeLine[] {
+  return changes.filter(({ undo, change }) => undo !== "" && !confirmedChangeIds.has(change));
 }
 
-/** Paths that the plan removes, plus temporary files of interrupted undos. */
+/** Finds the paths that the plan removes, and temporary files of interrupted undos. */
 function findPathsToRemove(plan: readonly PlannedPath[], journal: JournalContents): PathsToRemove {
   const removals = plan.filter(({ targetState }) => targetState.kind === "none");
-  const paths = (isWay: boolean) =>
-    removals.flatMap((plannedPath) => (plannedPath.isParentFolder === isWay ? [plannedPath.path] : []));
+  const paths = (isParent: boolean) =>
+    removals.flatMap((plannedPath) => (plannedPath.isParentFolder === isParent ? [plannedPath.path] : []));
   const temporaryPaths = findUnfinishedUndos(journal).flatMap(({ change, steps }) =>
     steps.map(({ path }) => temporaryPath(path, change)),
   );
@@ -323,6 +322,6 @@ function isNotRestorable(outcome: UndoneFile["outcome"]): boolean {
   return outcome === "lost" || outcome === "failed";
 }
 
-function byPath(left: { readonly path: string }, right: { readonly path: string }): number {
+function comparePaths(left: { readonly path: string }, right: { readonly path: string }): number {
   return left.path < right.path ? -1 : 1;
 }

@@ -6,8 +6,8 @@ import type { FolderHistory, FolderHistoryOptions } from "./file-history.js";
  * loaded, and the options function called, at the first use.
  */
 export function folderHistory(options: FolderHistoryOptions | (() => Promise<FolderHistoryOptions>)): FileHistory {
-  let loading: Promise<FolderHistory> | undefined;
-  const getHistory = (): Promise<FolderHistory> => (loading ??= loadHistory());
+  let historyPromise: Promise<FolderHistory> | undefined;
+  const getHistory = (): Promise<FolderHistory> => (historyPromise ??= loadHistory());
   const loadHistory = async (): Promise<FolderHistory> => {
     const { FolderHistory } = await import("./file-history.js");
     return new FolderHistory(typeof options === "function" ? await options() : options);

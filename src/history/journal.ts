@@ -24,14 +24,16 @@ export interface PathChange {
 
 /** The changes of one tool call or one undo. */
 export interface ChangeLine {
+  /** Id of the change. */
   change: string;
-  /** Id of the run and of its tool call, or of the undo that made the change. The others are `""`. */
+  /** Ids of the run and of its tool call, or of the undo, that made the change. Ids that do not apply are `""`. */
   run: string;
   call: string;
   undo: string;
   seq: number;
   /** Additional folders of the run, beside the project folder. */
   folders: readonly string[];
+  /** Time, ISO 8601. */
   at: string;
   steps: PathChange[];
   /** Locations of the contents stored with this line, by hash. */
@@ -50,19 +52,19 @@ type Line =
 export interface JournalContents {
   changes: ChangeLine[];
   /** Ids of the changes that are confirmed as made. */
-  done: Set<string>;
+  confirmedChangeIds: Set<string>;
   /** Undos in order of their last start, each with its latest mark. `changes` is the number of changes at that time. */
   undos: Map<string, UndoMark & { isOpen: boolean; changes: number }>;
-  redone: Set<string>;
+  redoneUndoIds: Set<string>;
   contents: Map<string, ContentLocation>;
   /** Highest `seq` of the changes that were dropped from the journal. -1: none was dropped. */
   droppedSeq: number;
   /** Size of the file that was read, in bytes. */
-  size: number;
+  sizeBytes: number;
 }
 
 /** Maximum size of a journal, in bytes. A longer journal drops its older half. */
-const MAX_BYTES = 16 * 1024 * 1024;
+const MAX_JOURNAL_BYTES = 16 * 1024 * 1024;
 
 /**
  * The journal of one session, a file of JSON lines. A crash leaves no partial line in the result: incomplete lines are
@@ -73,7 +75,7 @@ export class Journal {
   readonly #maxBytes: number;
   #cachedContents: JournalContents | undefined;
 
-  constructor(folder: string, maxBytes = MAX_BYTES) {
+  constructor(folder: string, maxBytes = MAX_JOURNAL_BYTES) {
     this.#path = join(folder, "journal.jsonl");
     this.#maxBytes = maxBytes;
   }
@@ -84,11 +86,11 @@ export class Journal {
    */
   async read(): Promise<JournalContents> {
     const size = (await stat(this.#path).catch(() => undefined))?.size ?? 0;
-    if (this.#cachedContents?.size === size) return this.#cachedContents;
+    if (this.#cachedContents?.sizeBytes === size) return this.#cachedContents;
     const text = size === 0 ? "" : await readFile(this.#path, "utf8");
     const contents = createContents();
     for (const line of text.split("\n")) applyLine(contents, line);
-    contents.size = Buffer.byteLength(text);
+    contents.sizeBytes = Buffer.byteLength(text);
     return (this.#cachedContents = contents);
   }
 
@@ -97,7 +99,7 @@ export class Journal {
    */
   async add(lines: Line | readonly Line[], sync: boolean): Promise<void> {
     const contents = await this.read();
-    if (contents.size > this.#maxBytes) await this.#shorten(contents);
+    if (contents.sizeBytes > this.#maxBytes) await this.#shorten(contents);
     await mkdir(dirname(this.#path), { recursive: true, mode: 0o700 });
     const file = await open(this.#path, "a+", 0o600);
     try {
@@ -107,13 +109,13 @@ export class Journal {
       const text = `${isLineIncomplete ? "\n" : ""}${[lines].flat().map(formatLine).join("")}`;
       await file.appendFile(text);
       if (sync) await file.sync();
-      if (this.#cachedContents?.size !== size) return;
+      if (this.#cachedContents?.sizeBytes !== size) return;
       for (const line of text.split("\n")) applyLine(this.#cachedContents, line);
-      this.#cachedContents.size += Buffer.byteLength(text);
+      this.#cachedContents.sizeBytes += Buffer.byteLength(text);
     } finally {
       await file.close();
     }
-    if (sync && contents.size === 0) await syncFolder(dirname(this.#path));
+    if (sync && contents.sizeBytes === 0) await syncFolder(dirname(this.#path));
   }
 
   async #shorten(contents: JournalContents): Promise<void> {
@@ -145,12 +147,12 @@ export class Journal {
 function createContents(): JournalContents {
   return {
     changes: [],
-    done: new Set(),
+    confirmedChangeIds: new Set(),
     undos: new Map(),
-    redone: new Set(),
+    redoneUndoIds: new Set(),
     contents: new Map(),
     droppedSeq: -1,
-    size: 0,
+    sizeBytes: 0,
   };
 }
 
@@ -159,19 +161,19 @@ function applyLine(contents: JournalContents, text: string): void {
   let line: Line;
   try {
     // No limit for the number of keys: a change of many files has many.
-    const parsed: unknown = parseJson(text, undefined, Infinity);
-    if (!isRecord(parsed)) return;
-    line = parsed as Line;
+    const parsedLine: unknown = parseJson(text, undefined, Infinity);
+    if (!isRecord(parsedLine)) return;
+    line = parsedLine as Line;
   } catch {
     return;
   }
   if ("change" in line) {
     contents.changes.push(line);
     for (const [hash, location] of Object.entries(line.contents)) contents.contents.set(hash, location);
-  } else if ("done" in line) contents.done.add(line.done);
+  } else if ("done" in line) contents.confirmedChangeIds.add(line.done);
   else if ("begun" in line) applyUndoMark(contents, line.begun, true);
   else if ("undone" in line) applyUndoMark(contents, line.undone, false);
-  else if ("redone" in line) contents.redone.add(line.redone);
+  else if ("redone" in line) contents.redoneUndoIds.add(line.redone);
   else if ("forgot" in line) contents.droppedSeq = line.forgot;
 }
 
@@ -179,7 +181,7 @@ function applyUndoMark({ undos, changes }: JournalContents, mark: UndoMark, isOp
   if (!isRecord(mark)) return;
   // A restarted undo moves to the end.
   undos.delete(mark.id);
-  undos.set(mark.id, { ...currentMark(mark), isOpen, changes: changes.length });
+  undos.set(mark.id, { ...convertOldMark(mark), isOpen, changes: changes.length });
 }
 
 function formatLine(line: Line): string {
@@ -194,7 +196,7 @@ async function syncFolder(path: string): Promise<void> {
 }
 
 /** Converts a mark of a version before 0.1.0, which used other field names. */
-function currentMark(mark: UndoMark & { point?: number; to?: string }): UndoMark {
+function convertOldMark(mark: UndoMark & { point?: number; to?: string }): UndoMark {
   const { point, to, ...fields } = mark;
   return point === undefined ? mark : { ...fields, afterSeq: point, lastMessageId: to ?? "" };
 }

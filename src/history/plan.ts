@@ -11,7 +11,7 @@ export interface PlannedPath {
   expectedStates: StoredFileState[];
   /** Whether another program changed the path between two changes of the session. */
   isMixed: boolean;
-  /** Whether the path was missing in between. The current file may then have another mode. */
+  /** Whether the path was missing between two changes. The current file may then have another mode. */
   isRemade: boolean;
   /** Whether the path is a folder that was created as the parent of another path. It is removed only if empty. */
   isParentFolder: boolean;
@@ -23,37 +23,38 @@ const MISSING: StoredFileState = { kind: "none" };
 const CREATED_FOLDER: StoredFileState = { kind: "folder", mode: 0 };
 
 /**
- * Plans the undo of all changes from the first one that matches `isAfterTarget`. Returns one entry per path, sorted by path.
+ * Plans the undo of all changes from the first change for which `isAfterTarget` returns true. Returns one entry per
+ * path, sorted by path.
  */
 export function planRestore(
   journal: JournalContents,
   isAfterTarget: (line: ChangeLine, index: number) => boolean,
 ): PlannedPath[] {
-  const plannedPaths = new Map<string, PlannedPath>();
+  const plannedByPath = new Map<string, PlannedPath>();
   const firstIndex = journal.changes.findIndex(isAfterTarget);
   if (firstIndex === -1) return [];
   for (const line of journal.changes.slice(firstIndex))
     for (const step of line.steps) {
-      const isDone = journal.done.has(line.change);
-      addCreatedFolders(plannedPaths, step, isDone);
-      addChange(plannedPaths, step, line, isDone);
+      const isDone = journal.confirmedChangeIds.has(line.change);
+      addCreatedFolders(plannedByPath, step, isDone);
+      addChange(plannedByPath, step, line, isDone);
     }
-  return [...plannedPaths.values()].sort((a, b) => (a.path < b.path ? -1 : 1));
+  return [...plannedByPath.values()].sort((left, right) => (left.path < right.path ? -1 : 1));
 }
 
 /** Adds the folders that were created as parents of a path. */
-function addCreatedFolders(plannedPaths: Map<string, PlannedPath>, { path, made }: PathChange, isDone: boolean): void {
+function addCreatedFolders(plannedByPath: Map<string, PlannedPath>, { path, made }: PathChange, isDone: boolean): void {
   for (
     let folderPath = dirname(path), remainingLevels = made;
     remainingLevels > 0;
     remainingLevels--, folderPath = dirname(folderPath)
   ) {
-    const plannedPath = plannedPaths.get(folderPath);
+    const plannedPath = plannedByPath.get(folderPath);
     if (plannedPath) {
       plannedPath.expectedStates = isDone ? [CREATED_FOLDER] : [CREATED_FOLDER, ...plannedPath.expectedStates];
       plannedPath.isParentFolder = plannedPath.targetState.kind === "none";
     } else
-      plannedPaths.set(folderPath, {
+      plannedByPath.set(folderPath, {
         ...{
           path: folderPath,
           targetState: MISSING,
@@ -64,12 +65,12 @@ function addCreatedFolders(plannedPaths: Map<string, PlannedPath>, { path, made 
   }
 }
 
-function addChange(plannedPaths: Map<string, PlannedPath>, step: PathChange, line: ChangeLine, isDone: boolean): void {
+function addChange(plannedByPath: Map<string, PlannedPath>, step: PathChange, line: ChangeLine, isDone: boolean): void {
   const { path, before, after } = step;
-  const plannedPath = plannedPaths.get(path);
+  const plannedPath = plannedByPath.get(path);
   const expectedStates = listPossibleStates(line, before, after, isDone);
   if (!plannedPath) {
-    plannedPaths.set(path, {
+    plannedByPath.set(path, {
       path,
       targetState: before,
       expectedStates,
@@ -90,7 +91,7 @@ function addChange(plannedPaths: Map<string, PlannedPath>, step: PathChange, lin
     plannedPath.isParentFolder = after.kind === "folder" && plannedPath.targetState.kind === "none";
 }
 
-/** The states that a change may have left at a path. An unconfirmed change may have stopped at any point. */
+/** Returns the states that a change may have left at a path. An unconfirmed change may have stopped at any point. */
 function listPossibleStates(
   { undo }: ChangeLine,
   before: StoredFileState,

@@ -4,8 +4,8 @@ import { PathError } from "../ports/errors.js";
 import type { OpenedFolder, PathGuard } from "../files/path-guard.js";
 import { withFileLock } from "../tools/files/files.js";
 import type { StoredFileState, PathChange } from "./journal.js";
-import { stateOf } from "../tools/files/record-file.js";
-import { inParentFolder, markOf } from "./restore.js";
+import { readFileState } from "../tools/files/record-file.js";
+import { withParentFolder, markOf } from "./restore.js";
 import { isSame, toStoredState } from "./session-files.js";
 
 /** Maximum paths processed concurrently. Each waits for the disk. */
@@ -14,7 +14,7 @@ const MAX_CONCURRENT_PATHS = 16;
 /** Services for restoring a path. */
 export interface RestoreOptions {
   guard: PathGuard;
-  /** Returns the content with this hash. Rejects if it is no longer stored. */
+  /** Returns the content with this hash. Rejects if the content is no longer stored. */
   contentOf: (hash: string) => Promise<Buffer>;
   /** Id of the change. Names the temporary files, so that they can be found after a crash. */
   change: string;
@@ -24,8 +24,8 @@ export interface RestoreOptions {
 
 /** Steps that are complete, and steps that failed. */
 export interface RestoreProgress {
-  done: PathChange[];
-  failed: PathChange[];
+  completedSteps: PathChange[];
+  failedSteps: PathChange[];
 }
 
 /**
@@ -41,9 +41,9 @@ export async function restoreFiles(
   const applyStep = async (step: PathChange): Promise<void> => {
     try {
       await withFileLock(step.path, () => restorePath(step, options));
-      progress.done.push(step);
+      progress.completedSteps.push(step);
     } catch (error) {
-      progress.failed.push(step);
+      progress.failedSteps.push(step);
       throw error;
     }
   };
@@ -85,7 +85,7 @@ export function temporaryPath(path: string, change: string): string {
 
 /** Removes the temporary file of an interrupted undo. */
 export async function discardTemporary(guard: PathGuard, path: string, change: string): Promise<void> {
-  await inParentFolder(guard, path, false, (folder, name) => folder.discard(temporaryName(name, change))).catch(
+  await withParentFolder(guard, path, false, (folder, name) => folder.discard(temporaryName(name, change))).catch(
     () => undefined,
   );
 }
@@ -96,19 +96,19 @@ async function restorePath(
 ): Promise<void> {
   const content = after.kind === "file" ? await contentOf(after.hash) : undefined;
   // Missing parent folders are created only for a path that did not exist.
-  const create = before.kind === "none";
-  await inParentFolder(guard, path, create, async (folder, name) => {
+  const createsFolders = before.kind === "none";
+  await withParentFolder(guard, path, createsFolders, async (folder, name) => {
     const stats = await folder.stat(name);
     const mark = markOf(stats);
     // If the mark changed since the check, reads the file again, so that a change by another program is not
     // overwritten.
     if (mark === "" || mark !== marks?.get(path)) {
-      const currentState = toStoredState(await stateOf(guard, folder, name));
+      const currentState = toStoredState(await readFileState(guard, folder, name));
       if (!isSame(currentState, before)) throw new PathError("invalid", "another program changed it just now");
     }
     if (stats && (after.kind !== "file" || !stats.isFile())) await removeEntry(folder, name, stats);
-    if (after.kind === "folder") await folder.make(name, after.mode);
-    else if (after.kind === "link") await folder.link(name, after.target);
+    if (after.kind === "folder") await folder.createSubfolder(name, after.mode);
+    else if (after.kind === "link") await folder.createLink(name, after.target);
     else if (after.kind === "file" && content)
       await replaceFile(folder, name, content, after, temporaryName(name, change));
   });
@@ -124,7 +124,7 @@ async function replaceFile(
 ): Promise<void> {
   await folder.discard(temporaryFile);
   try {
-    const handle = await folder.create(temporaryFile, 0o600);
+    const handle = await folder.createFile(temporaryFile, 0o600);
     try {
       await handle.writeFile(content);
       const fileStats = await handle.stat();
@@ -150,17 +150,17 @@ async function removeEntry(folder: OpenedFolder, name: string, stats: Stats): Pr
 async function removeCreatedFolders(guard: PathGuard, path: string, made: number): Promise<void> {
   for (
     let folderPath = dirname(path), remainingLevels = made;
-    remainingLevels > 0 && !guard.isRoot(folderPath);
+    remainingLevels > 0 && !guard.containsRoot(folderPath);
     remainingLevels--, folderPath = dirname(folderPath)
   ) {
-    const isRemoved = await inParentFolder(guard, folderPath, false, (folder, name) => folder.removeEmpty(name)).catch(
-      () => false,
-    );
+    const isRemoved = await withParentFolder(guard, folderPath, false, (folder, name) =>
+      folder.removeEmpty(name),
+    ).catch(() => false);
     if (!isRemoved) return;
   }
 }
 
 function temporaryName(name: string, change: string): string {
-  // A name has at most 255 bytes, and a character takes up to three.
+  // A name has at most 255 bytes. 70 characters take at most 210 bytes, and the additions 18.
   return `.${name.slice(0, 70)}.${change.replaceAll("-", "").slice(-12)}.tmp`;
 }

@@ -3,7 +3,7 @@ import { basename, dirname } from "node:path";
 import { PathError } from "../ports/errors.js";
 import type { FileState, UndoneFile } from "../ports/file-history.js";
 import type { OpenedFolder, PathGuard } from "../files/path-guard.js";
-import { stateOf } from "../tools/files/record-file.js";
+import { readFileState } from "../tools/files/record-file.js";
 import type { StoredFileState } from "./journal.js";
 import type { PlannedPath } from "./plan.js";
 import { isSame, toStoredState } from "./session-files.js";
@@ -31,7 +31,7 @@ export interface CurrentState {
 }
 
 /** Minimum age of a change, in ms, for a mark. A second change sooner than this may leave the file times unchanged. */
-const RACY_MS = 2_000;
+const MIN_CHANGE_AGE_MS = 2_000;
 
 /** Paths that the plan removes. */
 export interface PathsToRemove {
@@ -51,7 +51,7 @@ export interface CheckOptions {
 }
 
 /**
- * Checks what restoring a path would do. Undefined if nothing is to be done.
+ * Checks what the restore of a path would do. Undefined if the path needs no change.
  *
  * Never rejects: a failed check has the outcome `failed`.
  */
@@ -68,7 +68,7 @@ export async function checkPath(
   try {
     const pathState = isBelow(path, blockedPaths)
       ? { state: MISSING, mark: "", refusal: "" }
-      : await readCurrentState(guard, path, (folder, name) => folder.writable(name));
+      : await readCurrentState(guard, path, (folder, name) => folder.requireWritable(name));
     current = toStoredState(pathState.state);
     mark = pathState.mark;
     // A path that is no longer a folder belongs to another program.
@@ -76,7 +76,7 @@ export async function checkPath(
     if (isSame(current, targetState) && !(isRemade && modeOf(current) !== modeOf(targetState))) return undefined;
     if (targetState.kind === "file" && (targetState.hash === "" || !(await isStored(targetState.hash))))
       return createCheck("lost", NOT_STORED_REASON);
-    // Refused even with `force`, because the current content would be lost.
+    // A conflict even with `force`, because the current content would be lost.
     if (current.kind === "file" && current.hash === "") return createCheck("conflict", TOO_LARGE_REASON);
     if (
       current.kind === "folder" &&
@@ -97,7 +97,7 @@ export async function checkPath(
 /** Finds planned paths that are the parent of other planned paths and are no folders now. */
 export async function findBlockedPaths(plan: readonly PlannedPath[], guard: PathGuard): Promise<Set<string>> {
   const blockedPaths = new Set<string>();
-  const parents = new Set(plan.flatMap(({ path }) => parentFolders(path)));
+  const parents = new Set(plan.flatMap(({ path }) => listParentFolders(path)));
   for (const { path } of plan) {
     if (!parents.has(path) || isBelow(path, blockedPaths)) continue;
     const pathState = await readCurrentState(guard, path).catch(() => undefined);
@@ -107,11 +107,11 @@ export async function findBlockedPaths(plan: readonly PlannedPath[], guard: Path
 }
 
 function isBelow(path: string, folders: ReadonlySet<string>): boolean {
-  return folders.size > 0 && parentFolders(path).some((folder) => folders.has(folder));
+  return folders.size > 0 && listParentFolders(path).some((folder) => folders.has(folder));
 }
 
-/** All folders above a path, the nearest first. */
-function parentFolders(path: string): string[] {
+/** Returns all folders above a path, the nearest first. */
+function listParentFolders(path: string): string[] {
   const folders: string[] = [];
   for (let folder = dirname(path); folder !== dirname(folder); folder = dirname(folder)) folders.push(folder);
   return folders;
@@ -119,18 +119,18 @@ function parentFolders(path: string): string[] {
 
 /**
  * Reads the current state of a path. A path whose parent folder is missing is reported as missing. `refusal` is the
- * reason why an existing file cannot be written; `""` if it can.
+ * reason why an existing file cannot be written; `""` if the file can be written.
  */
 export async function readCurrentState(
   guard: PathGuard,
   path: string,
-  writable: (folder: OpenedFolder, name: string) => Promise<void> = () => Promise.resolve(),
+  requireWritable: (folder: OpenedFolder, name: string) => Promise<void> = () => Promise.resolve(),
 ): Promise<CurrentState & { refusal: string }> {
   try {
-    return await inParentFolder(guard, path, false, async (folder, name) => {
+    return await withParentFolder(guard, path, false, async (folder, name) => {
       const mark = markOf(await folder.stat(name));
-      const state = await stateOf(guard, folder, name);
-      const refusal = state.kind === "file" ? await writable(folder, name).then(() => "", reasonOf) : "";
+      const state = await readFileState(guard, folder, name);
+      const refusal = state.kind === "file" ? await requireWritable(folder, name).then(() => "", reasonOf) : "";
       return { state, mark, refusal };
     });
   } catch (error) {
@@ -139,9 +139,11 @@ export async function readCurrentState(
   }
 }
 
-/** A value that changes with the file. `""` for anything but a regular file, and after a recent change. */
+/**
+ * Returns a value that changes with the file. Returns `""` for anything but a regular file, and after a recent change.
+ */
 export function markOf(stats: Stats | undefined): string {
-  if (!stats?.isFile() || Date.now() - Math.max(stats.mtimeMs, stats.ctimeMs) < RACY_MS) return "";
+  if (!stats?.isFile() || Date.now() - Math.max(stats.mtimeMs, stats.ctimeMs) < MIN_CHANGE_AGE_MS) return "";
   const { dev, ino, size, mode, mtimeMs, ctimeMs } = stats;
   return [dev, ino, size, mode, mtimeMs, ctimeMs].join(":");
 }
@@ -151,7 +153,7 @@ export function markOf(stats: Stats | undefined): string {
  *
  * Rejects with `PathError` if the parent folder is now reached through a link, or if the path is protected.
  */
-export async function inParentFolder<T>(
+export async function withParentFolder<T>(
   guard: PathGuard,
   path: string,
   create: boolean,
@@ -179,8 +181,8 @@ export function reasonOf(error: unknown): string {
 
 /** Whether a folder contains entries that the plan does not remove. */
 async function hasOtherEntries(guard: PathGuard, path: string, pathsToRemove: PathsToRemove): Promise<boolean> {
-  const subfolders = await inParentFolder(guard, path, false, async (parentFolder, folderName) => {
-    const folder = await parentFolder.folder(folderName);
+  const subfolders = await withParentFolder(guard, path, false, async (parentFolder, folderName) => {
+    const folder = await parentFolder.openSubfolder(folderName);
     const subfolderPaths: string[] = [];
     try {
       for await (const { name } of folder.entries()) {

@@ -28,7 +28,7 @@ export class SessionFiles implements AsyncDisposable {
   readonly #contents: ContentStore;
   readonly #logger: Logger;
   #lastWork: Promise<unknown> = Promise.resolve();
-  #isFailureLogged = false;
+  #hasLoggedFailure = false;
 
   constructor(folder: string, maxBytes: number, logger: Logger) {
     this.#journal = new Journal(folder);
@@ -44,19 +44,19 @@ export class SessionFiles implements AsyncDisposable {
     return this.#enqueue(() => this.#journal.read());
   }
 
-  /** Returns a stored content. Undefined if it was removed. */
+  /** Returns a stored content. Undefined if the content was removed. */
   async readContent(hash: string, { contents }: JournalContents): Promise<Buffer | undefined> {
     const location = contents.get(hash);
     return location && this.#contents.read(location, hash);
   }
 
   /**
-   * Records an undo before it is applied, with a copy of each current file from `contentOf`. Resolves with the id of
-   * the change once everything is on disk.
+   * Records an undo before it is applied, with a copy of each current file from `readCurrentContent`. Resolves with the
+   * id of the change once everything is on disk.
    *
    * Rejects if the copies cannot be stored. The undo is then not recorded.
    */
-  async begin(plan: UndoPlan, contentOf: (step: PathChange) => Promise<Buffer>): Promise<string> {
+  async recordUndo(plan: UndoPlan, readCurrentContent: (step: PathChange) => Promise<Buffer>): Promise<string> {
     const { mark, undo, seq, folders, steps } = plan;
     const change = newId();
     await this.#enqueue(async () => {
@@ -69,7 +69,7 @@ export class SessionFiles implements AsyncDisposable {
         for (const step of steps) {
           const { before } = step;
           if (before.kind === "file" && !contents[before.hash] && !isStored(before.hash))
-            contents[before.hash] = await add(await contentOf(step));
+            contents[before.hash] = await add(await readCurrentContent(step));
         }
       });
       const line: ChangeLine = { change, run: "", call: "", undo, seq, folders, at: now(), steps, contents };
@@ -78,7 +78,7 @@ export class SessionFiles implements AsyncDisposable {
     return change;
   }
 
-  async mark(mark: UndoMark | { readonly redone: string }): Promise<void> {
+  async recordMark(mark: UndoMark | { readonly redone: string }): Promise<void> {
     await this.#enqueue(() => this.#journal.add("redone" in mark ? mark : { undone: mark, at: now() }, true));
   }
 
@@ -86,7 +86,7 @@ export class SessionFiles implements AsyncDisposable {
    * Records that a change was made. Not awaited: if the record is lost, the state before the change also counts as left
    * by this session.
    */
-  confirm(change: string): void {
+  confirmChange(change: string): void {
     this.#enqueue(() => this.#journal.add({ done: change }, false)).catch((error: unknown) =>
       this.#logger.debug("file change not confirmed in the history; undo accepts both states", { error }),
     );
@@ -109,14 +109,14 @@ export class SessionFiles implements AsyncDisposable {
         let isComplete = true;
         const steps: PathChange[] = [];
         for (const { path, before, after, createdFolders: made = 0 } of changes) {
-          const storedBefore = toStoredState(before);
-          if (storedBefore.kind === "file" && before.kind === "file") {
+          const storedOldState = toStoredState(before);
+          if (storedOldState.kind === "file" && before.kind === "file") {
             if (before.content === undefined) isComplete = false;
             // An earlier copy may have been removed.
-            else if (!contents[storedBefore.hash] && !isStored(storedBefore.hash))
-              contents[storedBefore.hash] = await this.#contents.add(before.content);
+            else if (!contents[storedOldState.hash] && !isStored(storedOldState.hash))
+              contents[storedOldState.hash] = await this.#contents.add(before.content);
           }
-          steps.push({ path, before: storedBefore, after: toStoredState(after), made });
+          steps.push({ path, before: storedOldState, after: toStoredState(after), made });
         }
         const line: ChangeLine = {
           ...{ change, run: runId, call: callId, undo: "", seq, folders, at: now(), steps, contents },
@@ -124,16 +124,16 @@ export class SessionFiles implements AsyncDisposable {
         await this.#journal.add(line, true);
         return isComplete;
       });
-      return { isRestorable: isComplete, commit: () => this.confirm(change) };
+      return { isRestorable: isComplete, commit: () => this.confirmChange(change) };
     } catch (error) {
-      if (!this.#isFailureLogged) this.#logger.warn("file snapshot failed; the change cannot be undone", { error });
-      this.#isFailureLogged = true;
+      if (!this.#hasLoggedFailure) this.#logger.warn("file snapshot failed; the change cannot be undone", { error });
+      this.#hasLoggedFailure = true;
       return { isRestorable: false, commit: () => undefined };
     }
   }
 
   async #createHashLookup({ contents }: JournalContents): Promise<(hash: string) => boolean> {
-    const packs = new Map((await this.#contents.packs()).map(({ pack, bytes }) => [pack, bytes]));
+    const packs = new Map((await this.#contents.listPacks()).map(({ pack, bytes }) => [pack, bytes]));
     return (hash) => {
       const location = contents.get(hash);
       return location !== undefined && (packs.get(location.pack) ?? -1) >= location.at + location.size;

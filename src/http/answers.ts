@@ -2,7 +2,7 @@ import { STATUS_CODES, type ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import type { Refusal } from "../ports/http-host.js";
 
-/** Time for a client to read an error response before the connection is closed, in ms. */
+/** Time for a client to read an error response before the server destroys the connection, in ms. */
 const LINGER_MS = 1_000;
 
 /** Sends a refusal as JSON: `{ error, code }`. The headers of the refusal override `commonHeaders`. */
@@ -39,7 +39,7 @@ export function endRaw(
     ...headers,
   }).map(([name, value]) => `${name}: ${value}\r\n`);
   socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? "Error"}\r\n${lines.join("")}\r\n${text}`);
-  // If the connection closed at once with unread input from the client, the response would be lost.
+  // Closing a connection that has unread input resets it, and the client would lose the response.
   setTimeout(() => socket.destroy(), LINGER_MS).unref();
 }
 

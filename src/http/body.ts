@@ -15,8 +15,8 @@ const BUFFER_BYTES = 16 * 1024;
 
 /**
  * Reads the text of a request body. Rejects with `BodyError`:
- * - `too_large`: more than `maxBytes`; no more is read.
- * - `not_text`: not UTF-8.
+ * - `too_large`: the body is larger than `maxBytes`. The remaining body is not read.
+ * - `not_text`: the body is not UTF-8.
  * - `broken`: the client disconnected before the end.
  *
  * Chunks are copied into one buffer. A body sent in chunks of one byte would otherwise use hundreds of times its size.
@@ -24,25 +24,25 @@ const BUFFER_BYTES = 16 * 1024;
 export async function readBody(request: IncomingMessage, maxBytes: number): Promise<string> {
   if (Number(request.headers["content-length"] ?? 0) > maxBytes) throw new BodyError("too_large");
   let buffer = Buffer.allocUnsafeSlow(Math.min(BUFFER_BYTES, maxBytes));
-  let length = 0;
+  let bodyBytes = 0;
   try {
     // The request is not destroyed when reading stops, because the refusal must still be sent.
     for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
-      const newLength = length + chunk.length;
-      if (newLength > maxBytes) throw new BodyError("too_large");
-      if (newLength > buffer.length) {
-        const largerBuffer = Buffer.allocUnsafeSlow(Math.min(maxBytes, Math.max(newLength, buffer.length * 2)));
-        buffer.copy(largerBuffer, 0, 0, length);
+      const newBodyBytes = bodyBytes + chunk.length;
+      if (newBodyBytes > maxBytes) throw new BodyError("too_large");
+      if (newBodyBytes > buffer.length) {
+        const largerBuffer = Buffer.allocUnsafeSlow(Math.min(maxBytes, Math.max(newBodyBytes, buffer.length * 2)));
+        buffer.copy(largerBuffer, 0, 0, bodyBytes);
         buffer = largerBuffer;
       }
-      chunk.copy(buffer, length);
-      length = newLength;
+      chunk.copy(buffer, bodyBytes);
+      bodyBytes = newBodyBytes;
     }
   } catch (error) {
     throw error instanceof BodyError ? error : new BodyError("broken");
   }
   try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(buffer.subarray(0, length));
+    return new TextDecoder("utf-8", { fatal: true }).decode(buffer.subarray(0, bodyBytes));
   } catch {
     throw new BodyError("not_text");
   }
@@ -57,8 +57,8 @@ export interface RechunkedBody extends Transform {
  * Joins small chunks of a request body, because some parsers keep every chunk as an object. The parser must limit the
  * size. The stream fails if the client disconnects before the end.
  *
- * With `jsonDepth` the stream also fails if the body is not UTF-8, is nested deeper, or has too many keys. It fails at
- * the end, so a JSON parser does not parse the body.
+ * With `jsonDepth` the stream also fails if the body is not UTF-8, is nested deeper, or has too many keys. The stream
+ * fails only at its end, and a JSON parser then does not parse the body.
  */
 export function rechunkBody(request: IncomingMessage, options: { readonly jsonDepth?: number } = {}): RechunkedBody {
   const body = new GatheringTransform(request.headers, options.jsonDepth);
@@ -70,7 +70,7 @@ export function rechunkBody(request: IncomingMessage, options: { readonly jsonDe
 class GatheringTransform extends Transform implements RechunkedBody {
   readonly headers: IncomingMessage["headers"];
   #buffer = Buffer.allocUnsafeSlow(BUFFER_BYTES);
-  #length = 0;
+  #bufferedBytes = 0;
   readonly #limits: JsonLimits | undefined;
   readonly #decoder = new TextDecoder("utf-8", { fatal: true });
   #firstError: Error | undefined;
@@ -86,11 +86,11 @@ class GatheringTransform extends Transform implements RechunkedBody {
       this.#limits?.scan(chunk);
       this.#decoder.decode(chunk, { stream: true });
     });
-    if (this.#length + chunk.length > BUFFER_BYTES) this.#pushBuffer();
+    if (this.#bufferedBytes + chunk.length > BUFFER_BYTES) this.#pushBuffer();
     if (chunk.length >= BUFFER_BYTES) this.push(chunk);
     else {
-      chunk.copy(this.#buffer, this.#length);
-      this.#length += chunk.length;
+      chunk.copy(this.#buffer, this.#bufferedBytes);
+      this.#bufferedBytes += chunk.length;
     }
     done();
   }
@@ -116,9 +116,9 @@ class GatheringTransform extends Transform implements RechunkedBody {
   }
 
   #pushBuffer(): void {
-    if (this.#length === 0) return;
-    this.push(this.#buffer.subarray(0, this.#length));
+    if (this.#bufferedBytes === 0) return;
+    this.push(this.#buffer.subarray(0, this.#bufferedBytes));
     this.#buffer = Buffer.allocUnsafeSlow(BUFFER_BYTES);
-    this.#length = 0;
+    this.#bufferedBytes = 0;
   }
 }

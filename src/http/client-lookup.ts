@@ -10,8 +10,8 @@ import { isLoopback } from "./web-safety.js";
  * - `remote`: on another machine.
  * - `other_user`: a process of another user than this one or root.
  * - `gone`: the connection has ended, so the client cannot be identified.
- * - `unknown`: the system does not show its sockets.
- * - Otherwise the origin of the process of this user or of root.
+ * - `unknown`: the kernel's socket table is not readable.
+ * - `ProcessOrigin`: a process of this user or of root on this machine.
  */
 export type ClientKind = "remote" | "other_user" | "gone" | "unknown" | ProcessOrigin;
 
@@ -35,12 +35,12 @@ export class ClientLookup {
     if (!isLoopback(address) && !isLocalAddress(address)) return "remote";
     const owner = await this.#peerLookup.findOwner(socket);
     if (owner === "hidden") {
-      this.#warn("cannot identify local clients: /proc/net/tcp is not readable");
+      this.#warnOnce("cannot identify local clients: /proc/net/tcp is not readable");
       return "unknown";
     }
     if (owner === "none") return "gone";
     if (!this.#trustedUids.has(owner.uid)) {
-      this.#warn(
+      this.#warnOnce(
         `refused a process of another user of this machine (uid ${owner.uid}); server.required_headers lets it ` +
           "authenticate, server.allow_other_users admits all users",
       );
@@ -51,15 +51,14 @@ export class ClientLookup {
     const { findProcessOrigin } = await import("./socket-process.js");
     const origin = await findProcessOrigin(owner.inode);
     if (origin === "command")
-      this.#warn("refused a request of a command, an MCP server or a background process of gantry");
+      this.#warnOnce("refused a request of a command, an MCP server or a background process of gantry");
     if (origin !== "unseen") return origin;
     // The process that opened the connection may have ended meanwhile.
     const currentOwner = await this.#peerLookup.findOwner(socket);
     return typeof currentOwner === "object" && currentOwner.inode === owner.inode ? "unseen" : "gone";
   }
 
-  /** Logs each message only once. */
-  #warn(message: string): void {
+  #warnOnce(message: string): void {
     if (this.#loggedMessages.has(message)) return;
     this.#loggedMessages.add(message);
     this.#logger.warn(message);

@@ -1,4 +1,4 @@
-/** Default options of an HTTP listener. Timeouts are in seconds. */
+/** Default options of an HTTP listener. Timeouts are in seconds, `connections` and `streams` are maximum numbers. */
 export const HTTP_DEFAULTS = {
   host: "127.0.0.1",
   port: 8080,

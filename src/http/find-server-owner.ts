@@ -9,10 +9,11 @@ const ACCEPT_TIMEOUT_MS = 3_000;
 const POLL_INTERVAL_MS = 20;
 
 /**
- * Finds the user whose process accepted our outgoing connection: `own` (this user or root), another uid, or `elsewhere`
- * (another machine).
- *
- * `unknown` if it cannot be determined: on every system except Linux, and if addresses are translated on the way.
+ * Finds the user whose process accepted an outgoing connection of this process:
+ * - `own`: this user or root.
+ * - `uid`: another user of this machine.
+ * - `elsewhere`: the server is on another machine.
+ * - `unknown`: the system does not show the owners of sockets, or addresses are translated on the way.
  */
 export async function findServerOwner(socket: Socket): Promise<"own" | "elsewhere" | "unknown" | { uid: string }> {
   const address = socket.remoteAddress ?? "";

@@ -20,8 +20,8 @@ export interface GateOptions {
   /** Whether to serve processes of other users of this machine. Default false. */
   allowOtherUsers?: boolean | undefined;
   /**
-   * Folder for the token of the HTTP listener. Only the user can read it. Requests reserved for the user need the token if no
-   * headers are required. Default: no token.
+   * Folder for the token of the HTTP listener, readable only for the user. Requests reserved for the user need the
+   * token if no headers are required. Default: no token.
    */
   tokenFolder?: string | undefined;
 }
@@ -36,9 +36,9 @@ const COMMAND_REFUSAL: Refusal = {
 const NAMESPACE_REFUSAL = createTokenRefusal("from another PID namespace", "namespace_refused");
 const UNSEEN_REFUSAL = createTokenRefusal("of a process that gantry cannot see", "unseen_refused");
 
-function createTokenRefusal(client: string, code: string): Refusal {
+function createTokenRefusal(clientDescription: string, code: string): Refusal {
   const remedy = "send Authorization: Bearer with the token of this server, or open the console with gantry console";
-  return { status: 403, message: `request ${client} refused: ${remedy}`, code };
+  return { status: 403, message: `request ${clientDescription} refused: ${remedy}`, code };
 }
 
 /** Whether the request is a GET or HEAD request for one of these paths. */
@@ -67,8 +67,8 @@ export class HttpGate {
   /** Whether clients are identified. False if the system cannot identify them, or if all clients must authenticate. */
   readonly #identifiesClients: boolean;
   /** Clients by socket. `client` is undefined until `identification` resolves. */
-  readonly #clients = new WeakMap<object, { client: ClientKind | undefined; identification: Promise<void> }>();
-  #lookup: Promise<ClientLookup> | undefined;
+  readonly #clientsBySocket = new WeakMap<object, { client: ClientKind | undefined; identification: Promise<void> }>();
+  #lookupPromise: Promise<ClientLookup> | undefined;
   #token: PersonToken | undefined;
 
   /** `boundAddress` is the address of `boundHost`. */
@@ -81,34 +81,38 @@ export class HttpGate {
     this.#logger = logger;
   }
 
-  /** Whether other users of the machine are rejected. Beyond loopback, `insecure` admits every client. */
+  /** Whether other users of the machine are rejected. On an address beyond loopback, all users are admitted. */
   get refusesOtherUsers(): boolean {
     return this.#identifiesClients && isLoopback(this.#boundAddress) && this.#options.allowOtherUsers !== true;
   }
 
   /** Starts to identify the client of a new connection. */
-  add(socket: Socket): void {
+  startIdentification(socket: Socket): void {
     if (!this.#identifiesClients) return;
     const entry: { client: ClientKind | undefined; identification: Promise<void> } = {
       client: undefined,
       identification: Promise.resolve(),
     };
     // The module is loaded with the first client.
-    this.#lookup ??= import("./client-lookup.js").then(({ ClientLookup }) => new ClientLookup(this.#logger));
+    this.#lookupPromise ??= import("./client-lookup.js").then(({ ClientLookup }) => new ClientLookup(this.#logger));
     // A client that cannot be identified because of an error is rejected.
-    const identifiedClient = this.#lookup.then((lookup) => lookup.identify(socket)).catch((): ClientKind => "gone");
+    const identifiedClient = this.#lookupPromise
+      .then((lookup) => lookup.identify(socket))
+      .catch((): ClientKind => "gone");
     entry.identification = identifiedClient.then((client) => void (entry.client = client));
-    this.#clients.set(socket, entry);
+    this.#clientsBySocket.set(socket, entry);
   }
 
-  /** Calls `callback` when the client of the connection is identified, at once if it already is. */
+  /**
+   * Calls `callback` when the client is identified; at once if the client is already identified or is not looked up.
+   */
   whenIdentified({ socket }: IncomingMessage, callback: () => void): void {
-    const entry = this.#clients.get(socket);
+    const entry = this.#clientsBySocket.get(socket);
     if (entry === undefined || entry.client !== undefined) callback();
     else void entry.identification.then(callback);
   }
 
-  /** Whether the clients of a mount authenticate. If they do not, their origin is checked. */
+  /** Whether the clients of a mount authenticate. The origin of unauthenticated clients is checked. */
   isAuthenticated(mount: HttpMount): boolean {
     return mount.authenticated || (mount.hasOwnChecks !== true && authenticates(this.#requiredHeadersOf(mount)));
   }
@@ -118,7 +122,7 @@ export class HttpGate {
     if (mount.hasOwnChecks === true) return undefined;
     const isBrowserPath = matchesPath(request, mount.browserPaths);
     const headerMessage = findHeaderFault(request, this.#requiredHeadersOf(mount));
-    // Browser paths do not require headers. A request without them is unauthenticated.
+    // Browser paths do not require headers. A request without the required headers is unauthenticated.
     const isAuthenticated = this.isAuthenticated(mount) && !(isBrowserPath && headerMessage !== undefined);
     const isPublicPath = isReadOfPath(request, mount.publicPaths);
     const needsNoHeaders = isReadOfPath(request, mount.noHeaderPaths);
@@ -126,7 +130,7 @@ export class HttpGate {
       isAuthenticated || isPublicPath || needsNoHeaders ? undefined : this.#findClientRefusal(request, isBrowserPath);
     if (clientRefusal) return clientRefusal;
     const webRefusal = (isUpgrade ? upgradeRefusalOf : refusalOf)(request, {
-      isAuthenticated: isAuthenticated,
+      isAuthenticated,
       boundHost: this.#boundHost,
       boundAddress: this.#boundAddress,
       allowedHosts: this.#options.allowedHosts ?? [],
@@ -169,7 +173,7 @@ export class HttpGate {
   }
 
   #clientOf(request: IncomingMessage): ClientKind | undefined {
-    return this.#clients.get(request.socket)?.client;
+    return this.#clientsBySocket.get(request.socket)?.client;
   }
 
   #findClientRefusal(request: IncomingMessage, isBrowserPath: boolean): Refusal | undefined {

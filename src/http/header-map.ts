@@ -16,8 +16,8 @@ const CONTROL_CHARACTER = /[\u0000-\u0008\u000a-\u001f\u007f]/;
 const NON_LATIN1_CHARACTER = /[^\u0000-\u00ff]/;
 
 /**
- * Finds the first invalid entry of an object of headers; undefined if all are valid. With `isSentByServer`, node sends
- * the headers in responses, so values must be Latin-1.
+ * Finds the first invalid entry of an object of headers; undefined if all entries are valid. Values of headers that
+ * this server sends must be Latin-1.
  */
 export function findInvalidHeader(value: unknown, isSentByServer: boolean): InvalidHeader | undefined {
   if (!isRecord(value)) return { key: "", expected: "an object of header names and values" };

@@ -30,7 +30,7 @@ export interface HttpHostOptions extends GateOptions {
   headerTimeout?: number | undefined;
   requestTimeout?: number | undefined;
   keepAliveTimeout?: number | undefined;
-  /** Returns texts for messages about a mount without authentication. Default: texts with the names of these options. */
+  /** Returns texts for messages about a mount without authentication. Default: texts with these options' names. */
   remedy?: ((mount: HttpMount) => Remedy) | undefined;
   /** Receives the token when the listener opens, so that logs and tools can redact it. */
   onToken?: ((token: string) => void) | undefined;
@@ -58,17 +58,17 @@ export function openHttpHost(options: HttpHostOptions = {}): HttpHost {
 /** Matches the `Accept` header of browsers. API clients do not accept HTML. */
 const HTML_ACCEPT_PATTERN = /\btext\/html\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))/i;
 
-const NOT_FOUND: Refusal = { status: 404, message: "not found", code: "not_found" };
-const INTERNAL_ERROR: Refusal = { status: 500, message: "internal error", code: "internal" };
-const createBadRequest = (message: string): Refusal => ({ status: 400, message, code: "bad_request" });
-const SHUTTING_DOWN: Refusal = {
+const NOT_FOUND_REFUSAL: Refusal = { status: 404, message: "not found", code: "not_found" };
+const INTERNAL_ERROR_REFUSAL: Refusal = { status: 500, message: "internal error", code: "internal" };
+const createBadRequestRefusal = (message: string): Refusal => ({ status: 400, message, code: "bad_request" });
+const SHUTDOWN_REFUSAL: Refusal = {
   status: 503,
   message: "server shutting down",
   code: "shutting_down",
   // Another server, or this one after a restart, may accept the request immediately.
   headers: { connection: "close", "Retry-After": "1" },
 };
-const TOO_MANY_CONNECTIONS: Refusal = {
+const CONNECTION_LIMIT_REFUSAL: Refusal = {
   status: 503,
   message: "too many connections",
   code: "too_many_connections",
@@ -86,7 +86,7 @@ class NodeHttpHost implements HttpHost {
   /** IP address of `#host`; undefined until it is resolved. */
   #address: string | undefined;
   #gate: HttpGate | undefined;
-  #openStreams = 0;
+  #openStreamCount = 0;
   #server: Server | undefined;
   #originPromise: Promise<string> | undefined;
   #refusesNewRequests = false;
@@ -144,11 +144,11 @@ class NodeHttpHost implements HttpHost {
   }
 
   reserveStreamSlot(): (() => void) | undefined {
-    if (this.#openStreams >= (this.#options.streams ?? HTTP_DEFAULTS.streams)) return undefined;
-    this.#openStreams += 1;
+    if (this.#openStreamCount >= (this.#options.streams ?? HTTP_DEFAULTS.streams)) return undefined;
+    this.#openStreamCount += 1;
     let isReserved = true;
     return () => {
-      if (isReserved) this.#openStreams -= 1;
+      if (isReserved) this.#openStreamCount -= 1;
       isReserved = false;
     };
   }
@@ -163,7 +163,7 @@ class NodeHttpHost implements HttpHost {
     return (this.#closePromise ??= this.#close()).finally(removeAbortListener);
   }
 
-  /** Reads or creates the token before the mount resolves, because clients read the file as soon as the port is open. */
+  /** Reads or creates the token before `mount` resolves, because clients then read the file. Throws `ListenError`. */
   #loadToken(gate: HttpGate): void {
     try {
       if (gate.token) this.#options.onToken?.(gate.token.value);
@@ -209,21 +209,22 @@ class NodeHttpHost implements HttpHost {
 
   #listen(address: string, gate: HttpGate): Promise<string> {
     const { headerTimeout, requestTimeout, keepAliveTimeout } = { ...HTTP_DEFAULTS, ...this.#options };
-    const requestMs = requestTimeout * 1000;
+    const requestTimeoutMs = requestTimeout * 1000;
     // Node rejects a header timeout longer than the request timeout.
-    const headersMs = requestMs > 0 ? Math.min(headerTimeout * 1000, requestMs) : headerTimeout * 1000;
+    const headersTimeoutMs =
+      requestTimeoutMs > 0 ? Math.min(headerTimeout * 1000, requestTimeoutMs) : headerTimeout * 1000;
     const server = createServer({
-      headersTimeout: headersMs,
-      requestTimeout: requestMs,
+      headersTimeout: headersTimeoutMs,
+      requestTimeout: requestTimeoutMs,
       keepAliveTimeout: keepAliveTimeout * 1000,
-      // By default node checks only every 30 s, which would make the limits above inaccurate.
-      connectionsCheckingInterval: Math.max(50, Math.min(1000, headersMs || 1000, requestMs || 1000)),
+      // By default node checks only every 30 s, which is too seldom for these limits. A limit of 0 is disabled.
+      connectionsCheckingInterval: Math.max(50, Math.min(1000, headersTimeoutMs || 1000, requestTimeoutMs || 1000)),
       // `#findRefusal` rejects a request without a `Host` header, with a JSON response.
       requireHostHeader: false,
     });
     server.on("connection", (socket: Socket) => {
       this.#sockets.add(socket);
-      gate.add(socket);
+      gate.startIdentification(socket);
     });
     server.on("request", (request, response) => this.#serve(request, response, gate));
     server.on("checkContinue", (request, response) => this.#serve(request, response, gate));
@@ -284,12 +285,12 @@ class NodeHttpHost implements HttpHost {
     gate: HttpGate,
     isUpgrade: boolean,
   ): Refusal | undefined {
-    if (this.#sockets.isOverLimit(request.socket)) return TOO_MANY_CONNECTIONS;
-    if (this.#refusesNewRequests && !isReadOfPath(request, mount?.shutdownPaths)) return SHUTTING_DOWN;
+    if (this.#sockets.isOverLimit(request.socket)) return CONNECTION_LIMIT_REFUSAL;
+    if (this.#refusesNewRequests && !isReadOfPath(request, mount?.shutdownPaths)) return SHUTDOWN_REFUSAL;
     const hosts = getHeaderValues(request, "host");
-    if (hosts.length > 1) return createBadRequest("more than one host header");
-    if (hosts.length === 0 && request.httpVersionMinor > 0) return createBadRequest("missing host header");
-    if (!mount) return NOT_FOUND;
+    if (hosts.length > 1) return createBadRequestRefusal("more than one host header");
+    if (hosts.length === 0 && request.httpVersionMinor > 0) return createBadRequestRefusal("missing host header");
+    if (!mount) return NOT_FOUND_REFUSAL;
     return gate.findRefusal(request, mount, isUpgrade);
   }
 
@@ -300,7 +301,7 @@ class NodeHttpHost implements HttpHost {
       if (!response.closed) this.#passToMount(request, response, gate);
     };
     if (rewriteToOriginForm(request)) gate.whenIdentified(request, serveIdentified);
-    else answer(response, createBadRequest("invalid request target"), this.#fallbackHeaders());
+    else answer(response, createBadRequestRefusal("invalid request target"), this.#fallbackHeaders());
   }
 
   #passToMount(request: IncomingMessage, response: ServerResponse, gate: HttpGate): void {
@@ -308,7 +309,7 @@ class NodeHttpHost implements HttpHost {
       if (this.#redirectToHome(request, response, gate)) return;
       const mount = this.#findMount(pathOf(request));
       const refusal = this.#findRefusal(request, mount, gate, false);
-      if (!mount || refusal) this.#refuse(mount, request, response, refusal ?? NOT_FOUND);
+      if (!mount || refusal) this.#refuse(mount, request, response, refusal ?? NOT_FOUND_REFUSAL);
       else {
         if (/^100-continue$/i.test(request.headers.expect ?? "")) response.writeContinue();
         mount.handler(request, response);
@@ -316,7 +317,7 @@ class NodeHttpHost implements HttpHost {
     } catch (error) {
       this.#logger.error("a request failed", { error });
       if (response.headersSent) response.destroy();
-      else answer(response, INTERNAL_ERROR, this.#fallbackHeaders());
+      else answer(response, INTERNAL_ERROR_REFUSAL, this.#fallbackHeaders());
     }
   }
 
@@ -367,8 +368,8 @@ class NodeHttpHost implements HttpHost {
     const hasNoBody =
       request.headers["content-length"] === undefined && request.headers["transfer-encoding"] === undefined;
     if (!isWebSocket && hasNoBody) this.#serve(request, response, gate);
-    else if (!isWebSocket) answer(response, createBadRequest("upgrade not supported"), this.#fallbackHeaders());
-    else this.#refuse(mount, request, response, refusal ?? NOT_FOUND);
+    else if (!isWebSocket) answer(response, createBadRequestRefusal("upgrade not supported"), this.#fallbackHeaders());
+    else this.#refuse(mount, request, response, refusal ?? NOT_FOUND_REFUSAL);
   }
 }
 

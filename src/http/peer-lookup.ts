@@ -2,7 +2,7 @@ import type { Socket } from "node:net";
 import { endianness } from "node:os";
 import { SocketTable, type SocketOwner } from "./socket-table.js";
 
-/** A table that changes while it is read may omit a line that existed throughout. */
+/** Maximum reads of the tables. A table that changes while it is read may omit a line that existed throughout. */
 const MAX_TRIES = 3;
 
 /**
@@ -14,12 +14,10 @@ export function getTrustedUids(): ReadonlySet<number> | undefined {
   return new Set([0, process.getuid(), process.geteuid()]);
 }
 
-/**
- * Finds the owners of the peer sockets of connections within this machine, in the kernel's socket tables.
- */
+/** Finds the user and inode of the other end of a connection within this machine, in the kernel's socket tables. */
 export class PeerLookup {
-  readonly #v4 = new SocketTable("/proc/net/tcp");
-  readonly #v6 = new SocketTable("/proc/net/tcp6");
+  readonly #ipv4Table = new SocketTable("/proc/net/tcp");
+  readonly #ipv6Table = new SocketTable("/proc/net/tcp6");
 
   /**
    * Finds the owner of the peer socket. Returns `none` if no process holds the peer socket, if the peer is on another
@@ -33,17 +31,17 @@ export class PeerLookup {
     // In the table's line of the peer socket, the local address is our remote address.
     const toEntry = (i: 0 | 1) =>
       `: ${remoteForms[i]}:${toHexPort(remotePort)} ${localForms[i]}:${toHexPort(localPort ?? 0)} `;
-    const searches = [{ table: this.#v6, entry: toEntry(1) }];
+    const searches = [{ table: this.#ipv6Table, entry: toEntry(1) }];
     // IPv4 connections are usually in the IPv4 table: search it first.
-    if (remoteForms[0] !== remoteForms[1]) searches.unshift({ table: this.#v4, entry: toEntry(0) });
+    if (remoteForms[0] !== remoteForms[1]) searches.unshift({ table: this.#ipv4Table, entry: toEntry(0) });
     for (let tries = 0; tries < MAX_TRIES; tries += 1) {
-      let hiddenTables = 0;
+      let hiddenTableCount = 0;
       for (const { table, entry } of searches) {
         const owner = await table.findOwner(entry);
-        if (owner === "hidden") hiddenTables += 1;
+        if (owner === "hidden") hiddenTableCount += 1;
         else if (owner !== "none") return owner;
       }
-      if (hiddenTables === searches.length) return "hidden";
+      if (hiddenTableCount === searches.length) return "hidden";
     }
     return "none";
   }
@@ -61,12 +59,12 @@ const toHexPort = (port: number) => toHex([port >> 8, port & 0xff]);
  * forms for the IPv4 and the IPv6 table, which are equal for an IPv6 address.
  */
 function toTableForms(address: string): readonly [string, string] {
-  const v4 = /^(?:::ffff:)?(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
-  if (v4 === undefined) {
+  const ipv4Address = /^(?:::ffff:)?(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1];
+  if (ipv4Address === undefined) {
     const hexForm = toHexWords(parseIPv6(address));
     return [hexForm, hexForm];
   }
-  const bytes = v4.split(".").map(Number);
+  const bytes = ipv4Address.split(".").map(Number);
   return [toHexWords(bytes), toHexWords([...Array<number>(10).fill(0), 0xff, 0xff, ...bytes])];
 }
 
@@ -83,7 +81,11 @@ function toHexWords(bytes: readonly number[]): string {
 function parseIPv6(address: string): number[] {
   const [head = "", tail] = (address.split("%", 1)[0] ?? "").split("::");
   const parseGroups = (text: string) => (text === "" ? [] : text.split(":").map((group) => Number.parseInt(group, 16)));
-  const [before, after] = [parseGroups(head), parseGroups(tail ?? "")];
-  const groups = [...before, ...Array<number>(Math.max(0, 8 - before.length - after.length)).fill(0), ...after];
+  const [leadingGroups, trailingGroups] = [parseGroups(head), parseGroups(tail ?? "")];
+  const groups = [
+    ...leadingGroups,
+    ...Array<number>(Math.max(0, 8 - leadingGroups.length - trailingGroups.length)).fill(0),
+    ...trailingGroups,
+  ];
   return groups.flatMap((group) => [group >> 8, group & 0xff]);
 }

@@ -13,7 +13,7 @@ const TOKEN_BYTES = 32;
 export class PersonToken {
   readonly value: string;
 
-  /** Reads the token, or creates it if there is none. Throws the system's error. */
+  /** Reads the token file in `folder`, or creates the file. Throws the system's error. */
   constructor(folder: string) {
     const file = join(folder, TOKEN_FILE_NAME);
     this.value = readToken(file) ?? createToken(file);
@@ -27,8 +27,8 @@ export class PersonToken {
 }
 
 /**
- * Creates the token file and returns the token. If several servers with one home create it at the same time, the first
- * link wins and all servers use its token.
+ * Creates the token file and returns the token. If several servers with one home create the file at the same time, the
+ * first file that is linked wins, and all servers use the token in that file.
  */
 function createToken(file: string): string {
   const temporaryFile = `${file}.${newId()}`;
@@ -49,7 +49,7 @@ function createToken(file: string): string {
   return token;
 }
 
-/** Returns undefined if the file does not exist or contains no token. */
+/** Returns undefined if the file does not exist or contains no token. Throws other errors of the system. */
 function readToken(file: string): string | undefined {
   try {
     const text = readFileSync(file, "utf8").trim();

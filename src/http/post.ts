@@ -2,6 +2,7 @@ import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { connect, isIP, type Socket } from "node:net";
 
+/** Timeout for the connection and the response together. */
 const RESPONSE_TIMEOUT_MS = 10_000;
 const MAX_RESPONSE_CHARACTERS = 4_096;
 
@@ -55,7 +56,7 @@ async function connectTls(socket: Socket, host: string): Promise<Socket> {
 
 /**
  * Encodes values with characters outside Latin-1 as UTF-8 bytes, because node sends header values as Latin-1. Gantry's
- * server accepts both.
+ * server accepts both encodings.
  */
 function encodeHeaderValues(headers: Record<string, string>): Record<string, string> {
   const encodeValue = (value: string) => {

@@ -8,22 +8,22 @@ const MAX_RECENT_PIDS = 8;
 /** Open files and processes that one turn of the event loop reads, so that other work is not blocked. */
 const MAX_FILES_PER_TURN = 1_000;
 const MAX_PROCESSES_PER_TURN = 100;
-/** A search may miss a process that passes its socket to another process. */
+/** Maximum searches, because a search may miss a process that passes its socket to another process. */
 const MAX_TRIES = 2;
 
 const recentPids: number[] = [];
 
 /** Origin of the process that holds a socket, as far as /proc shows it. */
 export type ProcessOrigin =
-  /** This process, or a process that is no command of gantry. */
+  /** This process, or a process that is not a command, MCP server or background process of gantry. */
   | "outside"
   /** A command, MCP server or background process of gantry, or its descendant. */
   | "command"
   /** A process of another PID namespace: a container, or a sandbox that gantry did not start. */
   | "namespace"
   /**
-   * No visible process holds the socket. Its process protects its open files, as sshd does, or the socket is being
-   * passed to another process. A command can do both.
+   * No visible process holds the socket. Either the process protects its open files, as sshd does, or the process is
+   * passing the socket to another process. A command of gantry can do both.
    */
   | "unseen";
 
@@ -38,7 +38,9 @@ export async function findProcessOrigin(inode: string): Promise<ProcessOrigin> {
   return namespace === undefined || namespace === readPidNamespace("self") ? "outside" : "namespace";
 }
 
-/** Callbacks by the link of the socket to find. Each receives the id of the process that holds it, or undefined. */
+/**
+ * Callbacks by the link of the socket to find. A callback receives the id of the holder, or undefined if none is found.
+ */
 type Searches = Map<string, (pid: number | undefined) => void>;
 let pendingSearches: Searches = new Map();
 let isSearching = false;
@@ -68,13 +70,13 @@ async function runSearches(): Promise<void> {
 /** Calls the callbacks of the sockets that are found, and removes them from `searches`. */
 async function searchProcesses(searches: Searches): Promise<void> {
   // A client that has just started has one of the highest process ids.
-  const candidates = new Set([...recentPids, ...listProcessIds().sort((a, b) => b - a)]);
-  let filesRead = 0;
-  for (const [i, pid] of [...candidates].entries()) {
+  const candidatePids = new Set([...recentPids, ...listProcessIds().sort((a, b) => b - a)]);
+  let readFileCount = 0;
+  for (const [i, pid] of [...candidatePids].entries()) {
     if (searches.size === 0) return;
     if (i % MAX_PROCESSES_PER_TURN === MAX_PROCESSES_PER_TURN - 1) await yieldToEventLoop();
     for (const descriptor of listDescriptors(pid)) {
-      if (++filesRead % MAX_FILES_PER_TURN === 0) await yieldToEventLoop();
+      if (++readFileCount % MAX_FILES_PER_TURN === 0) await yieldToEventLoop();
       const link = readDescriptorLink(pid, descriptor);
       const resolve = searches.get(link);
       if (!resolve) continue;
@@ -86,8 +88,8 @@ async function searchProcesses(searches: Searches): Promise<void> {
 }
 
 function addRecentPid(pid: number): void {
-  const at = recentPids.indexOf(pid);
-  if (at !== -1) recentPids.splice(at, 1);
+  const index = recentPids.indexOf(pid);
+  if (index !== -1) recentPids.splice(index, 1);
   recentPids.unshift(pid);
   recentPids.splice(MAX_RECENT_PIDS);
 }

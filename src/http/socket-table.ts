@@ -1,7 +1,9 @@
 import { open, type FileHandle } from "node:fs/promises";
 
-/** Size of the read buffer. The kernel returns less per read. */
+/** Size of the read buffer. The kernel returns fewer bytes per read. */
 const BUFFER_BYTES = 16 * 1024;
+/** Length of the part of a line after the addresses that contains the user and the inode. */
+const OWNER_CHARACTERS = 200;
 
 /**
  * User and inode of a socket.
@@ -46,29 +48,29 @@ export class SocketTable {
     this.#isReading = false;
   }
 
-  /** Never rejects. */
+  /** Resolves each search as soon as its line is read. Never rejects. */
   async #search(searches: Search[]): Promise<void> {
-    let openSearches = searches;
+    let remainingSearches = searches;
     let table: FileHandle | undefined;
     try {
       table = await open(this.#file);
       const buffer = Buffer.allocUnsafe(BUFFER_BYTES);
-      for (let text = ""; openSearches.length > 0; text = text.slice(text.lastIndexOf("\n") + 1)) {
+      for (let text = ""; remainingSearches.length > 0; text = text.slice(text.lastIndexOf("\n") + 1)) {
         const { bytesRead } = await table.read(buffer);
         if (bytesRead === 0) break;
         text += buffer.toString("latin1", 0, bytesRead);
         const lines = text.slice(0, text.lastIndexOf("\n") + 1);
-        openSearches = openSearches.filter(({ entry, resolve }) => {
+        remainingSearches = remainingSearches.filter(({ entry, resolve }) => {
           const owner = findOwnerIn(lines, entry);
           if (owner !== undefined) resolve(owner);
           return owner === undefined;
         });
       }
-      for (const { resolve } of openSearches) resolve("none");
+      for (const { resolve } of remainingSearches) resolve("none");
     } catch (error) {
       const isHidden = /^(EACCES|ENOENT|EPERM)$/.test((error as NodeJS.ErrnoException).code ?? "");
       // A client can cause other errors, for example by opening so many connections that no file can be opened.
-      for (const { resolve } of openSearches) resolve(isHidden ? "hidden" : "none");
+      for (const { resolve } of remainingSearches) resolve(isHidden ? "hidden" : "none");
     } finally {
       await table?.close().catch(() => undefined);
     }
@@ -76,8 +78,9 @@ export class SocketTable {
 }
 
 function findOwnerIn(lines: string, entry: string): SocketOwner | undefined {
-  for (let at = lines.indexOf(entry); at !== -1; at = lines.indexOf(entry, at + 1)) {
-    const [, , , , uid, , inode = "0"] = lines.slice(at + entry.length, at + entry.length + 200).split(/\s+/);
+  for (let entryStart = lines.indexOf(entry); entryStart !== -1; entryStart = lines.indexOf(entry, entryStart + 1)) {
+    const ownerStart = entryStart + entry.length;
+    const [, , , , uid, , inode = "0"] = lines.slice(ownerStart, ownerStart + OWNER_CHARACTERS).split(/\s+/);
     // The kernel reports a socket without a process as root's, with inode 0.
     if (inode !== "0") return { uid: Number(uid), inode };
   }

@@ -13,7 +13,7 @@ export class HttpSockets {
   readonly #responsesBySocket = new Map<Duplex, Set<ServerResponse>>();
   readonly #upgradedSockets = new Set<Duplex>();
   readonly #excessSockets = new Set<Duplex>();
-  readonly #closeListeners: (() => void)[] = [];
+  readonly #closeCallbacks: (() => void)[] = [];
   #isClosing = false;
 
   constructor(maxConnections: number) {
@@ -32,7 +32,7 @@ export class HttpSockets {
       this.#responsesBySocket.delete(socket);
       this.#upgradedSockets.delete(socket);
       this.#excessSockets.delete(socket);
-      if (this.#responsesBySocket.size === 0) for (const resolve of this.#closeListeners.splice(0)) resolve();
+      if (this.#responsesBySocket.size === 0) for (const callback of this.#closeCallbacks.splice(0)) callback();
     });
   }
 
@@ -40,7 +40,7 @@ export class HttpSockets {
   waitUntilClosed(): Promise<void> {
     return this.#responsesBySocket.size === 0
       ? Promise.resolve()
-      : new Promise((resolve) => this.#closeListeners.push(resolve));
+      : new Promise((resolve) => this.#closeCallbacks.push(resolve));
   }
 
   /** Whether the connection was opened over the limit. */

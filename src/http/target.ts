@@ -10,9 +10,9 @@ export function rewriteToOriginForm(request: IncomingMessage): boolean {
   const [, authority, path] = /^https?:\/\/([^/?#]+)(.*)$/i.exec(target) ?? [];
   if (authority === undefined || path === undefined) return false;
   // The authority of the target overrides the `Host` header, which the checks read.
-  const at = request.rawHeaders.findIndex((name, i) => i % 2 === 0 && name.toLowerCase() === "host");
-  if (at === -1) request.rawHeaders.push("Host", authority);
-  else request.rawHeaders[at + 1] = authority;
+  const hostIndex = request.rawHeaders.findIndex((name, i) => i % 2 === 0 && name.toLowerCase() === "host");
+  if (hostIndex === -1) request.rawHeaders.push("Host", authority);
+  else request.rawHeaders[hostIndex + 1] = authority;
   request.headers.host = authority;
   request.url = path.startsWith("/") ? path : `/${path}`;
   return true;

@@ -8,8 +8,8 @@ import type { Refusal } from "../ports/http-host.js";
 /** Rules for a request, from the configuration and the mount. */
 export interface WebRules {
   /**
-   * Whether clients must carry authenticating headers. A browser page cannot send them, so the rules below then do not
-   * apply.
+   * Whether requests must carry authenticating headers. Pages of other sites cannot send such headers, so the rules
+   * below then do not apply.
    */
   isAuthenticated: boolean;
   /** Configured host of the server, and the address to which the host resolves. */
@@ -19,7 +19,7 @@ export interface WebRules {
   allowCrossSite: boolean;
   /** Whether pages of other ports of this machine are allowed. */
   allowLoopbackPages: boolean;
-  /** Whether the requested path is public, also for pages of other sites. */
+  /** Whether pages of other sites may request the path. */
   isPublic: boolean;
   /** Origins of pages that may open a WebSocket, besides the server's own origin and loopback origins. */
   allowedOrigins: readonly string[];
@@ -64,13 +64,13 @@ export function parseHostHeader(header: string): string | undefined {
 /**
  * Whether browsers treat a host as this machine: `localhost`, its subdomains, 127.0.0.0/8, ::1.
  *
- * Not 0.0.0.0, :: or an IPv4-mapped IPv6 address: for these, browsers do not report the page that sends the request.
+ * Not 0.0.0.0, :: or an IPv4-mapped IPv6 address: browsers do not report the page that sends a request to such a host.
  */
 function isLoopbackName(host: string): boolean {
   return isLoopback(host) && !(isIP(host) === 6 && normalizeV6(host) !== "::1");
 }
 
-/** Whether a `Host` that is an address is an address of this machine to which the server is bound. */
+/** Whether the server is bound to the address in `host`. A wildcard address binds all addresses of this machine. */
 function isBoundAddress(host: string, boundAddress: string): boolean {
   const version = isIP(host);
   const bareBoundAddress = normalizeHost(boundAddress);
@@ -130,7 +130,7 @@ function findPageOwner(origin: string, request: IncomingMessage): PageOwner {
   return isLoopbackName(normalizeHost(host)) ? "loopback" : "foreign";
 }
 
-/** Whether a browser's headers show that a page that is not allowed sent the request. */
+/** Whether the headers show that the browser page that sent the request is not allowed. */
 function isForeignPage(request: IncomingMessage, { allowLoopbackPages }: WebRules): boolean {
   const pageOwners = getHeaderValues(request, "origin").map((origin) => findPageOwner(origin, request));
   if (pageOwners.some((page) => page === "foreign" || (page === "loopback" && !allowLoopbackPages))) return true;
@@ -145,7 +145,7 @@ const CROSS_SITE_REFUSAL: Refusal = { status: 403, message: "cross-site request 
 /**
  * Why a request is rejected before its body is read; undefined if it is allowed.
  * - Unless clients authenticate: a `Host` that is not allowed, or a page of another site.
- * - Always: a POST of a browser that is not JSON, because it needs no preflight.
+ * - Always: a POST of a browser that is not JSON, because browsers send such a POST without a preflight request.
  */
 export function refusalOf(request: IncomingMessage, rules: WebRules): Refusal | undefined {
   const hosts = getHeaderValues(request, "host");
@@ -205,10 +205,10 @@ const digest = (text: string) => createHash("sha256").update(text).digest();
 const foldCase = (text: string) => text.replace(/[A-Z]/g, (letter) => letter.toLowerCase());
 
 /**
- * Returns the message for the first missing or wrong header, in configured order; undefined if all are right.
+ * Returns the message for the first missing or wrong header, in configured order; undefined if all headers are right.
  *
- * Every header is compared in constant time, whatever the result of the others. An empty expected value requires only
- * presence.
+ * Every header is compared in constant time, whatever the result of the other headers. If the expected value is empty,
+ * the header must only be present.
  */
 export function findHeaderFault(
   request: IncomingMessage,

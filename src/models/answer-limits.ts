@@ -14,12 +14,12 @@ export const ANSWER_LIMITS = {
 /** Counts an answer while it arrives, from any provider. An endless answer would fill the memory and the store. */
 export class AnswerLimits {
   readonly #provider: string;
-  #blocks = 0;
+  #blockCount = 0;
   #textCharacters = 0;
   /** Characters of arguments: streamed, and in complete calls. Both are the same text if a provider sends both. */
   #streamedArgumentCharacters = 0;
   #callArgumentCharacters = 0;
-  #calls = 0;
+  #callCount = 0;
 
   constructor(provider: string) {
     this.#provider = provider;
@@ -38,7 +38,7 @@ export class AnswerLimits {
       case "tool_call":
         this.#callArgumentCharacters += chunk.arguments.length;
         this.#textCharacters += chunk.name.length + chunk.id.length;
-        this.#calls += 1;
+        this.#callCount += 1;
         break;
       case "finish":
         break;
@@ -46,13 +46,14 @@ export class AnswerLimits {
     const { characters, calls } = ANSWER_LIMITS;
     if (this.#textCharacters + Math.max(this.#streamedArgumentCharacters, this.#callArgumentCharacters) > characters)
       this.#throwTooLarge(characters, "characters");
-    if (this.#calls > calls) this.#throwTooLarge(calls, "tool calls");
+    if (this.#callCount > calls) this.#throwTooLarge(calls, "tool calls");
   }
 
   /** Counts a new block of text or reasoning. Throws the same error as `countChunk`. */
   countBlock(): void {
-    this.#blocks += 1;
-    if (this.#blocks > ANSWER_LIMITS.blocks) this.#throwTooLarge(ANSWER_LIMITS.blocks, "blocks of text and reasoning");
+    this.#blockCount += 1;
+    if (this.#blockCount > ANSWER_LIMITS.blocks)
+      this.#throwTooLarge(ANSWER_LIMITS.blocks, "blocks of text and reasoning");
   }
 
   #throwTooLarge(limit: number, unit: string): never {

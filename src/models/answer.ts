@@ -20,7 +20,9 @@ interface Block {
   /** Index of the part in the answer. */
   readonly index: number;
   readonly part: TextPart | ReasoningPart;
-  /** Joined once at the end: appending to a string 20,000 times and reading it each time is quadratic. */
+  /**
+   * Joined once at the end. Appending to a string 20,000 times and reading the string each time takes quadratic time.
+   */
   readonly pieces: string[];
 }
 
@@ -33,7 +35,7 @@ export class AnswerAccumulator {
   readonly #parts: Part[] = [];
   /** Blocks by type and name. */
   readonly #blocks = new Map<string, Block>();
-  /** The block that received the last piece. The next piece usually belongs to it. */
+  /** The block that received the last piece, and usually receives the next piece. */
   #lastBlock: Block | undefined;
   #finishChunk: Extract<ModelChunk, { type: "finish" }> | undefined;
   /** Whether any chunk has arrived, visible or not. */
@@ -50,6 +52,7 @@ export class AnswerAccumulator {
     return this.#finishChunk !== undefined;
   }
 
+  /** Adds a chunk. Throws `ProviderError` if the answer has ended or is too large. */
   addChunk(chunk: ModelChunk): void {
     if (this.#finishChunk) throw new ProviderError(this.#provider, "protocol", "the answer continued after its end");
     this.#limits.countChunk(chunk);
@@ -73,18 +76,23 @@ export class AnswerAccumulator {
     }
   }
 
+  /** Returns the complete answer. Throws `ProviderError` if no `finish` chunk was added. */
   buildAnswer(): Answer {
     if (!this.#finishChunk) throw new ProviderError(this.#provider, "protocol", "the answer ended without a finish");
     return { parts: this.#joinParts(), reason: this.#finishChunk.reason, usage: this.#finishChunk.usage };
   }
 
+  /** Returns the text and reasoning added until now. */
   joinVisibleParts(): Part[] {
     return toVisibleParts(this.#joinParts());
   }
 
   #addText(chunk: Extract<ModelChunk, { type: "text" | "reasoning" }>): void {
-    const last = this.#lastBlock;
-    const block = last?.part.type === chunk.type && last.name === chunk.block ? last : this.#findOrCreateBlock(chunk);
+    const lastBlock = this.#lastBlock;
+    const block =
+      lastBlock?.part.type === chunk.type && lastBlock.name === chunk.block
+        ? lastBlock
+        : this.#findOrCreateBlock(chunk);
     this.#lastBlock = block;
     if (chunk.opaque !== undefined) block.part.opaque = this.#toOpaque(chunk.opaque);
     if (chunk.text === "") return;
@@ -94,8 +102,8 @@ export class AnswerAccumulator {
 
   #findOrCreateBlock({ type, block: name }: Extract<ModelChunk, { type: "text" | "reasoning" }>): Block {
     const key = `${type}:${name}`;
-    const openBlock = this.#blocks.get(key);
-    if (openBlock) return openBlock;
+    const existingBlock = this.#blocks.get(key);
+    if (existingBlock) return existingBlock;
     const part: TextPart | ReasoningPart = { type, text: "" };
     // Reasoning belongs to the pair of provider and model that created it, with or without a signature.
     if (type === "reasoning") part.opaque = this.#toOpaque(null);

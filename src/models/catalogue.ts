@@ -66,12 +66,13 @@ class Listing {
   isReceived = false;
   /** Whether the models are only the provider's built-in fallback. */
   isFallback = false;
+  /** Error of the last request; undefined after a success and before the first request. */
   failure: unknown;
-  /** Times on the clock of `monotonicMs`. */
-  requestedAt = -Infinity;
-  endedAt = -Infinity;
+  /** Start and end of the last request, on the clock of `monotonicMs`. `-Infinity`: none yet. */
+  requestedAtMs = -Infinity;
+  endedAtMs = -Infinity;
   pendingRequest: Promise<void> | undefined;
-  /** The failure that was last logged. */
+  /** Message of the failure that was last logged; empty if no failure was logged since the last success. */
   loggedFailure = "";
   constructor(readonly provider: ModelProvider) {}
 }
@@ -94,13 +95,14 @@ export class Catalogue {
     setMaxListeners(0, this.#closeController.signal);
   }
 
-  /** Loads the cached lists. Requests for lists wait for it. */
+  /** Loads the cached lists once. Callers that wait for a list wait for this load first. */
   load(): Promise<void> {
-    return (this.#loadPromise ??= this.#options.cache.load().then((cached) => {
-      for (const [name, listing] of this.#listings) if (!listing.isReceived) listing.models = cached[name] ?? [];
+    return (this.#loadPromise ??= this.#options.cache.load().then((cachedModels) => {
+      for (const [name, listing] of this.#listings) if (!listing.isReceived) listing.models = cachedModels[name] ?? [];
     }));
   }
 
+  /** All models, in the order of the providers. */
   entries(): ModelEntry[] {
     return this.#options.providers.flatMap((provider) =>
       this.modelsOf(provider).map((model) => ({ provider: provider.name, model })),
@@ -131,7 +133,8 @@ export class Catalogue {
     return [...configuredModels, ...listedById.values()];
   }
 
-  lookup(pair: ModelPair): ChosenModel | undefined {
+  /** Finds a model by both names; undefined if the catalogue does not contain the pair. */
+  findModel(pair: ModelPair): ChosenModel | undefined {
     const provider = this.#listings.get(pair.provider)?.provider;
     const model = provider && this.modelsOf(provider).find((candidate) => candidate.id === pair.model);
     return provider && model && { provider, model };
@@ -143,49 +146,48 @@ export class Catalogue {
     return provider.configuredModels.some(hasSameId) || this.#listingOf(provider).models.some(hasSameId);
   }
 
-  /** When the last list was requested, on the clock of `monotonicMs`. */
-  requestedAt(provider: ModelProvider): number {
-    return this.#listingOf(provider).requestedAt;
+  /** Start of the last request for the list, on the clock of `monotonicMs`; `-Infinity` before the first request. */
+  getLastRequestMs(provider: ModelProvider): number {
+    return this.#listingOf(provider).requestedAtMs;
   }
 
+  /** Error of the last request for the list; undefined if there is none. */
   failureOf(provider: ModelProvider): unknown {
     return this.#listingOf(provider).failure;
   }
 
-  /**
-   * Whether a retry cannot change the list: the provider has sent it, rejected the request, or is unreachable.
-   */
+  /** Whether a retry cannot change the list: it was received or rejected, or the provider is unreachable. */
   isListFinal(provider: ModelProvider): boolean {
-    const { pendingRequest, endedAt, failure } = this.#listingOf(provider);
-    return pendingRequest === undefined && endedAt !== -Infinity && !isTemporary(failure);
+    const { pendingRequest, endedAtMs, failure } = this.#listingOf(provider);
+    return pendingRequest === undefined && endedAtMs !== -Infinity && !isTemporary(failure);
   }
 
   /** Whether every provider's list was received or failed in this process. */
   hasAllReplies(): boolean {
-    return [...this.#listings.values()].every(({ endedAt }) => endedAt !== -Infinity);
+    return [...this.#listings.values()].every(({ endedAtMs }) => endedAtMs !== -Infinity);
   }
 
   /** Waits for the running request for the list, or starts the first one. Rejects only with the signal's reason. */
   async waitForList(provider: ModelProvider, signal: AbortSignal): Promise<void> {
     await this.load();
-    const { pendingRequest, endedAt } = this.#listingOf(provider);
-    const pendingList = endedAt === -Infinity ? this.requestList(provider) : pendingRequest;
+    const { pendingRequest, endedAtMs } = this.#listingOf(provider);
+    const pendingList = endedAtMs === -Infinity ? this.requestList(provider) : pendingRequest;
     if (pendingList !== undefined) await abortable(pendingList, signal);
   }
 
-  /** Waits for a list requested now or later. Rejects only with the signal's reason. */
-  async requestAgain(provider: ModelProvider, signal: AbortSignal): Promise<void> {
+  /** Waits for a list that is requested after this call starts. Rejects only with the signal's reason. */
+  async waitForNewList(provider: ModelProvider, signal: AbortSignal): Promise<void> {
     await this.load();
     const listing = this.#listingOf(provider);
-    const calledAt = monotonicMs();
-    const remainingMs = listing.requestedAt + MIN_REQUEST_INTERVAL_MS - calledAt;
+    const calledAtMs = monotonicMs();
+    const remainingMs = listing.requestedAtMs + MIN_REQUEST_INTERVAL_MS - calledAtMs;
     if (remainingMs > 0 && listing.pendingRequest === undefined) await delay(remainingMs, signal);
-    // Another waiting caller may have requested the list, and it may already have arrived.
-    const pendingList = listing.requestedAt >= calledAt ? listing.pendingRequest : this.requestList(provider);
+    // Another waiting caller may have requested the list, and the list may already have arrived.
+    const pendingList = listing.requestedAtMs >= calledAtMs ? listing.pendingRequest : this.requestList(provider);
     if (pendingList !== undefined) await abortable(pendingList, signal);
   }
 
-  /** Requests the list. A running request is shared. Never rejects. */
+  /** Requests the list, or returns the running request. Never rejects. */
   requestList(provider: ModelProvider): Promise<void> {
     const listing = this.#listingOf(provider);
     return (listing.pendingRequest ??= this.#fetchList(listing).finally(() => (listing.pendingRequest = undefined)));
@@ -194,7 +196,7 @@ export class Catalogue {
   /** Requests, in the background, lists that are old or known only from the cache. */
   refresh(): void {
     for (const listing of this.#listings.values())
-      if (this.#isOld(listing) || (listing.endedAt === -Infinity && listing.models.length > 0))
+      if (this.#isOld(listing) || (listing.endedAtMs === -Infinity && listing.models.length > 0))
         void this.requestList(listing.provider);
   }
 
@@ -208,7 +210,7 @@ export class Catalogue {
     try {
       await abortable(Promise.all(quickProviders.map((provider) => this.requestList(provider))), limit.signal);
     } catch (error) {
-      if (!limit.expired) throw error;
+      if (!limit.hasExpired) throw error;
     } finally {
       limit.clear();
     }
@@ -236,9 +238,9 @@ export class Catalogue {
     return this.#listings.get(provider.name) ?? new Listing(provider);
   }
 
-  #isOld({ pendingRequest, endedAt, failure }: Listing): boolean {
-    if (pendingRequest !== undefined || endedAt === -Infinity) return false;
-    const ageMs = monotonicMs() - endedAt;
+  #isOld({ pendingRequest, endedAtMs, failure }: Listing): boolean {
+    if (pendingRequest !== undefined || endedAtMs === -Infinity) return false;
+    const ageMs = monotonicMs() - endedAtMs;
     const { refreshMs } = this.#options;
     return failure === undefined ? refreshMs > 0 && ageMs > refreshMs : ageMs > RETRY_DELAY_MS;
   }
@@ -247,7 +249,7 @@ export class Catalogue {
     const { logger, listTimeoutMs } = this.#options;
     const { provider } = listing;
     const closeSignal = this.#closeController.signal;
-    listing.requestedAt = monotonicMs();
+    listing.requestedAtMs = monotonicMs();
     const limit = createDeadline(listTimeoutMs, closeSignal);
     try {
       // Work that does not wait for the list runs first.
@@ -264,7 +266,7 @@ export class Catalogue {
       await this.#save();
     } catch (error) {
       if (closeSignal.aborted) return;
-      listing.failure = limit.expired
+      listing.failure = limit.hasExpired
         ? new ProviderError(provider.name, "timeout", `no list of models within ${listTimeoutMs / 1000} s`)
         : (error ?? new Error("unexpected failure"));
       await this.#useFallback(listing);
@@ -274,7 +276,7 @@ export class Catalogue {
       listing.loggedFailure = reason;
       logger.warn(`models of ${provider.name} could not be listed`, { error: reason });
     } finally {
-      listing.endedAt = monotonicMs();
+      listing.endedAtMs = monotonicMs();
       limit.clear();
     }
   }
@@ -296,7 +298,7 @@ export class Catalogue {
     }
   }
 
-  /** Saves run one after another, so that the newest is saved last. */
+  /** Saves the lists after earlier saves have ended, so that the newest lists are saved last. */
   #save(): Promise<void> {
     const savedListings = [...this.#listings].filter(
       ([, { isReceived, isFallback, models }]) => isReceived || (models.length > 0 && !isFallback),
@@ -320,7 +322,7 @@ export function formatFailure(failure: unknown): string {
   return failure instanceof Error ? failure.message : String(failure);
 }
 
-/** A provider's own errors start with its name. */
+/** Adds the provider's name to a failure, unless the message already starts with the name. */
 function describeFailure(name: string, failure: unknown): string {
   const reason = formatFailure(failure);
   return reason.startsWith(`${name}: `) ? reason : `${name}: ${reason}`;

@@ -3,15 +3,12 @@ import type { ReasoningEffort } from "../ports/model-provider.js";
 /** All efforts in ascending order; `""` is the model's default. */
 export const EFFORTS: readonly ReasoningEffort[] = ["", "minimal", "low", "medium", "high", "xhigh", "max"];
 
-/**
- * The default of most models. If two efforts are equally far from the requested effort, the one closer to the
- * default is used.
- */
+/** Index of most models' default. Of two efforts at the same distance, the effort closer to this default is used. */
 const DEFAULT_EFFORT_INDEX = EFFORTS.indexOf("high");
 
 /**
- * Returns the offered effort that is nearest to the requested one. Returns `""` if the model offers none, and the
- * requested effort if the offered efforts are unknown.
+ * Returns the offered effort that is nearest to the requested effort. Returns `""` if the model offers no efforts, and
+ * the requested effort if the offered efforts are undefined.
  */
 export function nearestEffort(
   requestedEffort: ReasoningEffort,

@@ -5,6 +5,10 @@ import type { ToolSpec } from "../ports/tool.js";
 
 /** English and code average about four bytes per token. Three allows for denser text. */
 export const BYTES_PER_TOKEN = 3;
+/** Allowance for the JSON that a provider's format adds to a tool. */
+const TOOL_OVERHEAD_BYTES = 32;
+/** Allowance for the JSON that a provider's format adds to the system prompt. */
+const SYSTEM_OVERHEAD_BYTES = 16;
 
 // Safe as a cache key: messages do not change after they become part of a conversation.
 const bytesByMessage = new WeakMap<ModelMessage, number>();
@@ -28,31 +32,31 @@ export function estimateTokens(messages: readonly ModelMessage[]): number {
 }
 
 interface ToolSize {
-  /** The measured fields. */
+  /** The fields that `bytes` includes. */
   readonly spec: Pick<ToolSpec, "name" | "description" | "inputSchema">;
   readonly bytes: number;
 }
 
-const toolSizes = new WeakMap<ToolSpec, ToolSize>();
+const sizesByTool = new WeakMap<ToolSpec, ToolSize>();
 
 /** Bytes of a tool's description in a request, cached until one of its fields changes. */
 export function bytesOfTool(tool: ToolSpec): number {
   const { name, description, inputSchema } = tool;
-  const cachedSize = toolSizes.get(tool);
+  const cachedSize = sizesByTool.get(tool);
   const hasSameTexts = cachedSize?.spec.name === name && cachedSize.spec.description === description;
   if (hasSameTexts && cachedSize.spec.inputSchema === inputSchema) return cachedSize.bytes;
   const spec = { name, description, inputSchema };
-  const bytes = Buffer.byteLength(JSON.stringify(spec)) + 32;
-  toolSizes.set(tool, { spec, bytes });
+  const bytes = Buffer.byteLength(JSON.stringify(spec)) + TOOL_OVERHEAD_BYTES;
+  sizesByTool.set(tool, { spec, bytes });
   return bytes;
 }
 
 /** Bytes of a request before its messages: the system prompt and the tools. */
 export function bytesOfPrefix({ system, tools }: Pick<ModelRequest, "system" | "tools">): number {
-  return tools.reduce((sum, tool) => sum + bytesOfTool(tool), Buffer.byteLength(system) + 16);
+  return tools.reduce((sum, tool) => sum + bytesOfTool(tool), Buffer.byteLength(system) + SYSTEM_OVERHEAD_BYTES);
 }
 
-/** Estimated tokens of a complete prompt: bytes / 3, and 1,500 for an image or a file. */
+/** Estimated tokens of a complete prompt: bytes / `BYTES_PER_TOKEN`, and 1,500 tokens for an image or a file. */
 export function estimatePrompt(request: ModelRequest): number {
   return Math.ceil((bytesOfPrefix(request) + bytesOfAll(request.messages)) / BYTES_PER_TOKEN);
 }

@@ -11,7 +11,7 @@ import type { Logger } from "../ports/logger.js";
 import type { Part } from "../ports/message.js";
 import type { Model, ModelPrices, ModelProvider, ModelRequest } from "../ports/model-provider.js";
 import type { Usage } from "../ports/usage.js";
-import { Meter, type AdmittedCall, type Allowance } from "./allowance.js";
+import { AnswerMeter, type AdmittedCall, type Allowance } from "./allowance.js";
 import { AnswerAccumulator, type Answer, type OnText } from "./answer.js";
 import { toUsage } from "./usage.js";
 
@@ -51,23 +51,24 @@ export interface ModelCallHooks {
   onText?: OnText;
   /** The call is repeated after `delayMs`. The returned promise is awaited; if it rejects, the call fails. */
   onRetry?(attempt: number, delayMs: number, error: Error): void | Promise<void>;
-  /** The wait is over and the call is repeated. Awaited as `onRetry`. */
+  /** The wait is over and the call is repeated. The returned promise is awaited as for `onRetry`. */
   onRetryStart?(): void | Promise<void>;
   /**
    * A partly shown answer was interrupted and will be continued. Must store the received parts.
    *
-   * Resolves with the request for the remainder. Without this hook the whole answer is requested again, which suits
-   * callers that show nothing.
+   * Resolves with the request for the remaining answer. Without this hook the whole answer is requested again, which is
+   * correct only for callers that show nothing.
    */
   onInterrupted?(parts: Part[]): Promise<ModelRequest>;
 }
 
-/** Longest backoff in ms if the provider requests no wait. */
+/** Backoff before the first retry if the provider requests no wait. Doubles with each retry, up to the maximum. */
+const FIRST_BACKOFF_MS = 500;
 const MAX_BACKOFF_MS = 60_000;
 /** Shared by all answers of the process, which has one event loop. */
 const scheduler = new CooperativeScheduler();
 /** Thrown to end an answer when the budget is used up. */
-const BUDGET_REACHED = new Error("the budget is used up");
+const BUDGET_REACHED_ERROR = new Error("the budget is used up");
 /** Maximum retries after a response that is not an answer, such as a proxy's error page. More retries seldom help. */
 const MAX_NON_ANSWER_RETRIES = 2;
 
@@ -75,7 +76,7 @@ const MAX_NON_ANSWER_RETRIES = 2;
  * Calls a model and emits `model.started`, then `model.called` or `model.failed`. All model calls use this function,
  * including summaries and titles.
  *
- * Never throws. A call that did not succeed returns `FailedCall`.
+ * Never rejects. Resolves with `FailedCall` if the call fails or is aborted.
  */
 export async function callModel(
   caller: ModelCaller,
@@ -86,27 +87,27 @@ export async function callModel(
 ): Promise<CompleteAnswer | FailedCall> {
   const { id: runId, sessionId, provider, model, bus } = caller;
   const eventFields = { runId, sessionId, callId: newId(), provider: provider.name, model: model.id, purpose };
-  let admitted: AdmittedCall | undefined;
+  let admittedCall: AdmittedCall | undefined;
   try {
-    admitted = await caller.allowance?.admit(purpose, request);
+    admittedCall = await caller.allowance?.admit(purpose, request);
     const call = {
       runId,
       sessionId,
       provider: provider.name,
       model: model.id,
       purpose,
-      request: admitted?.request ?? request,
+      request: admittedCall?.request ?? request,
     };
     await abortable((async () => caller.hooks.beforeModelCall?.(call, signal))(), signal);
     if (!provider.supportsDeferredStart) await caller.recorder.onDisk;
   } catch (error) {
     return { error, parts: [] };
   }
-  const startedAt = monotonicMs();
-  const getElapsedMs = () => Math.round(monotonicMs() - startedAt);
+  const startedAtMs = monotonicMs();
+  const getElapsedMs = () => Math.round(monotonicMs() - startedAtMs);
   let firstTokenMs: number | undefined;
   bus.emit("model.started", eventFields);
-  const callState: CallState = { purpose, request, admitted, signal };
+  const callState: CallState = { purpose, request, admittedCall, signal };
   const answer = await callWithRetries(caller, callState, hooks, () => (firstTokenMs ??= getElapsedMs()));
   const times = { durationMs: getElapsedMs(), firstTokenMs };
   if ("error" in answer) {
@@ -118,16 +119,16 @@ export async function callModel(
   return { ...answer, usageWithCost };
 }
 
-/** The request of a call and its limits. */
+/** A call with its current request and limits, which change after an interruption. */
 interface CallState {
   readonly purpose: ModelPurpose;
   request: ModelRequest;
   /** Undefined if there is no budget. */
-  admitted: AdmittedCall | undefined;
+  admittedCall: AdmittedCall | undefined;
   readonly signal: AbortSignal;
 }
 
-/** Retries after temporary failures, also in the middle of an answer. */
+/** Calls the model until an answer is complete. Retries after temporary failures, also in the middle of an answer. */
 async function callWithRetries(
   caller: ModelCaller,
   callState: CallState,
@@ -139,18 +140,18 @@ async function callWithRetries(
   // Requests after an interruption need no deferred start, because their content is already on the disk.
   let deferredStart = provider.supportsDeferredStart ? { startAfter: caller.recorder.onDisk } : undefined;
   for (let attempt = 1; ; attempt += 1) {
-    const { admitted } = callState;
-    const request = { ...(admitted?.request ?? callState.request), ...deferredStart };
+    const { admittedCall } = callState;
+    const request = { ...(admittedCall?.request ?? callState.request), ...deferredStart };
     const accumulator = new AnswerAccumulator(provider.name, model.id, hooks.onText);
-    const meter = admitted && new Meter(admitted);
+    const meter = admittedCall && new AnswerMeter(admittedCall);
     let error: unknown;
     try {
       const answer = await callOnce(provider, request, signal, accumulator, meter, onChunk);
-      if (!admitted || !meter) return { ...answer, isBudgetLimited: false };
+      if (!admittedCall || !meter) return { ...answer, isBudgetLimited: false };
       if (allowance && meter.isExceeded)
         return { ...answer, usage: await allowance.addCost(answer.usage), isBudgetLimited: true };
-      allowance?.recordAnswer(purpose, admitted, meter, answer.usage);
-      return { ...answer, isBudgetLimited: admitted.hasAnswerLimit && answer.reason === "length" };
+      allowance?.recordAnswer(purpose, admittedCall, meter, answer.usage);
+      return { ...answer, isBudgetLimited: admittedCall.hasAnswerLimit && answer.reason === "length" };
     } catch (thrownError) {
       error = signal.aborted ? (signal.reason as unknown) : toGantryError(provider, thrownError, logger);
     }
@@ -162,7 +163,7 @@ async function callWithRetries(
     const maxWaitMs = provider.maxWaitMs;
     if (error.retryAfterMs !== undefined && error.retryAfterMs > maxWaitMs)
       return { error: createWaitTooLongError(error, maxWaitMs), parts };
-    const backoffMs = Math.min(500 * 2 ** (attempt - 1), MAX_BACKOFF_MS) * (0.75 + Math.random() / 2);
+    const backoffMs = Math.min(FIRST_BACKOFF_MS * 2 ** (attempt - 1), MAX_BACKOFF_MS) * createJitter();
     const waitMs = error.retryAfterMs ?? backoffMs;
     logger.warn(parts.length === 0 ? "model call failed; retrying" : "answer interrupted; continuing it", {
       provider: provider.name,
@@ -176,17 +177,22 @@ async function callWithRetries(
         callState.request = await hooks.onInterrupted(parts);
         deferredStart = undefined;
       }
-      callState.admitted = await allowance?.admit(purpose, callState.request);
+      callState.admittedCall = await allowance?.admit(purpose, callState.request);
       await hooks.onRetry?.(attempt, waitMs, error);
       await delay(waitMs, signal);
       await hooks.onRetryStart?.();
-    } catch (reason) {
-      return { error: reason, parts: [] };
+    } catch (preparationError) {
+      return { error: preparationError, parts: [] };
     }
   }
 }
 
-/** Number of retries after this failure. */
+/** Random factor from 0.75 to 1.25, so that clients of one provider do not retry at the same time. */
+function createJitter(): number {
+  return 0.75 + Math.random() / 2;
+}
+
+/** Maximum number of retries of a call that failed with `error`. */
 function maxRetriesFor(error: ProviderError, provider: ModelProvider, accumulator: AnswerAccumulator): number {
   if (error.retryable) return provider.maxRetries;
   if (error.kind !== "protocol") return 0;
@@ -207,13 +213,13 @@ function createWaitTooLongError(error: ProviderError, maxWaitMs: number): Provid
   });
 }
 
-/** Makes one attempt. Aborts if no data arrives for `idleTimeoutMs`. */
+/** Makes one attempt. Rejects with `ProviderError` if no data arrives for the provider's `idleTimeoutMs`. */
 async function callOnce(
   provider: ModelProvider,
   request: ModelRequest,
   signal: AbortSignal,
   accumulator: AnswerAccumulator,
-  meter: Meter | undefined,
+  meter: AnswerMeter | undefined,
   onChunk: () => void,
 ): Promise<Answer> {
   const watchdog = new AbortController();
@@ -224,18 +230,18 @@ async function callOnce(
   const timer = setTimeout(expire, provider.idleTimeoutMs);
   const chunks = provider.stream(request, watchdog.signal)[Symbol.asyncIterator]();
   try {
-    // Ends on abort even if the provider ignores its signal.
+    // `takeEach` ends on abort even if the provider ignores its signal.
     await takeEach(chunks, watchdog.signal, (chunk) => {
       timer.refresh();
       if (chunk.type !== "finish") onChunk();
-      if (meter?.exceedsBudget(chunk)) throw BUDGET_REACHED;
+      if (meter?.exceedsBudget(chunk)) throw BUDGET_REACHED_ERROR;
       accumulator.addChunk(chunk);
       // An answer that arrived in one piece would otherwise be processed completely before other answers.
-      return scheduler.turn();
+      return scheduler.waitForTurn();
     });
     return accumulator.buildAnswer();
   } catch (error) {
-    if (error === BUDGET_REACHED && meter)
+    if (error === BUDGET_REACHED_ERROR && meter)
       return { parts: accumulator.joinVisibleParts(), reason: "length", usage: meter.estimatedUsage };
     // The provider may convert the watchdog's abort to another error.
     if (watchdog.signal.aborted && !signal.aborted) throw watchdog.signal.reason;

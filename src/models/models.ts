@@ -17,7 +17,7 @@ export { noCache, type CatalogueCache, type ChosenModel, type ModelEntry, type M
 export interface ModelsOptions {
   providers: readonly ModelProvider[];
   /** Configured preference; `""` for a name that is not configured. */
-  preferred: ModelPair;
+  preferredPair: ModelPair;
   cache: CatalogueCache;
   logger: Logger;
   /** Maximum time in ms that a run waits for a model, and `list` for the lists. */
@@ -28,7 +28,10 @@ export interface ModelsOptions {
   listTimeoutMs?: number;
 }
 
-/** Maximum time in ms that a run waits for a slow provider while another has a model. */
+/** Pauses between two requests for missing models: first and maximum. */
+const FIRST_PAUSE_MS = 500;
+const MAX_PAUSE_MS = 5_000;
+/** Maximum time in ms that a run waits for a slow provider while another provider has a model. */
 const SLOW_PROVIDER_WAIT_MS = 5_000;
 /** Maximum time in ms that the configured model waits for its details from the provider. */
 const DETAILS_WAIT_MS = 2_000;
@@ -39,21 +42,23 @@ const WAIT_REPORT_INTERVAL_MS = 1_000;
 export class Models {
   readonly #options: ModelsOptions;
   readonly #catalogue: Catalogue;
-  /** The configured preference. With a single provider, its name may be omitted. */
+  /** The configured preference. Includes the name of a single provider if the configuration omits the name. */
   readonly #preference: ModelPair;
 
   constructor(options: ModelsOptions) {
-    const { providers, preferred, cache, logger, refreshMs = 300_000, listTimeoutMs = 30_000 } = options;
+    const { providers, preferredPair, cache, logger, refreshMs = 300_000, listTimeoutMs = 30_000 } = options;
     this.#options = options;
     const [firstProvider, secondProvider] = providers;
     const singleProvider =
-      secondProvider === undefined && preferred.provider === "" && preferred.model !== "" ? firstProvider : undefined;
-    this.#preference = singleProvider ? { provider: singleProvider.name, model: preferred.model } : preferred;
+      secondProvider === undefined && preferredPair.provider === "" && preferredPair.model !== ""
+        ? firstProvider
+        : undefined;
+    this.#preference = singleProvider ? { provider: singleProvider.name, model: preferredPair.model } : preferredPair;
     const configuredPair = this.#preference.model === "" ? { provider: "", model: "" } : this.#preference;
     this.#catalogue = new Catalogue({ providers, configuredPair, cache, logger, refreshMs, listTimeoutMs });
   }
 
-  /** Models known now, without waiting: configured, cached and listed. */
+  /** Models that are known without waiting: configured, cached and listed. */
   entries(): ModelEntry[] {
     return this.#catalogue.entries();
   }
@@ -78,7 +83,7 @@ export class Models {
       await Promise.all(this.#options.providers.map((provider) => this.#catalogue.waitForList(provider, limit.signal)));
       await this.#catalogue.refreshAndWait(limit.signal);
     } catch (error) {
-      if (!limit.expired) throw error;
+      if (!limit.hasExpired) throw error;
     } finally {
       limit.clear();
     }
@@ -98,7 +103,7 @@ export class Models {
           this.#options.providers.map((provider) => this.#catalogue.waitForList(provider, limit.signal)),
         );
     } catch (error) {
-      if (!limit.expired) throw error;
+      if (!limit.hasExpired) throw error;
     } finally {
       limit.clear();
     }
@@ -128,7 +133,7 @@ export class Models {
     this.#catalogue.refresh();
     // Usual case: the session's own pair is known. It needs no wait, and therefore no deadline or timer.
     const pair = requestedPair.provider === "" && requestedPair.model === "" ? storedPair : requestedPair;
-    const knownModel = pair.provider !== "" && pair.model !== "" ? this.#catalogue.lookup(pair) : undefined;
+    const knownModel = pair.provider !== "" && pair.model !== "" ? this.#catalogue.findModel(pair) : undefined;
     if (knownModel) return knownModel;
     const limit = createDeadline(this.#options.timeoutMs, signal);
     const reportTimer =
@@ -137,7 +142,7 @@ export class Models {
       return await this.#choose(requestedPair, storedPair, findRecentPair, limit.signal);
     } catch (error) {
       signal.throwIfAborted();
-      if (!limit.expired) throw error;
+      if (!limit.hasExpired) throw error;
       const failures = this.#catalogue.describeFailures();
       this.#options.logger.warn("no model available within the time limit", { why: failures });
       throw new ModelTimeoutError(failures);
@@ -206,20 +211,19 @@ export class Models {
 
   /** Finds an exact pair. If the catalogue lacks the pair, requests its provider's list. */
   async #findPair(pair: ModelPair, signal: AbortSignal): Promise<ChosenModel | undefined> {
-    const knownModel = this.#catalogue.lookup(pair);
+    const knownModel = this.#catalogue.findModel(pair);
     const provider = this.#findProvider(pair.provider);
     if (knownModel || !provider) return knownModel;
-    const calledAt = monotonicMs();
+    const calledAtMs = monotonicMs();
     await this.#catalogue.waitForList(provider, signal);
-    const listedModel = this.#catalogue.lookup(pair);
-    // A list requested earlier may be older than the model. Request it again unless the request was made after this
-    // call.
-    if (listedModel || this.#catalogue.requestedAt(provider) >= calledAt) return listedModel;
-    await this.#catalogue.requestAgain(provider, signal);
-    return this.#catalogue.lookup(pair);
+    const listedModel = this.#catalogue.findModel(pair);
+    // A list that was requested before this call may be older than the model. Request such a list again.
+    if (listedModel || this.#catalogue.getLastRequestMs(provider) >= calledAtMs) return listedModel;
+    await this.#catalogue.waitForNewList(provider, signal);
+    return this.#catalogue.findModel(pair);
   }
 
-  /** Finds a model by its id alone: of the preferred provider, otherwise of the first provider that has it. */
+  /** Finds a model by its id alone: of the preferred provider, otherwise of the first provider with such a model. */
   async #findById(
     id: string,
     findRecentPair: () => Promise<ModelPair | undefined>,
@@ -227,12 +231,12 @@ export class Models {
   ): Promise<ChosenModel | undefined> {
     const findCandidates = (): ChosenModel[] =>
       this.#options.providers.flatMap(
-        (provider) => this.#catalogue.lookup({ provider: provider.name, model: id }) ?? [],
+        (provider) => this.#catalogue.findModel({ provider: provider.name, model: id }) ?? [],
       );
     let candidates = findCandidates();
     if (candidates.length === 0) {
       const requests = Promise.all(
-        this.#options.providers.map((provider) => this.#catalogue.requestAgain(provider, signal)),
+        this.#options.providers.map((provider) => this.#catalogue.waitForNewList(provider, signal)),
       );
       await requests.catch(() => undefined);
       candidates = findCandidates();
@@ -242,16 +246,17 @@ export class Models {
     return candidates.find((candidate) => candidate.provider.name === preferredPair.provider) ?? candidates[0];
   }
 
-  /** The provider's preferred model, otherwise its first. Never another provider's model. */
+  /** Returns the provider's preferred model, otherwise its first model. Never another provider's model. */
   async #chooseFromProvider(
     provider: ModelProvider,
     findRecentPair: () => Promise<ModelPair | undefined>,
     signal: AbortSignal,
   ): Promise<ChosenModel> {
     const preferredPair = await this.#getPreferredPair(findRecentPair);
-    const preferredModel = preferredPair.provider === provider.name ? this.#catalogue.lookup(preferredPair) : undefined;
+    const preferredModel =
+      preferredPair.provider === provider.name ? this.#catalogue.findModel(preferredPair) : undefined;
     if (preferredModel) return preferredModel;
-    for (let pauseMs = 500; ; pauseMs = Math.min(pauseMs * 2, 5_000)) {
+    for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 2, MAX_PAUSE_MS)) {
       const firstModel = await this.#firstModelOf(provider, signal);
       if (firstModel) return firstModel;
       const fallback = this.#catalogue.isListFinal(provider) ? this.#firstFallbackOf([provider]) : undefined;
@@ -259,13 +264,13 @@ export class Models {
       if (this.#catalogue.isListFinal(provider))
         throw new ModelSelectionError(`${provider.name} has no model${this.#describeListFailure(provider)}`);
       await delay(pauseMs, signal);
-      await this.#catalogue.requestAgain(provider, signal);
+      await this.#catalogue.waitForNewList(provider, signal);
     }
   }
 
   async #firstModelOf(provider: ModelProvider, signal: AbortSignal): Promise<ChosenModel | undefined> {
     if (this.#catalogue.modelsOf(provider).length === 0) await this.#catalogue.waitForList(provider, signal);
-    // Fallback models are used only by name, or if there are no others.
+    // Fallback models are used only by name, or if there are no other models.
     const model = this.#catalogue.modelsOf(provider).find(({ isAssumed }) => isAssumed !== true);
     return model && { provider, model };
   }
@@ -285,7 +290,7 @@ export class Models {
     const preference = this.#preference;
     if (preference.provider !== "" && preference.model !== "") return preference;
     const recentPair = await findRecentPair();
-    return recentPair && this.#catalogue.lookup(recentPair) ? recentPair : preference;
+    return recentPair && this.#catalogue.findModel(recentPair) ? recentPair : preference;
   }
 
   async #choosePreferred(
@@ -300,7 +305,7 @@ export class Models {
       logger.warn("configured model unknown; using another model", { ...preference });
     }
     const recentPair = await findRecentPair();
-    const recentModel = recentPair && this.#catalogue.lookup(recentPair);
+    const recentModel = recentPair && this.#catalogue.findModel(recentPair);
     if (recentModel) return recentModel;
     const limit = createDeadline(SLOW_PROVIDER_WAIT_MS, signal);
     try {
@@ -308,14 +313,13 @@ export class Models {
       for (const provider of providers)
         if (this.#catalogue.modelsOf(provider).length === 0)
           void this.#catalogue.waitForList(provider, limit.signal).catch(() => undefined);
-      for (let pauseMs = 500; ; pauseMs = Math.min(pauseMs * 2, 5_000)) {
+      for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 2, MAX_PAUSE_MS)) {
         for (const provider of providers) {
           const firstModel = await this.#firstModelOf(provider, limit.signal).catch(() => undefined);
           signal.throwIfAborted();
           if (firstModel) return firstModel;
         }
-        // No provider has a model. Temporary failures are retried until the time limit; permanent ones are reported
-        // now.
+        // No provider has a model. Retry temporary failures until the time limit, and report permanent failures now.
         if (providers.every((provider) => this.#catalogue.isListFinal(provider))) {
           const fallback = this.#firstFallbackOf(providers);
           if (fallback) return fallback;
@@ -333,29 +337,29 @@ export class Models {
   }
 
   /**
-   * The configured model. A complete pair is used whether or not it is listed, after a short wait for the provider's
-   * details.
+   * Returns the configured model; undefined if it is unknown. A complete pair is used even if its provider does not
+   * list the model, after a short wait for the provider's details.
    */
   async #chooseConfigured(signal: AbortSignal): Promise<ChosenModel | undefined> {
     const { provider: name, model } = this.#preference;
-    const noRecentPair = (): Promise<undefined> => Promise.resolve(undefined);
+    const findNoPair = (): Promise<undefined> => Promise.resolve(undefined);
     if (name === "")
-      return await this.#withTimeLimit(signal, (limitedSignal) => this.#findById(model, noRecentPair, limitedSignal));
+      return await this.#withTimeLimit(signal, (limitedSignal) => this.#findById(model, findNoPair, limitedSignal));
     const provider = this.#findProvider(name);
     if (!provider) return undefined;
     if (model === "")
       return await this.#withTimeLimit(signal, (limitedSignal) => this.#firstModelOf(provider, limitedSignal));
-    const configuredModel = this.#catalogue.lookup(this.#preference);
+    const configuredModel = this.#catalogue.findModel(this.#preference);
     if (!configuredModel || this.#catalogue.isDescribed(configuredModel)) return configuredModel;
     await this.#withTimeLimit(
       signal,
       (limitedSignal) => this.#catalogue.waitForList(provider, limitedSignal),
       DETAILS_WAIT_MS,
     );
-    return this.#catalogue.lookup(this.#preference);
+    return this.#catalogue.findModel(this.#preference);
   }
 
-  /** The result of `work`, or undefined if `work` takes longer than `limitMs`. */
+  /** Returns the result of `work`, or undefined after `limitMs`. Rejects with the signal's reason if the signal aborts. */
   async #withTimeLimit<T>(
     signal: AbortSignal,
     work: (limitedSignal: AbortSignal) => Promise<T>,
@@ -366,7 +370,7 @@ export class Models {
       return await abortable(work(limit.signal), limit.signal);
     } catch (error) {
       signal.throwIfAborted();
-      if (!limit.expired) throw error;
+      if (!limit.hasExpired) throw error;
       return undefined;
     } finally {
       limit.clear();

@@ -3,7 +3,7 @@ import type { RunRecord } from "../ports/run.js";
 import type { ModelCallHooks } from "./model-call.js";
 
 /** Returns hooks that store the start and the end of a wait, so that readers of the run see why the run is idle. */
-export function recordRetries(
+export function createRetryHooks(
   writeRetry: (retry: RunRecord["retry"]) => Promise<void>,
 ): Required<Pick<ModelCallHooks, "onRetry" | "onRetryStart">> {
   return {

@@ -12,8 +12,8 @@ export function isModel(value: unknown): value is Model {
 }
 
 /**
- * Removes invalid numbers, prices and efforts. Lists of providers and damaged cache files may contain them, and they
- * would be used in calculations.
+ * Removes invalid numbers, prices and efforts, which would be used in calculations. Lists of providers and damaged
+ * cache files may contain such values.
  */
 export function sanitizeModel(model: Model): Model {
   const { contextWindow, maxOutput, efforts, prices, ...otherFields } = model;

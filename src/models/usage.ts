@@ -2,8 +2,9 @@ import type { ModelPrices, ModelUsage } from "../ports/model-provider.js";
 import type { Usage } from "../ports/usage.js";
 
 /**
- * Cost of one model call in USD. Sources, in order: the provider's reported cost, configured prices, public prices,
- * `fallbackPrices`, 0. Cached tokens are part of `inputTokens` and have their own price.
+ * Returns the cost of one model call in USD, from the first available source: the provider's reported cost, `prices`,
+ * the provider's estimate in `usage.cost`, `fallbackPrices`, 0. Cached tokens are part of `inputTokens` and have their
+ * own price.
  */
 export function costOf(usage: ModelUsage, prices: ModelPrices | undefined, fallbackPrices?: ModelPrices): number {
   if (prices !== undefined && !usage.costReported) return calculateCost(usage, prices);
@@ -17,6 +18,7 @@ function calculateCost(usage: ModelUsage, prices: ModelPrices): number {
     usage.cacheReadTokens * (prices.cacheRead ?? prices.input) +
     usage.cacheWriteTokens * (prices.cacheWrite ?? prices.input) +
     usage.outputTokens * prices.output;
+  // Prices are in USD per million tokens.
   return sum / 1_000_000;
 }
 

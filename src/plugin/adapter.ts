@@ -41,6 +41,7 @@ export interface OptionsContext {
   readonly location: string;
   /** Folder of the config file, the base of relative paths in options. */
   readonly configDir: string;
+  /** Absolute path of gantry's home folder. */
   readonly home: string;
   /** Project folder of the server. */
   readonly projectDir: string;
@@ -63,6 +64,7 @@ export interface AdapterContext<Kind extends AdapterKind = AdapterKind> extends 
 /** Definition of an adapter by its author. */
 export interface AdapterDefinition<Kind extends AdapterKind, Options> {
   readonly kind: Kind;
+  /** Name in log lines. */
   readonly name: string;
   /**
    * Schema of the options: an `option.section`, or a schema of any Standard Schema library. Without `schema` and

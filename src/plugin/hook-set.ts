@@ -39,7 +39,7 @@ export function combineHooks(sets: readonly Hooks[]): Hooks {
   );
 }
 
-/** Adds the listeners of `set` to the agent. They are removed when the agent closes. */
+/** Adds the listeners of a hook set to the agent. The listeners stay until the agent closes. */
 export function addListeners(agent: Agent, { listeners = {} }: HookSet): void {
   for (const event of BUS_EVENTS) addListener(agent, event, listeners);
 }
@@ -54,8 +54,8 @@ function addListener<E extends keyof BusEvents>(
 }
 
 /**
- * Returns why a hook set is invalid, or undefined if it is valid. A set without a hook and without listeners is invalid,
- * because a misspelt hook would never be called.
+ * Returns why a hook set is invalid, or undefined if it is valid. A set without a hook and without listeners is
+ * invalid, because a misspelt hook would never be called.
  */
 export function findHookSetFault(set: HookSet): string | undefined {
   const { listeners } = set;

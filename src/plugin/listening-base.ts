@@ -12,7 +12,7 @@ export abstract class ListeningBase implements Listening {
 
   constructor() {
     this.ended = new Promise((resolve) => (this.#resolveEnded = resolve));
-    // Each run adds one listener.
+    // Each run adds a listener: disable node's warning about many listeners.
     setMaxListeners(0, this.#shutdown.signal);
   }
 

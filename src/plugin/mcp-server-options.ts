@@ -6,9 +6,9 @@ import * as option from "./options.js";
 /** Value of `cwd` for the session's project folder. */
 const PROJECT_PLACEHOLDER = "<project>";
 
-const textList = (about: string, defaultTexts: readonly string[] = []) =>
-  option.list(option.text(""), about, { default: defaultTexts });
-const variables = option.map(option.text("A value.", { secret: true, required: true }), "", {
+const textListOption = (description: string, defaultTexts: readonly string[] = []) =>
+  option.list(option.text(""), description, { default: defaultTexts });
+const variablesOption = option.map(option.text("A value.", { secret: true, required: true }), "", {
   fits: (name) => /^[^=\0]+$/.test(name),
   expected: "the name of an environment variable",
 });
@@ -18,10 +18,10 @@ const entries = {
     fits: (text) => text.trim() !== "" && !text.includes("\0"),
     expected: "a program",
   }),
-  args: textList("Arguments of the program."),
+  args: textListOption("Arguments of the program."),
   env: {
-    ...variables,
-    docs: { ...variables.docs, about: "Environment variables, in addition to those of commands (`tools.env`)." },
+    ...variablesOption,
+    docs: { ...variablesOption.docs, about: "Environment variables, in addition to those of commands (`tools.env`)." },
   },
   cwd: option.path(
     `Working directory. \`"${PROJECT_PLACEHOLDER}"\`: the session's project folder, whose files then decide what \`npx\` and similar programs run. Default: the folder \`mcp\` in gantry's home.`,
@@ -37,7 +37,7 @@ const entries = {
     '`"stdio"` for a program; `"http"` (streamable HTTP) or `"sse"` (the older transport) for an address. Default: the matching one; `"sse"` if the server does not support `"http"`.',
   ),
   enabled: option.flag("Whether the server is used.", { default: true }),
-  tools: textList("The tools to offer: names or globs.", ["*"]),
+  tools: textListOption("The tools to offer: names or globs.", ["*"]),
   timeout: option.number("Timeout of a call. Progress notifications restart it, up to 30 times its length in total.", {
     unit: "seconds",
     above: 0,
@@ -51,8 +51,8 @@ const entries = {
 };
 
 /**
- * Returns the working directory of a configured server; no `cwd` for the session's project folder. `configDir` is the
- * base of relative paths.
+ * Returns the working directory of a configured server. Without `cwd` in the result, the server runs in the session's
+ * project folder. `configDir` is the base of relative paths.
  *
  * The default is a folder in gantry's home, which this function creates. In a project folder, a cloned repository could
  * choose what `npx` runs. Throws `ConfigError`.
@@ -73,7 +73,7 @@ function folderOf(
   return { cwd: folder };
 }
 
-/** The options of an MCP server, and the rule for combinations of them. */
+/** The options of an MCP server, their rule, and the function that returns the working directory. */
 export const mcpServerOptions = {
   entries,
   folderOf,

@@ -196,9 +196,9 @@ export function headers<const R extends Rest<Record<string, string>>>(
       if (fault === undefined && reservedName === undefined) return value;
       // The value could be a secret: show the key or the type only.
       const key = fault?.key.slice(1) ?? reservedName ?? "";
-      const got = key.startsWith('"') || fault === undefined ? key : typeof value[key];
+      const shownText = key.startsWith('"') || fault === undefined ? key : typeof value[key];
       const expected = fault?.expected ?? "another header: this one is set by the server";
-      addIssue({ message: `expected ${expected}, got ${got}`, path: [createPathStep(value, key)] });
+      addIssue({ message: `expected ${expected}, got ${shownText}`, path: [createPathStep(value, key)] });
       return NEVER;
     }),
   );
@@ -313,8 +313,9 @@ export function section<const E extends Entries, const R extends SectionRest<E> 
       const fault = rule?.(values as SectionValue<E>);
       if (fault === undefined) return values as SectionValue<E>;
       const { secret = true } = (entries[fault.key] as Partial<Option<unknown>> | undefined)?.docs ?? {};
-      const got = (secret ? describeType : formatValue)(value[fault.key]);
-      addIssue({ message: `expected ${fault.expected}, got ${got}`, path: [createPathStep(value, fault.key)] });
+      const shownText = (secret ? describeType : formatValue)(value[fault.key]);
+      const message = `expected ${fault.expected}, got ${shownText}`;
+      addIssue({ message, path: [createPathStep(value, fault.key)] });
       return NEVER;
     }),
   );

@@ -3,8 +3,8 @@ import { ConfigError } from "../ports/errors.js";
 import type { StandardSchema } from "../tools/standard-schema.js";
 
 /**
- * Validates raw options with a schema of any Standard Schema library. Throws `ConfigError` with one line: `errorPrefix`,
- * the key and the expected value.
+ * Validates raw options with a schema of any Standard Schema library. Throws `ConfigError` with one line:
+ * `errorPrefix`, the key and the expected value.
  */
 export function read<Output>(schema: StandardSchema<Output>, raw: unknown, errorPrefix: string): Output {
   let output: unknown;
@@ -26,7 +26,7 @@ export interface ValidationIssue {
   path: ReturnType<typeof createPathStep>[];
 }
 
-/** Validates a value. Calls `onOutput` with the parsed value, or returns the first error. */
+/** Validates a value. Calls `onOutput` with the parsed value and returns undefined, or returns the first error. */
 export function validate(
   schema: StandardSchema,
   value: unknown,
@@ -46,7 +46,9 @@ export function validate(
   };
 }
 
-/** Returns a function for valibot that creates the message for an invalid value. Shows only the type of a secret value. */
+/**
+ * Returns a function for valibot that creates the message for an invalid value. Shows only the type of a secret value.
+ */
 export function createMismatchMessage(expected: string, isSecret = false) {
   return ({ input }: { input: unknown }) =>
     `expected ${expected}, got ${isSecret ? describeType(input) : formatValue(input)}`;
@@ -57,9 +59,13 @@ export function describeType(value: unknown): string {
   return value === undefined ? "nothing" : value === null ? "null" : Array.isArray(value) ? "Array" : typeof value;
 }
 
+/** Maximum length of a string in an error message. */
+const MAX_SHOWN_CHARACTERS = 60;
+
 /** Returns a short form of a value, on one line. */
 export function formatValue(value: unknown): string {
-  if (typeof value === "string") return JSON.stringify(value.length > 60 ? `${value.slice(0, 59)}…` : value);
+  if (typeof value === "string")
+    return JSON.stringify(value.length > MAX_SHOWN_CHARACTERS ? `${value.slice(0, MAX_SHOWN_CHARACTERS - 1)}…` : value);
   if (typeof value === "number" || typeof value === "boolean") return String(value);
   return typeof value === "object" && value !== null && !Array.isArray(value) ? "Object" : describeType(value);
 }

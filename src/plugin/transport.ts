@@ -7,7 +7,7 @@ export interface Transport {
   start(agent: Agent): Promise<Listening>;
 }
 
-/** A started transport, until its stop. */
+/** A running transport. */
 export interface Listening {
   /** Printable address for clients: a URL, or `stdio`. */
   readonly address: string;

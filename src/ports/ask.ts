@@ -38,7 +38,7 @@ export interface Ask {
   /** Name of the tool. */
   tool: string;
   toolKind: ToolKind;
-  /** Single line. */
+  /** Describes the call or asks the question, for the user. A single line. */
   title: string;
   /** The arguments as the model sent them, parsed. */
   input: unknown;

@@ -3,13 +3,15 @@ import type { RunResult } from "./run.js";
 import type { Session } from "./session.js";
 import type { Usage } from "./usage.js";
 
-/** Events on the kernel's bus. Listeners are called after the fact; a listener cannot slow or fail a run. */
+/** Events on the kernel's bus. Listeners are called after the reported change; a listener cannot slow or fail a run. */
 export interface BusEvents {
   /** `runId`: the run that created the session. Absent if the session was created without a run. */
   "session.created": { session: Session; runId?: string };
   "session.resume": { runId: string; sessionId: string; rootId: string };
   "session.updated": { sessionId: string; fields: readonly string[]; session: Session };
+  /** `from`: id of the compacted session. `to`: id of its follow-up. */
   "session.compacted": { runId: string; rootId: string; from: string; to: string; strategy: string };
+  /** `from`: id of the chain's first session. `to`: id of the new session. */
   "session.forked": { from: string; to: string };
   "session.reverted": { sessionId: string; snapshotId: string };
   "session.deleted": { ids: readonly string[] };
@@ -27,6 +29,7 @@ export interface BusEvents {
     sessionId: string;
     provider: string;
     model: string;
+    /** Attempt number within one answer, from 1. */
     attempt: number;
     delayMs: number;
     error: Error;
@@ -45,8 +48,8 @@ export interface BusEvents {
 }
 
 /**
- * Purpose of a model call. A `title` call runs beside its run and may outlive it; its usage counts neither for the run
- * nor for its session.
+ * Purpose of a model call. A `title` call runs in parallel with its run and may end later. The usage of a title counts
+ * neither for the run nor for the session.
  */
 export type ModelPurpose = "answer" | "summary" | "title";
 

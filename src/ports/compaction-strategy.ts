@@ -35,10 +35,10 @@ export interface CompactionStrategy {
    * Returns the conversation that the model sees from now on.
    *
    * - Messages that stay, complete or shortened, keep their `id`; all others are new.
-   * - A tool call and its result stay or go together.
+   * - A tool call and its result are both kept or both removed.
    *
-   * The kernel repairs a result that violates these rules. If it rejects, the built-in `sliding-window` strategy
-   * replaces it. An abort of `signal` ends the run.
+   * The kernel repairs a result that violates these rules. If `compact` rejects, the kernel uses the built-in
+   * `sliding-window` strategy instead. An abort of `signal` ends the run.
    */
   compact(input: CompactionInput, signal: AbortSignal): Promise<ModelMessage[]>;
 }

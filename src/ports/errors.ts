@@ -2,16 +2,20 @@ import type { Ask } from "./ask.js";
 import type { UndoneFile } from "./file-history.js";
 
 const ERROR_BRAND = Symbol.for("gantry.error");
+/** Default delay before a retry, in ms. */
+const RETRY_AFTER_MS = 1_000;
+const MAX_PROVIDER_MESSAGE_CHARACTERS = 500;
 
 /**
- * Base class of every error that gantry throws deliberately. Distinguish them by `code`, which also works across copies
- * of the package.
+ * Base class of every error that gantry throws deliberately. Distinguish these errors by `code`, which also works
+ * across copies of the package.
  */
 export abstract class GantryError extends Error {
   abstract readonly code: string;
   /** Makes `instanceof` accept errors from other copies of the package, which plugins may bring. */
   static override [Symbol.hasInstance](this: unknown, error: unknown): boolean {
-    // Only the prototype of the base class has the brand. Class names are not compared, because bundlers can change them.
+    // Only the prototype of the base class has the brand. Class names are not compared, because bundlers can change
+    // them.
     if (Object.hasOwn((this as typeof GantryError).prototype, ERROR_BRAND))
       return error instanceof Error && ERROR_BRAND in error;
     return Function.prototype[Symbol.hasInstance].call(this as typeof GantryError, error);
@@ -23,7 +27,7 @@ export abstract class GantryError extends Error {
     super(message, options);
     this.name = new.target.name;
   }
-  /** Code, message and the fields of the class, for events in JSON. Never includes the stack or the cause. */
+  /** Returns code, message and the fields of the class, for events in JSON. Never includes the stack or the cause. */
   toJSON(): { code: string; message: string; [field: string]: unknown } {
     const { code, message, name: _name, ...fields } = this;
     return { code, message, ...fields };
@@ -46,9 +50,7 @@ export class InputError extends GantryError {
   }
 }
 
-/**
- * A config file, flag or adapter option is invalid. The message is one line with the location and the expected value.
- */
+/** A config file, flag or adapter option is invalid. The message has the location and the expected value. */
 export class ConfigError extends GantryError {
   readonly code = "config";
 }
@@ -106,7 +108,7 @@ export class SessionExistsError extends GantryError {
 /** Another run, in this or another process, holds the session. */
 export class SessionBusyError extends GantryError {
   readonly code = "session_busy";
-  constructor(readonly retryAfterMs = 1000) {
+  constructor(readonly retryAfterMs = RETRY_AFTER_MS) {
     super("session is busy");
   }
 }
@@ -235,7 +237,7 @@ export class ModelTimeoutError extends GantryError {
 export class TooManyRunsError extends GantryError {
   readonly code = "too_many_runs";
   constructor(
-    readonly retryAfterMs = 1000,
+    readonly retryAfterMs = RETRY_AFTER_MS,
     message = "too many concurrent runs",
   ) {
     super(message);
@@ -310,11 +312,11 @@ export class ProviderError extends GantryError {
   readonly kind: ProviderErrorKind;
   /** HTTP status; undefined without a response. */
   readonly status: number | undefined;
-  /** Delay that the provider requested, in ms. */
+  /** Delay that the provider requested before a retry, in ms; undefined if it requested none. */
   readonly retryAfterMs: number | undefined;
   /** Whether no server answered: the connection was refused, or the host name is unknown. */
   readonly unreachable: boolean;
-  /** For `malformed_answer`: one sentence for the model about how to correct its answer. */
+  /** For `malformed_answer`: one sentence for the model about how to correct its answer; otherwise undefined. */
   readonly hint: string | undefined;
   constructor(
     provider: string,
@@ -328,7 +330,8 @@ export class ProviderError extends GantryError {
       cause?: unknown;
     } = {},
   ) {
-    const text = message.length > 500 ? `${message.slice(0, 499)}…` : message;
+    const maxCharacters = MAX_PROVIDER_MESSAGE_CHARACTERS;
+    const text = message.length > maxCharacters ? `${message.slice(0, maxCharacters - 1)}…` : message;
     super(`${provider}: ${details.status ?? kind}: ${text}`, { cause: details.cause });
     this.provider = provider;
     this.kind = kind;
@@ -370,7 +373,7 @@ export class PathError extends GantryError {
   }
 }
 
-/** Work on untrusted input was aborted: it exceeded its time or memory limit, or failed. */
+/** Work on untrusted input was aborted: the work exceeded a time or memory limit, or failed. */
 export class WorkLimitError extends GantryError {
   readonly code = "work_limit";
   constructor(

@@ -64,7 +64,7 @@ export interface UndoneFile {
    * - `recreated`: the path exists again.
    * - `removed`: the path is gone again.
    * - `conflict`: the path was changed outside the session since, or its current state could not be recorded. Nothing
-   *   is undone. `force` overrides only the first case.
+   *   is undone. `force` overrides only a change outside the session.
    * - `lost`: no copy was recorded.
    * - `failed`: the path is unreachable or must not be changed.
    *
@@ -84,8 +84,8 @@ export interface RestoreRequest {
   /** Id of this undo. A later request names it in `target` to revert this undo. */
   readonly undo: string;
   /**
-   * Stored as started before any file is touched. `lastUndo` reports it as open until `mark` closes it, also after a
-   * crash.
+   * Stored as started before any file is changed. `lastUndo` reports this undo as open until `mark` closes it, also
+   * after a crash.
    */
   readonly mark: UndoMark;
   /**
@@ -114,7 +114,7 @@ export interface UndoMark {
   readonly snapshotId: string;
   /** Greatest `seq` of the chain at the time of the undo. */
   readonly seq: number;
-  /** The undo reverts changes with a `seq` after this one. */
+  /** The undo reverts changes with a `seq` greater than `afterSeq`. */
   readonly afterSeq: number;
   /** Id of the last message that remains after the undo; `""` if none remains. */
   readonly lastMessageId: string;
@@ -122,25 +122,29 @@ export interface UndoMark {
 
 /** The most recent undo. */
 export interface LastUndo extends UndoMark {
-  /** True if the undo, or its revert, started and never finished. The next undo continues it; a redo reverts it. */
+  /**
+   * True if the undo, or its revert, started and never finished. The next undo continues this undo; a redo reverts it.
+   */
   readonly isOpen: boolean;
 }
 
 /** Records the files of a project before the tools of a session change them. */
 export interface FileHistory {
+  /** Creates the recorder for the changes of one call. */
   recorder(origin: ChangeOrigin): FileRecorder;
   /**
-   * Undoes changes, all or none, and returns the files ordered by path. First records the current state, with a plan
-   * that starts with `mark`; reverts its work if it fails midway. Rejects with `UndoConflictError` on a conflict, and
-   * with the system's error if the record is unreadable. No file is changed in either case.
+   * Undoes changes, all or none, and returns the files ordered by path. Before the first change, the current state is
+   * recorded, with a plan that starts with `mark`. After a later failure, the recorded state is restored. Rejects with
+   * `UndoConflictError` on a conflict, and with the system's error if the record is unreadable. No file is changed in
+   * either case.
    */
   restore(request: RestoreRequest): Promise<UndoneFile[]>;
-  /** Records that an undo is complete, its messages included, or that it was reverted. */
+  /** Records that an undo is complete, including its messages. `redone`: id of an undo that was reverted instead. */
   mark(sessionId: string, mark: UndoMark | { readonly redone: string }): Promise<void>;
   /** The most recent undo that was not reverted. Undefined if there is none, or if a run changed files since. */
   lastUndo(sessionId: string): Promise<LastUndo | undefined>;
   /** Removes everything recorded for a session. */
   forget(sessionId: string): Promise<void>;
-  /** Removes old records. Never rejects. */
+  /** Removes records older than the implementation's limit. Never rejects. */
   sweep(): Promise<void>;
 }

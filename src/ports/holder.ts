@@ -1,6 +1,6 @@
 /**
- * Identifies the holder of a lease or of a queue position. It has enough data to determine on the same host whether the
- * process is alive.
+ * Identifies the holder of a lease or of a queue position. Any process on the same host can determine with these fields
+ * whether the holder's process is alive.
  */
 export interface LeaseHolder {
   /** Unique per run. */
@@ -10,6 +10,6 @@ export interface LeaseHolder {
   /** Boot id of the host. On the same machine, a holder with another boot id is dead. */
   boot: string;
   pid: number;
-  /** Start time of the process, in the host's own unit; it detects a reused pid. `""` if unknown. */
+  /** Start time of the process, in the host's own unit, to detect a reused pid. `""` if unknown. */
   started: string;
 }

@@ -20,10 +20,10 @@ export interface ModelCall {
  * that throws blocks the guarded action.
  */
 export interface Hooks {
-  /** Called before an allowed call runs. A throw denies the call; the model gets its message. */
+  /** Called before an allowed call runs. An error denies the call; the model gets the error's message. */
   beforeToolCall?: ((call: ToolCall, signal: AbortSignal) => void | Promise<void>) | undefined;
   /**
-   * Called after a call, also after a failed one. A returned value replaces the output. After a throw, neither the
+   * Called after a call, also after a failed one. A returned value replaces the output. After an error, neither the
    * model nor clients get the output.
    */
   afterToolCall?:
@@ -33,13 +33,16 @@ export interface Hooks {
         signal: AbortSignal,
       ) => ToolOutput | undefined | void | Promise<ToolOutput | undefined | void>)
     | undefined;
-  /** Called once before a model call, independent of retries. A throw ends the run with its error. */
+  /** Called once before a model call, independent of retries. An error ends the run with this error. */
   beforeModelCall?: ((call: ModelCall, signal: AbortSignal) => void | Promise<void>) | undefined;
 }
 
 /** Hooks and event listeners of an adapter. */
 export interface HookSet extends Hooks {
-  /** Event listeners, called after the fact like the listeners of `agent.on`. A listener cannot slow or fail a run. */
+  /**
+   * Event listeners, called after the reported change like the listeners of `agent.on`. A listener cannot slow or fail
+   * a run.
+   */
   readonly listeners?: { readonly [E in keyof BusEvents]?: (event: BusEvents[E]) => void };
   /** Called once after the agent has closed. Flushes buffered data and resolves when no resource is open. */
   close?(): void | Promise<void>;

@@ -3,6 +3,7 @@ import type { Duplex } from "node:stream";
 
 /** A rejection by the HTTP host, before the request reaches the handler of a mount. */
 export interface Refusal {
+  /** HTTP status. */
   status: number;
   message: string;
   /** Stable code for programs; `message` is for people. */
@@ -17,8 +18,8 @@ export interface HttpMount {
   /** Whether the mount takes paths that no prefix matches if no mount has `/`. */
   readonly fallback: boolean;
   /**
-   * Whether the mount authenticates its clients itself, for instance by a signature. If it does not and there are no
-   * required headers, the host checks the origin of each request and binds only to loopback addresses.
+   * Whether the mount authenticates its clients itself, for instance by a signature. Without such authentication and
+   * without required headers, the host checks the origin of each request and binds only to loopback addresses.
    */
   readonly authenticated: boolean;
   /** Headers that requests must carry, instead of `server.required_headers`. The host checks them. */
@@ -28,7 +29,8 @@ export interface HttpMount {
    */
   readonly hasOwnChecks?: boolean | undefined;
   /**
-   * Complete paths that every client may GET, including pages of other sites. They have no secrets and change nothing.
+   * Complete paths that every client may GET, including pages of other sites. These paths return no secrets and change
+   * nothing.
    */
   readonly publicPaths?: readonly string[] | undefined;
   /** Complete paths that every user of the machine may GET without the required headers. */
@@ -40,7 +42,7 @@ export interface HttpMount {
    */
   readonly browserPaths?: readonly string[] | undefined;
   /**
-   * Redirect target of a browser's `GET /`. It must be one of `browserPaths`, and makes `/` a browser path too.
+   * Redirect target of a browser's `GET /`; one of `browserPaths`. With a redirect target, `/` is a browser path too.
    * Undefined: the mount with the prefix `/` answers.
    */
   readonly homePath?: string | undefined;
@@ -67,11 +69,15 @@ export interface HttpMount {
 export interface HttpHost {
   /** Whether the listener is bound to loopback addresses only. */
   readonly isLoopback: boolean;
-  /** Serves a mount; the first mount starts the listener. Resolves with the URL's origin when clients can connect. */
+  /**
+   * Serves a mount; the first mount starts the listener. Resolves with the URL's origin when clients can connect.
+   * Rejects with `ListenError`.
+   */
   mount(mount: HttpMount): Promise<string>;
   /**
    * Returns the names of the required headers, for the CORS preflight. Default of `requiredHeaders`: the listener's.
-   * Empty if every required header may have any value: its purpose may be that a page cannot send it.
+   * Empty if no required header proves a client, because each may have any value. The purpose of such a header may be
+   * that a page cannot send it.
    */
   authHeaderNames(requiredHeaders?: Readonly<Record<string, string>>): readonly string[];
   /**
@@ -82,8 +88,8 @@ export interface HttpHost {
   /** Token of the listener, for pages of this server. Undefined if the client may be a command of the agent. */
   tokenFor(request: IncomingMessage): string | undefined;
   /**
-   * Reserves a slot for a long response, such as an event stream. Returns the function that releases the slot; undefined
-   * if all slots are in use.
+   * Reserves a slot for a long response, such as an event stream. Returns the function that releases the slot;
+   * undefined if all slots are in use.
    */
   reserveStreamSlot(): (() => void) | undefined;
   /** Rejects new connections and requests (503). */

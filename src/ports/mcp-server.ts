@@ -8,7 +8,7 @@ export interface McpServerStdio {
   readonly args: readonly string[];
   /** Added to the default environment of commands. */
   readonly env: Readonly<Record<string, string>>;
-  /** Absolute path of its working directory. Default: the session's project folder. */
+  /** Absolute path of the program's working directory. Default: the session's project folder. */
   readonly cwd?: string | undefined;
 }
 

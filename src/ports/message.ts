@@ -3,8 +3,8 @@ import type { ToolDisplay } from "./tool-display.js";
 export type { ToolDisplay } from "./tool-display.js";
 
 /**
- * Data that a provider needs back unchanged (reasoning signatures, encrypted reasoning, item ids). It is sent back only
- * to the provider and model that made it, and has no meaning for others.
+ * Data that a provider needs back unchanged (reasoning signatures, encrypted reasoning, item ids). The data is sent
+ * back only to the provider and model that produced it, and has no meaning for other providers.
  */
 export interface OpaqueData {
   provider: string;

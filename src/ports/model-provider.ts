@@ -19,13 +19,13 @@ export interface Model {
   ownedBy: string;
   /** Prompt and completion tokens together; undefined if unknown. */
   contextWindow?: number | undefined;
-  /** Maximum tokens of one answer. */
+  /** Maximum tokens of one answer; undefined if unknown. */
   maxOutput?: number | undefined;
-  /** Whether the model reasons, so that an effort can be selected. */
+  /** Whether the model reasons, so that an effort can be selected. Undefined: unknown. */
   reasoning?: boolean | undefined;
   /**
-   * True if the provider has not confirmed the model: it comes from `fallbackModels`, because no list was available
-   * yet.
+   * True if the provider has not confirmed the model: the entry comes from `fallbackModels`, because no list was
+   * available yet.
    */
   isAssumed?: true | undefined;
   /**
@@ -35,6 +35,7 @@ export interface Model {
   efforts?: readonly Exclude<ReasoningEffort, "">[] | undefined;
   /** Supported input besides text. Default: unknown; handled as text only. */
   input?: readonly ("text" | "image" | "pdf")[] | undefined;
+  /** Undefined: `ModelProvider.prices` is asked. */
   prices?: ModelPrices | undefined;
 }
 
@@ -51,6 +52,7 @@ export interface ModelRequest {
   messages: readonly ModelMessage[];
   /** Sorted by name. */
   tools: readonly ToolSpec[];
+  /** Undefined: the provider's default. */
   temperature?: number | undefined;
   /** Maximum tokens of the answer. Default: the model's own limit. */
   maxTokens?: number | undefined;
@@ -68,8 +70,8 @@ export interface ModelRequest {
   /** Identical for all calls of one session. */
   cacheKey: string;
   /**
-   * Must resolve before the request is sent: it resolves when the request is stored. Set only for providers with
-   * `supportsDeferredStart`; other providers are called after it.
+   * Resolves when the run's messages are stored; the provider must not send the request before. Set only for providers
+   * with `supportsDeferredStart`; the kernel calls other providers afterwards. Undefined: send at once.
    */
   startAfter?: Promise<void> | undefined;
 }
@@ -85,7 +87,7 @@ export interface ModelUsage {
   reasoningTokens: number;
   /**
    * USD. Reported by the provider (`costReported`), otherwise computed from public prices if known. Configured prices
-   * override public ones.
+   * override public prices. Undefined if no price is known.
    */
   cost?: number | undefined;
   /** Whether `cost` is the amount reported by the provider. */
@@ -100,7 +102,7 @@ export type FinishReason = "stop" | "length" | "content_filter" | "tool_calls" |
 /** A chunk of an answer. Chunks with the same `block` belong to one part. */
 export type ModelChunk =
   | { type: "text" | "reasoning"; block: string; text: string; opaque?: OpaqueData["data"] }
-  /** Arguments of a call while they arrive. They reset the idle timeout and are never shown. */
+  /** A piece of a call's arguments while they arrive. Such chunks reset the idle timeout and are never shown. */
   | { type: "tool_input"; text: string }
   | { type: "tool_call"; id: string; name: string; arguments: string; opaque?: OpaqueData["data"] }
   /** Exactly once, as the last chunk. */
@@ -126,8 +128,8 @@ export interface ModelProvider {
   /** Available models, including the configured ones. May use the network; the kernel caches the result. */
   models(signal: AbortSignal): Promise<Model[]>;
   /**
-   * Models that the provider is known to offer, without a request. They are used until the first list arrives, for
-   * instance while the provider is unreachable. Undefined or empty: no fallback.
+   * Models that the provider is known to offer, without a request. The kernel uses these models until the first list
+   * arrives, for instance while the provider is unreachable. Undefined or empty: no fallback.
    */
   fallbackModels?(): Promise<Model[]>;
   /**
@@ -136,8 +138,8 @@ export interface ModelProvider {
    */
   prices?(model: Model, promptTokens: number): Promise<ModelPrices | undefined>;
   /**
-   * Whether a model without a known price is free, like a local one. `limits.unknown_price` overrides it. Default:
-   * false.
+   * Whether a model without a known price is free, like a local one. `limits.unknown_price` overrides this value.
+   * Default: false.
    */
   readonly isFree?: boolean | undefined;
   /**
@@ -150,8 +152,9 @@ export interface ModelProvider {
    * hint for the model), never after a `finish`. An abort rejects with `signal.reason`.
    */
   stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk>;
-  /** Closes its sockets. Safe to call twice. */
+  /** Closes the provider's sockets. Safe to call twice. */
   close(): Promise<void>;
 }
+
 /** Requested reasoning level. `""`: the model's default. */
 export type ReasoningEffort = "" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max";

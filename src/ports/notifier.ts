@@ -1,7 +1,7 @@
 /**
  * Notifies a process that other processes changed a store, without the details. A notification can come twice or
- * without a change. None is lost: where messages between processes can get lost, the notifier also sends one every
- * second.
+ * without a change. A notification follows every change: if messages between processes can get lost, the notifier also
+ * sends a notification every second.
  */
 export interface Notifier {
   /**

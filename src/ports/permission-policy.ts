@@ -9,8 +9,8 @@ export interface PermissionRequest extends ToolCall {
 }
 
 /**
- * Whether a call may run. `pass` leaves the decision to the next check. The model gets the reason of a `deny`, the
- * person that of an `ask`.
+ * Whether a call may run. `pass` leaves the decision to the next check. The model gets the reason of a `deny`; the
+ * person gets the reason of an `ask`.
  */
 export interface Permission {
   readonly action: "allow" | "deny" | "ask" | "pass";

@@ -14,7 +14,7 @@ export type { Budget } from "./budget.js";
 
 /** Input of a run. */
 export interface RunInput {
-  /** The prompt. It must not be empty, unless there are attachments or `compact` is true. */
+  /** The prompt. Must not be empty, unless there are attachments or `compact` is true. */
   message: string;
   /**
    * Whether only to compact the session's conversation. The model gives no answer; `message` is not added to the
@@ -28,15 +28,15 @@ export interface RunInput {
   commands?: boolean | undefined;
   attachments?: readonly (ImagePart | FilePart)[] | undefined;
   /**
-   * Loads further attachments after the run is counted and holds its session. It calls `reserve` with the bytes of each
-   * attachment before it reads the attachment. `reserve` throws `TooManyRunsError` if the attachments of all runs
-   * exceed the memory limit.
+   * Loads further attachments after the run is counted and holds its session. The function calls `reserve` with the
+   * bytes of each attachment before it reads the attachment. `reserve` throws `TooManyRunsError` if the attachments of
+   * all runs exceed the memory limit.
    */
   attach?: ((reserve: (bytes: number) => void) => Promise<readonly (ImagePart | FilePart)[]>) | undefined;
   /** Provider and model. `Models.resolve` defines the handling of absent and unknown values. */
   provider?: string | undefined;
   model?: string | undefined;
-  /** Default: the session's value, then the configured one. */
+  /** Default: the session's effort, then the configured effort. */
   reasoningEffort?: ReasoningEffort | undefined;
   /** New mode of the session from this run on. Undefined: unchanged. */
   mode?: SessionMode | undefined;
@@ -159,9 +159,9 @@ export interface Run extends AsyncIterable<AgentEvent> {
 }
 
 /**
- * State of a run. `queued`: the run waits for its session. `waiting`: it waits for a person's answer. `interrupted`:
- * its process died before the end was written. Readers report `interrupted` for a stored run that no live process
- * continues. The chain's next run stores that state.
+ * State of a run. `queued`: the run waits for its session. `waiting`: the run waits for a person's answer.
+ * `interrupted`: its process died before the end was written. Readers report `interrupted` for a stored run that no
+ * live process continues. The chain's next run stores that state.
  */
 export type RunState = "queued" | "running" | "waiting" | "finished" | "failed" | "cancelled" | "interrupted";
 

@@ -21,17 +21,15 @@ export interface SessionQuery {
   search?: string;
   /**
    * Only sessions that never had a message and were last updated before this timestamp. A session emptied by a revert
-   * had one.
+   * had a message.
    */
   emptyBefore?: string;
   /** Only sessions spawned by runs of this chain (id of its original). Undefined: sessions that no run spawned. */
   spawnedBy?: string;
   limit: number;
-  /**
-   * Skips this many sessions. Alternatively `before` starts after an entry, which may no longer exist. The two exclude
-   * each other.
-   */
+  /** Number of matching sessions to skip. Not with `before`. */
   offset?: number;
+  /** Starts after this entry, which may no longer exist. */
   before?: { updatedAt: string; id: string };
 }
 
@@ -39,8 +37,8 @@ export interface SessionQuery {
 export interface SessionPage {
   sessions: Session[];
   /**
-   * Number of all matching sessions, read at the same moment as the page. It comes from stored counters unless `search`
-   * is set.
+   * Number of all matching sessions, read at the same moment as the page. The number comes from stored counters unless
+   * `search` is set.
    */
   total: number;
 }
@@ -96,7 +94,7 @@ export interface AskQuery {
   id?: string;
   /** Any id of the chain. */
   sessionId?: string;
-  /** Only asks stored as open. */
+  /** True: only asks stored as open. Default: all asks. */
   open?: boolean;
   limit: number;
   /** Starts after an entry, which may no longer exist. */
@@ -120,8 +118,8 @@ export interface LeaseHead {
   /** The view of `newest`, then its messages: everything that a model needs. `shown` may be absent. */
   messages: Message[];
   /**
-   * The chain's runs stored as `queued`, `running` or `waiting`, newest first. The holder of the chain's
-   * lease treats them as interrupted, except queued runs with a live process.
+   * The chain's runs stored as `queued`, `running` or `waiting`, newest first. The holder of the chain's lease treats
+   * them as interrupted, except queued runs with a live process.
    */
   unfinished: RunRecord[];
 }
@@ -137,8 +135,8 @@ export interface Lease {
   rootId: string;
   holder: LeaseHolder;
   /**
-   * Increases with every change of holder, also across releases, deletes and restarts. It may be counted for the
-   * complete store.
+   * Increases with every change of holder, also across releases, deletes and restarts. A store may count one
+   * fence for all chains.
    */
   fence: number;
   /** ISO 8601 UTC, by the store's clock if it has one. */
@@ -190,7 +188,7 @@ export interface PartDelta {
 
 /** A new session with its initial data. */
 export interface SessionStart {
-  /** The stored `lastSeq` is at least the given one, and at least that of `messages`. */
+  /** The stored `lastSeq` is at least the given `lastSeq`, and at least the greatest `seq` of `messages`. */
   session: Session;
   /** Messages of the session. */
   messages?: readonly Message[];
@@ -238,7 +236,8 @@ export interface SessionChange {
   /** Added to the counters. */
   usage?: Usage;
   /**
-   * New messages of this session. Its `lastSeq` becomes at least theirs; other sessions keep theirs. A `seq` and a
+   * New messages of this session. The session's `lastSeq` becomes at least their greatest `seq`; other sessions keep
+   * their `lastSeq`. A `seq` and a
    * message id are unique in the chain, including hidden messages. A message with `finished: false` may grow: text
    * follows its initial parts.
    */
@@ -246,8 +245,8 @@ export interface SessionChange {
   /** Text for growing messages of the chain, including messages that this change adds. */
   append?: readonly PartDelta[];
   /**
-   * Final forms of growing messages of the chain, including messages that this change adds. They replace the grown text
-   * and cannot grow further. The stored `sessionId` and `seq` stay, even if the given messages have others.
+   * Final forms of growing messages of the chain, including messages that this change adds. The final forms replace the
+   * grown text and cannot grow further. The stored `sessionId` and `seq` stay, even if the given messages have others.
    */
   finish?: readonly Message[];
   /**
@@ -287,7 +286,7 @@ export interface SessionChange {
    * Hides the chain's messages with a `seq` greater than `after`, and its sessions with an index greater than this
    * session's, under a new snapshot.
    *
-   * - One statement each, never a rewrite.
+   * - The driver marks the messages and the sessions, with one statement each; it rewrites none of them.
    * - Already hidden items keep their snapshot. Hidden seqs and indexes stay in use.
    * - Applied before messages are added.
    * - The `lastSeq` of the then newest session is at least the chain's, including hidden messages.
@@ -378,7 +377,7 @@ export interface SessionDriver {
    * Creates a session with its initial data, atomically. Rejects with:
    *
    * - `SessionExistsError` if the id, the alias (among ids and aliases, including its own id) or the chain's index
-   *   (also of a hidden session) is in use. It contains the id or alias in use; for an index, the id of the new
+   *   (also of a hidden session) is in use. The error has the id or alias in use; for an index, the id of the new
    *   session.
    * - `SeqTakenError` if a `seq` is in use, also within the given messages.
    * - `RunKeyTakenError`.
@@ -387,8 +386,8 @@ export interface SessionDriver {
    */
   create(start: SessionStart): Promise<void>;
   /**
-   * Finds a session by id or alias (`""` is no alias). `head` accepts both too, every other method only ids. Undefined
-   * if there is none.
+   * Finds a session by id or alias (`""` is no alias). `head` also accepts both; every other method accepts only ids.
+   * Undefined if no session matches.
    */
   get(id: string): Promise<Session | undefined>;
   /**
@@ -434,15 +433,15 @@ export interface SessionDriver {
    * Takes or renews the right to write to a chain. A renewal has the same `holder.id` and keeps the fence. There is one
    * holder at a time across processes and hosts.
    *
-   * - An expired holder is replaced at once. So is the holder of a lease with the fence `fenceToReplace`, because
-   *   the caller has found it dead.
-   * - No other holder is replaced before its lease expires. If several callers replace the same holder, exactly
-   *   one succeeds.
+   * - An expired holder is replaced at once. The holder of a lease with the fence `fenceToReplace` is also replaced at
+   *   once, because the caller has found that its process is dead.
+   * - No other holder is replaced before its lease expires. If several callers replace the same holder, exactly one
+   *   succeeds.
    * - Otherwise the result is the current holder's lease.
    *
    * `rootId` may be the id of any session of the chain, or of a session that does not exist yet. The lease then belongs
-   * to the chain that this session will start. The result contains the id of the chain's first session. A renewal changes
-   * only `expiresAt`.
+   * to the chain that this session will start. The result contains the id of the chain's first session. A renewal
+   * changes only `expiresAt`.
    */
   lease(
     rootId: string,
@@ -458,7 +457,7 @@ export interface SessionDriver {
   /**
    * Stores a chain that `dump` of any driver returned, atomically. Growing messages can continue to grow after their
    * stored text; no holder has its runs. Only its original is listed and counted. Rejects with `SessionExistsError` if
-   * one of its ids or aliases is in use, and with `RunKeyTakenError` if the id or key of one of its runs is.
+   * an id or alias of the chain is in use, and with `RunKeyTakenError` if an id or key of its runs is in use.
    */
   load(chain: ChainData): Promise<void>;
   /**
@@ -468,7 +467,7 @@ export interface SessionDriver {
   readonly notifier?: Notifier;
   /**
    * Resolves when everything stored so far is on disk (with the driver's full durability). For drivers that can
-   * distinguish a made change from a synced one; other calls proceed meanwhile. Undefined: a change with `sync`
+   * distinguish a made change from a synced change; other calls proceed meanwhile. Undefined: a change with `sync`
    * resolves when it is on disk.
    */
   synced?(): Promise<void>;

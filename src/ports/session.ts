@@ -19,8 +19,8 @@ export interface Snapshot {
 }
 
 /**
- * Permission mode of a session. `auto`: tools run without a request. `ask`: tools that need permission wait for a person. `plan`: only
- * tools that change nothing run.
+ * Permission mode of a session. `auto`: tools run without a request. `ask`: tools that need permission wait for a
+ * person. `plan`: only tools that change nothing run.
  */
 export type SessionMode = "auto" | "ask" | "plan";
 
@@ -63,7 +63,7 @@ export interface Session {
   permissionGrants: readonly PermissionGrant[];
   /**
    * For each revert and restore, in order: the `seq` up to which the conversation stayed unchanged. The list only
-   * grows. A reader that has an older, shorter list finds the invalid messages by the added entries.
+   * grows. For a reader with an older, shorter list, all messages after the smallest added `seq` are invalid.
    */
   rewinds: readonly number[];
   /** Absolute path. */
@@ -74,13 +74,14 @@ export interface Session {
   spawnedBy: SpawnedBy | null;
   chain: ChainLink;
   /**
-   * Greatest `seq` of this session's messages and of the earlier sessions of the chain; 0 without messages. Set by the
-   * driver. A revert can make an earlier session the newest: its value is then raised to the chain's greatest, so that
-   * no hidden `seq` is used again. The next `seq` is always the newest session's `lastSeq + 1`.
+   * At least the greatest `seq` in this session and the chain's earlier sessions; 0 without messages. Set by the
+   * driver. If a revert makes an earlier session the newest, the driver raises this value to the chain's greatest
+   * `seq`, so that no hidden `seq` is used again. The next `seq` is always the newest session's `lastSeq + 1`.
    */
   lastSeq: number;
+  /** ISO 8601 UTC. */
   createdAt: string;
-  /** Never decreases. */
+  /** ISO 8601 UTC. Never decreases. */
   updatedAt: string;
   /** Sum over all runs. For the first session of a chain: over the whole chain. */
   usage: Usage;

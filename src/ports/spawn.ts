@@ -14,7 +14,7 @@ export interface SpawnInput {
   tools?: readonly string[] | undefined;
   /** Whether only tools that change nothing are allowed. Default false. */
   readOnly?: boolean | undefined;
-  /** Budget of the subagent. Its usage also counts in the budgets of the parent run. */
+  /** Budget of the subagent. The subagent's usage also counts in the budgets of the parent run. */
   budget?: Budget | undefined;
   /** Maximum model calls of the subagent. The agent's own limit also applies; the lower one counts. */
   maxIterations?: number | undefined;
@@ -22,15 +22,15 @@ export interface SpawnInput {
 
 /** Result of a subagent. */
 export interface SubagentResult {
-  /** Text of its final answer. */
+  /** Text of the subagent's final answer. */
   output: string;
   endedBy: EndedBy;
-  /** Usage of all its model calls; already counted in the parent run. */
+  /** Usage of the subagent's model calls; already counted in the parent run. */
   usage: Usage;
   iterations: number;
 }
 
-/** A running subagent. It ends with the tool call that started it at the latest. */
+/** A running subagent. Ends at the latest with the tool call that started it. */
 export interface Subagent {
   readonly runId: string;
   /** The subagent's own session; its `spawnedBy` names the parent. */

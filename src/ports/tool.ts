@@ -33,7 +33,7 @@ export interface ToolSpec {
   readonly needsSkills?: boolean | undefined;
   /** Whether a model gets the tool, by provider name and model id. Default: every model gets it. */
   models?(model: { readonly provider: string; readonly id: string }): boolean;
-  /** Names of tools that this one replaces: a model that gets this tool does not get those. */
+  /** Names of tools that this tool replaces: a model that gets this tool does not get the named tools. */
   readonly replaces?: readonly string[] | undefined;
 }
 
@@ -100,8 +100,8 @@ export interface ToolCall {
 }
 
 /**
- * Decision of a person; any other value counts as `reject`. `allow_always` is stored with the session. It covers edits
- * of the same files; for other tools it covers identical calls only.
+ * Decision of a person; any other value counts as `reject`. `allow_always` is stored with the session. For edits, the
+ * stored permission covers the same files; for other tools, it covers identical calls only.
  */
 export type PermissionDecision = "allow" | "allow_always" | "reject";
 
@@ -116,7 +116,7 @@ export interface ToolContext {
   readonly folders?: readonly string[] | undefined;
   /** Aborts with the run. The tool then ends what it started and settles. */
   readonly signal: AbortSignal;
-  /** Asks the person at the client for permission. Resolves with `allow` if no person can be asked. */
+  /** Asks the person at the client for permission. Resolves with `allow` if no person can be asked in mode `auto`. */
   ask(request: Omit<AskRequest, "callId" | "tool" | "kind" | "question">): Promise<PermissionDecision>;
   /**
    * Asks the user a question. Resolves with the chosen label or the text, or undefined if no user is present or no
@@ -124,8 +124,8 @@ export interface ToolContext {
    */
   askUser(question: Question): Promise<string | undefined>;
   /**
-   * Shows people the output since the last call of this function. It is not stored and not part of the result. Never
-   * throws.
+   * Shows people the output since the last call of this function. The text is not stored and not part of the result.
+   * Never throws.
    */
   progress(text: string): void;
   /**
@@ -146,7 +146,7 @@ export interface ToolContext {
   readonly state: Map<string, unknown>;
   /** Records each file before a change, so that the change can be undone. Undefined: no recording. */
   readonly history?: FileRecorder | undefined;
-  /** Skills that the model was given. */
+  /** Skills listed in the model's prompt. Undefined: none. */
   readonly skills?: readonly Skill[] | undefined;
 }
 
@@ -183,11 +183,11 @@ export interface Tool<Args = any> extends ToolSpec {
   /** Describes the call for people. Must not use the disk and must not throw. */
   describe(args: Args, projectDir: string): ToolCallDescription;
   /**
-   * Diff for the person who decides, computed from the current files. It replaces the diff of `describe`. Called before
-   * a permission request. After two seconds or a throw, the request is sent without it.
+   * Diff for the person who decides, computed from the current files. Replaces the diff of `describe`. Called before
+   * a permission request. After two seconds or an error, the request is sent without a preview.
    */
   preview?(args: Args, context: Pick<ToolContext, "projectDir" | "folders" | "signal">): Promise<ToolCallPreview>;
-  /** Runs the call. A throw becomes a failed tool result, never a failed run. */
+  /** Runs the call. An error becomes a failed tool result, never a failed run. */
   run(args: Args, context: ToolContext): Promise<ToolOutput>;
   /** Background work of the tool, possibly shared by several tools. Sessions report it to their watchers. */
   readonly background?: BackgroundWork | undefined;

@@ -10,7 +10,7 @@ export interface PlanEntry {
   status: "pending" | "in_progress" | "completed";
 }
 
-/** Current state of a session. It is sent again after each change. Cursors do not count it. */
+/** Current state of a session. The state is sent again after each change. Cursors do not count state events. */
 export interface SessionState {
   /** The chain's first session. */
   session: Session;
@@ -18,7 +18,7 @@ export interface SessionState {
   run: RunRecord | null;
   /** Open asks, oldest first. */
   asks: readonly Ask[];
-  /** The todo list as last set by the tools; empty without one. */
+  /** The todo list as last set by the tools; empty without a todo list. */
   plan: readonly PlanEntry[];
   /**
    * Background commands of this process and detached ones: the running commands and the most recently ended. Undefined
@@ -30,21 +30,22 @@ export interface SessionState {
 }
 
 /**
- * Events for watchers of a session. A reader that applies all of them in order has the session's messages, also after it
- * resumed from a cursor. Except `tool_progress`, only stored data is sent: a watcher never receives text that is lost.
+ * Events for watchers of a session. A reader that applies all of them in order has the session's messages, also after
+ * it resumed from a cursor. Except `tool_progress`, only stored data is sent: a watcher never receives text that is
+ * lost.
  */
 export type WatchEvent =
-  /** The first event, and after each change. */
+  /** Sent as the first event, and after each change. */
   | { type: "state"; state: SessionState }
   /** The first event of a reader that started with `afterSeq`. Its cursor resumes at that message. */
   | { type: "state"; cursor: string; state: SessionState }
   /** A message, which replaces an earlier message with the same `seq`. With `finished: false` it may grow. */
   | { type: "message"; cursor: string; message: Message }
-  /** Text or reasoning added to a growing message, after all its earlier content of the same kind. */
+  /** Text or reasoning added to a growing message, after the message's earlier content of the same kind. */
   | { type: "delta"; cursor: string; messageId: string; seq: number; kind: "text" | "reasoning"; text: string }
-  /** A growing message is complete. Its texts are those already sent; the other parts are new. */
+  /** A growing message is complete. The texts of `message` were already sent; its other parts are new. */
   | { type: "message_end"; cursor: string; message: Message }
-  /** All messages with a greater `seq` are invalid: a revert hid them, or a restore replaced them. */
+  /** All messages with a `seq` greater than `after` are invalid: a revert hid them, or a restore replaced them. */
   | { type: "rewind"; cursor: string; after: number }
   /**
    * Output that a running tool printed since the last such event. Sent only by the process that runs the tool, and not

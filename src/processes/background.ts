@@ -7,11 +7,13 @@ import type { BackgroundWork, ProcessState } from "../ports/background.js";
 import type { Child } from "./child.js";
 import type { BackgroundJob, JobOptions } from "./job.js";
 import type { DetachedProgram } from "./supervisor.js";
-import { sessionFolder, removeOutputs } from "./outputs.js";
+import { getSessionFolder, removeOutputs } from "./outputs.js";
 
-/** Maximum concurrent commands per session and per process, and the number of ended commands that stay listed. */
+/** Maximum concurrent commands of a session. */
 const MAX_SESSION_COMMANDS = 16;
+/** Maximum concurrent commands of this process. */
 const MAX_TOTAL_COMMANDS = 128;
+/** Number of ended commands of a session that stay listed. */
 const MAX_ENDED_COMMANDS = 16;
 
 /** Start of a command: as a child of this process, or detached so that it outlives this process. */
@@ -33,13 +35,13 @@ export class Background implements BackgroundWork {
   readonly #paths: BackgroundPaths;
   readonly #redactor: Redactor;
   readonly #clean: (output: string) => string;
-  #hasSwept = false;
-  readonly #jobs = new Map<string, Map<string, BackgroundJob>>();
+  #hasRemovedOldFiles = false;
+  readonly #jobsBySessionId = new Map<string, Map<string, BackgroundJob>>();
   /** Timers by session id, while a detached command of the session runs. */
-  readonly #pollTimers = new Map<string, NodeJS.Timeout>();
+  readonly #pollTimersBySessionId = new Map<string, NodeJS.Timeout>();
   readonly #listeners = new Set<(sessionId: string) => void>();
   /** Cleanup of detached commands that end while this process runs, by command id. */
-  readonly #cleanUps = new Map<string, JobOptions["cleanUp"]>();
+  readonly #cleanUpsById = new Map<string, JobOptions["cleanUp"]>();
   /** Session ids of commands that are starting. */
   readonly #startingSessionIds: string[] = [];
   #isClosed = false;
@@ -58,10 +60,10 @@ export class Background implements BackgroundWork {
     start: CommandStart,
   ): Promise<{ id: string; job: BackgroundJob }> {
     const jobs = await this.#loadJobs(sessionId);
-    this.#jobs.set(sessionId, jobs);
+    this.#jobsBySessionId.set(sessionId, jobs);
     const startingCount = this.#startingSessionIds.filter((startingId) => startingId === sessionId).length;
     const runningCount = [...jobs.values()].filter(isRunning).length + startingCount;
-    const totalCount = [...this.#jobs.values()]
+    const totalCount = [...this.#jobsBySessionId.values()]
       .flatMap((sessionJobs) => [...sessionJobs.values()])
       .filter(isRunning).length;
     if (runningCount >= MAX_SESSION_COMMANDS)
@@ -86,7 +88,7 @@ export class Background implements BackgroundWork {
       endedJob.removeFiles?.();
     }
     // The session was deleted meanwhile, or this object was closed.
-    if (this.#isClosed || this.#jobs.get(sessionId) !== jobs) await job.stop();
+    if (this.#isClosed || this.#jobsBySessionId.get(sessionId) !== jobs) await job.stop();
     this.#pollDetached(sessionId);
     this.#notify(sessionId);
     return { id, job };
@@ -106,21 +108,21 @@ export class Background implements BackgroundWork {
       start.program(),
     ]);
     const { id, command } = options;
-    if (!this.#hasSwept) removeOldDetached(detachedRoot);
-    this.#hasSwept = true;
-    await startDetached(sessionFolder(detachedRoot, sessionId), { id, command, program }).catch((error: unknown) => {
+    if (!this.#hasRemovedOldFiles) removeOldDetached(detachedRoot);
+    this.#hasRemovedOldFiles = true;
+    await startDetached(getSessionFolder(detachedRoot, sessionId), { id, command, program }).catch((error: unknown) => {
       throw new ToolError(`the command could not be started: ${(error as Error).message}.`, { cause: error });
     });
-    this.#cleanUps.set(id, options.cleanUp);
+    this.#cleanUpsById.set(id, options.cleanUp);
     const job = (await this.#loadJobs(sessionId)).get(id);
     if (job === undefined) throw new ToolError("the command could not be recorded.");
     return job;
   }
 
-  /** The session's commands, including detached commands that an earlier or another gantry process started. */
+  /** Returns the session's commands, including detached commands that an earlier or another gantry process started. */
   async #loadJobs(sessionId: string): Promise<Map<string, BackgroundJob>> {
-    const jobs = this.#jobs.get(sessionId) ?? new Map<string, BackgroundJob>();
-    const folder = this.#paths.detached === undefined ? undefined : sessionFolder(this.#paths.detached, sessionId);
+    const jobs = this.#jobsBySessionId.get(sessionId) ?? new Map<string, BackgroundJob>();
+    const folder = this.#paths.detached === undefined ? undefined : getSessionFolder(this.#paths.detached, sessionId);
     if (folder === undefined || !existsSync(folder)) return jobs;
     const [{ readDetachedRecords }, { DetachedJob }] = await Promise.all([
       import("./supervisor.js"),
@@ -129,31 +131,31 @@ export class Background implements BackgroundWork {
     for (const record of readDetachedRecords(folder))
       if (!jobs.has(record.id))
         jobs.set(record.id, new DetachedJob(record, join(folder, record.id), this.#redactor, this.#clean));
-    if (jobs.size > 0) this.#jobs.set(sessionId, jobs);
+    if (jobs.size > 0) this.#jobsBySessionId.set(sessionId, jobs);
     return jobs;
   }
 
-  /** Checks detached commands and notifies listeners when one ends. They are not children of this process. */
+  /** Checks detached commands, which are not children of this process, and notifies listeners when a command ends. */
   #pollDetached(sessionId: string): void {
-    const detachedJobs = [...(this.#jobs.get(sessionId)?.values() ?? [])].filter(
+    const detachedJobs = [...(this.#jobsBySessionId.get(sessionId)?.values() ?? [])].filter(
       (job) => isRunning(job) && job.state.detached,
     );
-    if (detachedJobs.length === 0 || this.#pollTimers.has(sessionId) || this.#isClosed) return;
+    if (detachedJobs.length === 0 || this.#pollTimersBySessionId.has(sessionId) || this.#isClosed) return;
     const timer = setInterval(() => {
       const endedJobs = detachedJobs.filter((job) => !isRunning(job));
       if (endedJobs.length === 0) return;
       for (const { state } of endedJobs) {
-        this.#cleanUps
+        this.#cleanUpsById
           .get(state.id)?.()
           .catch(() => undefined);
-        this.#cleanUps.delete(state.id);
+        this.#cleanUpsById.delete(state.id);
       }
       clearInterval(timer);
-      this.#pollTimers.delete(sessionId);
+      this.#pollTimersBySessionId.delete(sessionId);
       this.#notify(sessionId);
       this.#pollDetached(sessionId);
     }, POLL_INTERVAL_MS);
-    this.#pollTimers.set(sessionId, timer.unref());
+    this.#pollTimersBySessionId.set(sessionId, timer.unref());
   }
 
   /** Finds a command. Rejects with a `ToolError` that lists the session's commands. */
@@ -170,14 +172,16 @@ export class Background implements BackgroundWork {
   async list(sessionId: string): Promise<ProcessState[]> {
     const jobs = await this.#loadJobs(sessionId).catch(() => undefined);
     this.#pollDetached(sessionId);
-    return [...(jobs?.values() ?? [])].map(({ state }) => state).sort((a, b) => (a.startedAt < b.startedAt ? -1 : 1));
+    return [...(jobs?.values() ?? [])]
+      .map(({ state }) => state)
+      .sort((left, right) => (left.startedAt < right.startedAt ? -1 : 1));
   }
 
   async end(sessionId: string): Promise<void> {
-    const jobs = [...(this.#jobs.get(sessionId)?.values() ?? [])];
-    this.#jobs.delete(sessionId);
-    clearInterval(this.#pollTimers.get(sessionId));
-    this.#pollTimers.delete(sessionId);
+    const jobs = [...(this.#jobsBySessionId.get(sessionId)?.values() ?? [])];
+    this.#jobsBySessionId.delete(sessionId);
+    clearInterval(this.#pollTimersBySessionId.get(sessionId));
+    this.#pollTimersBySessionId.delete(sessionId);
     await Promise.all(jobs.filter(({ state }) => !state.detached).map((job) => job.stop()));
     if (this.#paths.outputs !== undefined) removeOutputs(this.#paths.outputs, sessionId);
   }
@@ -190,8 +194,8 @@ export class Background implements BackgroundWork {
   /** Ends all commands that are not detached. */
   async close(reason: unknown): Promise<void> {
     this.#isClosed = true;
-    const jobs = [...this.#jobs.values()].flatMap((sessionJobs) => [...sessionJobs.values()]);
-    for (const timer of this.#pollTimers.values()) clearInterval(timer);
+    const jobs = [...this.#jobsBySessionId.values()].flatMap((sessionJobs) => [...sessionJobs.values()]);
+    for (const timer of this.#pollTimersBySessionId.values()) clearInterval(timer);
     await Promise.all(jobs.filter(({ state }) => !state.detached).map((job) => job.stop(reason)));
   }
 

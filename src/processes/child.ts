@@ -6,7 +6,7 @@ import { abortable, createDeadline, settlesWithin } from "../base/abort.js";
 import { monotonicMs } from "../base/clock.js";
 import { newId } from "../base/ids.js";
 import { hasCode } from "../ports/errors.js";
-import { register, registerGroup, unregister } from "./reaper.js";
+import { registerMark, registerGroup, unregisterMark } from "./reaper.js";
 import { commandPids, MARK_VARIABLE } from "../base/linux-processes.js";
 import { ProcessGroup } from "./process-group.js";
 
@@ -18,24 +18,24 @@ export interface Program {
   /** The child's environment. Only the mark that identifies the child is added. */
   env: Readonly<Record<string, string>>;
   /**
-   * Whether `file` is bubblewrap and `args` is the command in the sandbox. Bubblewrap waits for `arrange`.
+   * Whether `file` is bubblewrap and `args` is the command in the sandbox. Bubblewrap waits for `configureSandbox`.
    *
-   * The processes have their own namespace and end with its first process. TERM goes to all except bubblewrap itself,
-   * which would end the others immediately.
+   * The processes have their own namespace and end with its first process. TERM goes to all processes except
+   * bubblewrap, because the end of bubblewrap would end the other processes immediately.
    */
   isSandbox?: boolean;
-  /** Whether standard input is open for writing. Default false: it is closed. */
+  /** Whether standard input is open for writing. Default: false, standard input is closed. */
   hasInput?: boolean;
-  /** Whether the program starts no programs and can be killed without damage. Default false. */
+  /** Whether the program starts no programs and can be killed without damage. Default: false. */
   isLeaf?: boolean;
 }
 
 export interface ChildOptions {
-  /** Undefined: no time limit. */
+  /** Time limit in ms. Undefined: no limit. */
   timeoutMs?: number;
   signal: AbortSignal;
   onOutput?(chunk: Buffer): void;
-  /** Time in ms between TERM and KILL; read when it has started. Default 2000, or 1000 during a shutdown. */
+  /** Time in ms between TERM and KILL, read repeatedly during that time. Default: 2000, or 1000 during a shutdown. */
   graceMs?(): number;
 }
 
@@ -58,14 +58,14 @@ const SWITCHES_FD = 4;
 
 /** Maximum length of bubblewrap's messages to keep, in characters. */
 const MAX_FAULT_CHARACTERS = 500;
-
-/** Time in ms between TERM and KILL; shorter when the server shuts down. */
+/** Time in ms between TERM and KILL: the default, and during the shutdown of the server. */
 const DEFAULT_GRACE_MS = 2_000;
 const SHUTDOWN_GRACE_MS = 1_000;
 /** Time in ms that output may continue after the child ends. */
 const DRAIN_MS = 250;
 /** Time in ms that the exit event of an ended child may take. */
 const EXIT_EVENT_WAIT_MS = 500;
+/** Interval in ms at which remaining processes are checked. */
 const POLL_MS = 25;
 /** Pauses in ms before processes are ended, so that they can exit without a signal. A sandbox needs about 1 ms. */
 const EXIT_PAUSES_MS = [1, 2, 5, 11] as const;
@@ -121,7 +121,7 @@ export class Child {
     const { spawn } = await import("node:child_process");
     const mark = newId();
     // Sandboxed processes end with this process automatically and need no reaper.
-    if (!isSandbox) await register(mark);
+    if (!isSandbox) await registerMark(mark);
     const child = spawn(file, isSandbox ? ["--args", String(SWITCHES_FD), "--", ...args] : args, {
       cwd,
       env: { ...env, [MARK_VARIABLE]: mark },
@@ -130,7 +130,7 @@ export class Child {
     });
     const endPromises = observeEnd(child);
     if (child.pid === undefined) {
-      unregister(mark);
+      unregisterMark(mark);
       return endPromises.exit.then(() => Promise.reject(new Error("no process")));
     }
     registerGroup(mark, child.pid);
@@ -159,7 +159,7 @@ export class Child {
   }
 
   /**
-   * Sends bubblewrap its switches; until then it waits. `onWritten` is called when they are written.
+   * Sends bubblewrap its switches, for which it waits. `onWritten` is called after the switches are written.
    *
    * Bubblewrap reports its namespace and ends with this process, unless `isShortLived` is set for commands that end
    * immediately.
@@ -176,11 +176,11 @@ export class Child {
     );
   }
 
-  /** Whether the child keeps this process alive. */
-  keepAlive(on: boolean): void {
+  /** Sets whether the child keeps this process alive. */
+  keepAlive(isEnabled: boolean): void {
     // Pipes of a child are sockets.
     for (const handle of [this.#process, ...(this.#process.stdio as (Socket | null)[])])
-      handle?.[on ? "ref" : "unref"]();
+      handle?.[isEnabled ? "ref" : "unref"]();
   }
 
   /**
@@ -197,16 +197,16 @@ export class Child {
         if (!timeout.signal.aborted) throw error;
       });
       timeout.clear();
-      if (!timeout.signal.aborted) await settlesWithin(this.#endPromises.closed, DRAIN_MS);
-      const reason = timeout.expired ? "timeout" : signal.aborted ? "abort" : "exit";
+      if (!timeout.signal.aborted) await settlesWithin(this.#endPromises.close, DRAIN_MS);
+      const reason = timeout.hasExpired ? "timeout" : signal.aborted ? "abort" : "exit";
       // A scan of all processes would take longer than most searches.
-      if (this.#isLeaf && reason !== "exit") this.#group.signal("SIGKILL", undefined);
+      if (this.#isLeaf && reason !== "exit") this.#group.sendSignal("SIGKILL", undefined);
       const hadLeftovers =
-        !this.#isLeaf && (await endAll(this.#group, reason === "exit", this.#isSandbox, signal, graceMs));
+        !this.#isLeaf && (await endGroup(this.#group, reason === "exit", this.#isSandbox, signal, graceMs));
       // After KILL, only a process stuck in the kernel can remain, which cannot be awaited. On a busy machine the exit
       // event of an ended process is late; the exit code is known only after it.
       await settlesWithin(this.#endPromises.exit, EXIT_EVENT_WAIT_MS);
-      if (onOutput) await settlesWithin(this.#endPromises.closed, DRAIN_MS);
+      if (onOutput) await settlesWithin(this.#endPromises.close, DRAIN_MS);
       const { exitCode, signalCode } = this.#process;
       const sandboxFault = exitCode === 0 ? undefined : /^bwrap: (.*)/m.exec(this.#sandboxErrors)?.[1];
       return {
@@ -222,9 +222,9 @@ export class Child {
     }
   }
 
-  /** Kills immediately, without a search for processes that it started. For a program that never ran. */
+  /** Kills the program immediately, without a search for its processes. For a program that never ran. */
   kill(): void {
-    this.#group.signal("SIGKILL", undefined);
+    this.#group.sendSignal("SIGKILL", undefined);
     this.#release();
   }
 
@@ -234,7 +234,7 @@ export class Child {
     for (const stream of stdio) if (!keepsOutput || (stream !== stdout && stream !== stderr)) stream?.destroy();
     this.#process.unref();
     untrackGroup(this.#group);
-    unregister(this.#mark);
+    unregisterMark(this.#mark);
   }
 
   #stream<T extends Readable | Writable>(fd: number): T | undefined {
@@ -244,7 +244,7 @@ export class Child {
 
 interface EndPromises {
   exit: Promise<void>;
-  closed: Promise<void>;
+  close: Promise<void>;
 }
 
 function observeEnd(child: ChildProcess): EndPromises {
@@ -254,7 +254,7 @@ function observeEnd(child: ChildProcess): EndPromises {
   });
   // The rejection is handled through the returned `exit`.
   exit.catch(() => undefined);
-  return { exit, closed: new Promise((resolve) => child.once("close", () => resolve())) };
+  return { exit, close: new Promise((resolve) => child.once("close", () => resolve())) };
 }
 
 /**
@@ -263,7 +263,7 @@ function observeEnd(child: ChildProcess): EndPromises {
  *
  * @param hasEnded Whether the child itself has ended.
  */
-export async function endAll(
+export async function endGroup(
   group: ProcessGroup,
   hasEnded: boolean,
   isSandbox: boolean,
@@ -278,20 +278,20 @@ export async function endAll(
     if (await isEmpty(group, hasEnded)) return false;
     await sleep(pauseMs);
   }
-  let members = await group.members();
+  let members = await group.listMembers();
   if (members?.length === 0) return false;
-  group.signal("SIGTERM", members, sparedPid);
+  group.sendSignal("SIGTERM", members, sparedPid);
   const startedMs = monotonicMs();
   for (let pauseMs = POLL_MS / 4; monotonicMs() - startedMs < graceMs(); pauseMs = Math.min(pauseMs * 2, 4 * POLL_MS)) {
     await sleep(pauseMs);
-    members = await group.members();
+    members = await group.listMembers();
     if (members?.length === 0) return true;
   }
-  // Repeated, because a process can fork between the scan and the signal.
+  // Up to 8 rounds, because a process can fork between the scan and the signal.
   for (let round = 0; round < 8; round++) {
-    group.signal("SIGKILL", members);
+    group.sendSignal("SIGKILL", members);
     await sleep(POLL_MS);
-    members = await group.members();
+    members = await group.listMembers();
     if (members?.length === 0) break;
   }
   return true;
@@ -299,8 +299,8 @@ export async function endAll(
 
 /** The kernel ends a namespace with its first process. If that process is known, no scan is needed. */
 async function isEmpty(group: ProcessGroup, hasEnded: boolean): Promise<boolean> {
-  const hasNamespaceEnded = hasEnded ? group.namespaceEnded() : undefined;
-  return hasNamespaceEnded ?? (await group.members())?.length === 0;
+  const hasNamespaceEnded = hasEnded ? group.hasNamespaceEnded() : undefined;
+  return hasNamespaceEnded ?? (await group.listMembers())?.length === 0;
 }
 
 /** Registers a group, so that children do not outlive a process that exits without cleanup. */

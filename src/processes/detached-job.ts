@@ -4,13 +4,13 @@ import { attempt } from "../base/attempt.js";
 import { delay } from "../base/abort.js";
 import type { Redactor } from "../base/redact.js";
 import type { ProcessState } from "../ports/background.js";
-import { endAll } from "./child.js";
+import { endGroup } from "./child.js";
 import { countSettledBytes } from "./clean-stream.js";
-import type { BackgroundJob, JobOutput, InputResult } from "./job.js";
+import { MIN_HELD_CHARACTERS, type BackgroundJob, type JobOutput, type InputResult } from "./job.js";
 import * as supervisor from "./supervisor.js";
 import { ProcessGroup, readStartTicks } from "./process-group.js";
 
-/** Interval in ms at which the command is checked while a caller waits. It is not a child of this process. */
+/** Interval in ms at which the command is checked while a caller waits. The command is not a child of this process. */
 const POLL_INTERVAL_MS = 100;
 /** Time in ms that an ended command stays known. */
 const RETENTION_MS = 7 * 24 * 60 * 60 * 1000;
@@ -23,10 +23,12 @@ export class DetachedJob implements BackgroundJob {
   readonly #base: string;
   readonly #redactor: Redactor;
   readonly #clean: (output: string) => string;
+  /** Offset before the first output, which stays unseen. Undefined after a later call of `takeOutput`. */
   #firstReadOffset: number | undefined;
   #stopPromise: Promise<void> | undefined;
   #hasEnded = false;
 
+  /** `base`: path of the command's files without their endings. */
   constructor(record: supervisor.DetachedRecord, base: string, redactor: Redactor, clean: (output: string) => string) {
     this.#record = record;
     this.#base = base;
@@ -43,26 +45,26 @@ export class DetachedJob implements BackgroundJob {
 
   /** Number of bytes that the command printed. */
   get version(): number {
-    return supervisor.printedBytes(this.#base);
+    return supervisor.countPrintedBytes(this.#base);
   }
 
   get unseenOutput(): string {
     const end = this.version;
     return this.#readText(
-      Math.max(this.#firstReadOffset ?? supervisor.readOffset(this.#base), end - MAX_SHOWN_BYTES),
+      Math.max(this.#firstReadOffset ?? supervisor.loadReadOffset(this.#base), end - MAX_SHOWN_BYTES),
       end,
     ).output;
   }
 
   takeOutput(first = false): JobOutput {
     const end = this.#isRunning ? undefined : (supervisor.readDetachedEnd(this.#base) ?? { code: null, signal: null });
-    const [readOffset, printedBytes] = [supervisor.readOffset(this.#base), this.version];
+    const [readOffset, printedBytes] = [supervisor.loadReadOffset(this.#base), this.version];
     const start = Math.max(readOffset, printedBytes - MAX_SHOWN_BYTES);
     const { output, bytes } = this.#readText(start, printedBytes, end === undefined);
     supervisor.saveReadOffset(this.#base, start + bytes);
     this.#firstReadOffset = first ? readOffset : undefined;
     const omittedBytes = (start - readOffset).toLocaleString("en-US");
-    // At the cut, part of a secret cannot be distinguished from other text.
+    // The first characters after omitted output may be part of a secret that cannot be recognized.
     const shownOutput =
       start > readOffset ? `[... ${omittedBytes} bytes omitted ...]\n${output.slice(this.#redactor.reach)}` : output;
     const notes = end?.code === null && end.signal === null ? ["[exit status unknown]"] : [];
@@ -89,8 +91,8 @@ export class DetachedJob implements BackgroundJob {
   async #stop(): Promise<void> {
     if (!this.#isAlive) return;
     const { pid, mark } = this.#record;
-    // The supervisor is spared until the end and records it, unless it must be killed with the others.
-    await endAll(new ProcessGroup(pid, mark), false, true, new AbortController().signal);
+    // The supervisor gets no TERM, so that it records the end, unless it must be killed with the other processes.
+    await endGroup(new ProcessGroup(pid, mark), false, true, new AbortController().signal);
     supervisor.recordEnd(this.#base, "SIGKILL");
     this.#hasEnded = true;
   }
@@ -106,13 +108,16 @@ export class DetachedJob implements BackgroundJob {
     return isAlive(this.#record, this.#base);
   }
 
-  /** Output text of a range. If the output continues, possible starts of secrets are left for the next call. */
+  /**
+   * Reads the text of a range, and the bytes that it covers. If the output continues, possible starts of secrets are
+   * left for the next call.
+   */
   #readText(start: number, end: number, isOpen = false): { output: string; bytes: number } {
     const rawBytes = supervisor.readDetachedOutput(this.#base, start, end);
     const settledBytesOfOutput = isOpen ? rawBytes.subarray(0, countSettledBytes(rawBytes)) : rawBytes;
     const text = settledBytesOfOutput.toString();
     const settledLength = isOpen ? this.#redactor.settledLength(text) : text.length;
-    const heldText = text.length - settledLength < 8 ? "" : text.slice(settledLength);
+    const heldText = text.length - settledLength < MIN_HELD_CHARACTERS ? "" : text.slice(settledLength);
     return {
       output: this.#clean(text.slice(0, text.length - heldText.length)),
       // Bytes that are not UTF-8 have another length as text. The held part is valid UTF-8, so its length is exact.

@@ -1,6 +1,12 @@
 import type { PathGuard } from "../files/path-guard.js";
 import { runRipgrep, type RipgrepEnd } from "./ripgrep.js";
-import { realMatchPath, NulRecords, openSearchScope, SEARCH_TIMEOUT_MS, type SearchScope } from "./search-scope.js";
+import {
+  resolveMatchPath,
+  NulRecordParser,
+  openSearchScope,
+  SEARCH_TIMEOUT_MS,
+  type SearchScope,
+} from "./search-scope.js";
 
 export interface ListOptions {
   readonly signal: AbortSignal;
@@ -10,21 +16,21 @@ export interface ListOptions {
 }
 
 /**
- * Lists regular files by their path relative to the base of `scope`, as `./a/b`, in no particular order. `take` returns
- * false to stop.
+ * Lists regular files by their path relative to the base of `scope`, as `./a/b`, in no particular order. `onName`
+ * returns false to stop.
  */
 export function listFiles(
   scope: SearchScope,
   { signal, timeoutMs = SEARCH_TIMEOUT_MS, args = [] }: ListOptions,
-  take: (name: string) => boolean,
+  onName: (name: string) => boolean,
 ): Promise<RipgrepEnd> {
-  const records = new NulRecords();
+  const records = new NulRecordParser();
   return runRipgrep({
     args: ["--files", "--null", ...args, ...scope.flags, "--", scope.root],
     cwd: scope.cwd,
     signal,
     timeoutMs,
-    onOutput: (chunk) => records.push(chunk, take),
+    onOutput: (chunk) => records.push(chunk, onName),
   });
 }
 
@@ -36,7 +42,7 @@ export interface IgnoredPaths {
 }
 
 /**
- * Finds the real paths that ignore files exclude in a folder and, down to `depth`, in its subfolders. Rejects as
+ * Finds the real paths that ignore files exclude in a folder and, down to `depth`, in its subfolders. Rejects like
  * `openSearchScope`.
  */
 export async function findIgnoredPaths(
@@ -53,7 +59,7 @@ export async function findIgnoredPaths(
       cwd: scope.cwd,
       signal,
       timeoutMs,
-      onIgnored: (name) => void (paths.size < MAX_IGNORED_PATHS && paths.add(realMatchPath(scope, name))),
+      onIgnored: (name) => void (paths.size < MAX_IGNORED_PATHS && paths.add(resolveMatchPath(scope, name))),
     });
     return { paths, isIncomplete: endReason === "timeout" || paths.size >= MAX_IGNORED_PATHS };
   } finally {

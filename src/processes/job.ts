@@ -10,6 +10,8 @@ import { OutputFile, type StoredOutput } from "./output-file.js";
 export const MAX_WAITING_INPUT_BYTES = 1024 * 1024;
 /** Maximum bytes of unread output that are kept. */
 const MAX_UNREAD_BYTES = 2 * MAX_MODEL_TEXT_BYTES;
+/** Minimum characters of a possible start of a secret that is held back. Fewer characters reveal nothing. */
+export const MIN_HELD_CHARACTERS = 8;
 
 /** Properties of a job besides its process. */
 export interface JobOptions {
@@ -18,7 +20,7 @@ export interface JobOptions {
   readonly redactor: Redactor;
   /** Converts output to text as shown: without colours and secrets. */
   readonly clean: (output: string) => string;
-  /** Path for the full output if it is long; undefined: no file. */
+  /** Returns the path for the full output if the output is long. Undefined: no file is written. */
   readonly path: () => string | undefined;
   /** Called once, after the command and all its processes have ended. `takeOutput` returns the notes. */
   readonly cleanUp: () => Promise<readonly string[]>;
@@ -115,7 +117,7 @@ export class Job implements BackgroundJob {
   takeOutput(first = false): JobOutput {
     const output = this.#unseenOutput.text(this.#file.file === undefined ? "" : "see the file");
     // A possible start of a secret is left for the next call.
-    const settledLength = this.#end === undefined ? shownLength(output, this.#options.redactor) : output.length;
+    const settledLength = this.#end === undefined ? getShownLength(output, this.#options.redactor) : output.length;
     this.#unseenOutput = this.#createBuffer();
     if (settledLength < output.length) this.#unseenOutput.push(Buffer.from(output.slice(settledLength)));
     const notes = this.#notes;
@@ -199,10 +201,10 @@ export class Job implements BackgroundJob {
 }
 
 /**
- * Length of the text that can be shown. Up to seven characters that might start a secret are shown, because they reveal
- * nothing and a caller may wait for them.
+ * Returns the length of the text that can be shown. A possible start of a secret that is shorter than
+ * `MIN_HELD_CHARACTERS` is shown, because a caller may wait for it.
  */
-function shownLength(output: string, redactor: Redactor): number {
+function getShownLength(output: string, redactor: Redactor): number {
   const settledLength = redactor.settledLength(output);
-  return output.length - settledLength < 8 ? output.length : settledLength;
+  return output.length - settledLength < MIN_HELD_CHARACTERS ? output.length : settledLength;
 }

@@ -4,7 +4,7 @@ import type { Redactor } from "../base/redact.js";
 import { CleanStream } from "./clean-stream.js";
 
 /**
- * Part of an output in its file:
+ * The part of an output that its file contains:
  * - `whole`: all.
  * - `begin`: only the start, so far or permanently.
  * - `ends`: the start and the end.
@@ -18,8 +18,12 @@ export interface StoredOutput {
   readonly storedParts: StoredParts;
 }
 
-/** Bytes of the start, written while the output arrives, and of the end, which is kept in memory. Together 64 MiB. */
-const PART_BYTES = { head: 62 * 1024 * 1024, tail: 2 * 1024 * 1024 };
+/**
+ * Bytes of the start, which is written while the output arrives, and of the end, which is kept in memory. Together 64
+ * MiB.
+ */
+const STORED_BYTES = { head: 62 * 1024 * 1024, tail: 2 * 1024 * 1024 };
+const MAX_TAIL_CHUNKS = 1_024;
 
 /**
  * Writes the full output of a command to a file if it is longer than the shown text. The text is without colours and
@@ -36,7 +40,7 @@ export class OutputFile {
   #fd: number | undefined;
   #stream: CleanStream | undefined;
   /** The last chunks. Undefined while everything was written to the file. */
-  #tail: Buffer[] | undefined;
+  #tailChunks: Buffer[] | undefined;
   #tailBytes = 0;
   #omittedBytes = 0;
   #file: string | undefined;
@@ -44,21 +48,21 @@ export class OutputFile {
   #hasFailed = false;
 
   /**
-   * @param path Called when a file is needed; undefined: no file is written.
+   * @param path Called when a file is needed. Returns undefined if no file is to be written.
    * @param minBytes Bytes of output that need no file.
    */
-  constructor(path: () => string | undefined, redactor: Redactor, minBytes: number, sizes = PART_BYTES) {
+  constructor(path: () => string | undefined, redactor: Redactor, minBytes: number, sizes = STORED_BYTES) {
     this.#path = path;
     this.#redactor = redactor;
     this.#minFileBytes = minBytes;
     this.#sizes = sizes;
   }
 
-  /** The file; undefined while there is none. */
+  /** The file with the output. Undefined while no file is written. */
   get file(): StoredOutput | undefined {
     if (this.#file === undefined) return undefined;
-    const isCut = this.#hasFailed || (this.#tail !== undefined && !this.#hasEnded);
-    return { path: this.#file, storedParts: isCut ? "begin" : this.#omittedBytes > 0 ? "ends" : "whole" };
+    const isTruncated = this.#hasFailed || (this.#tailChunks !== undefined && !this.#hasEnded);
+    return { path: this.#file, storedParts: isTruncated ? "begin" : this.#omittedBytes > 0 ? "ends" : "whole" };
   }
 
   push(chunk: Buffer): void {
@@ -70,21 +74,21 @@ export class OutputFile {
       this.#openFile();
       return;
     }
-    if (this.#tail === undefined) this.#stream.push(chunk);
-    else this.#addToTail(this.#tail, chunk);
+    if (this.#tailChunks === undefined) this.#stream.push(chunk);
+    else this.#addToTail(this.#tailChunks, chunk);
   }
 
   /** Ends the output and closes the file. */
   end(): void {
     if (this.#hasEnded) return;
     this.#hasEnded = true;
-    const tail = Buffer.concat(this.#tail ?? []);
+    const tail = Buffer.concat(this.#tailChunks ?? []);
     if (this.#omittedBytes === 0) {
       if (tail.length > 0) this.#stream?.push(tail);
       this.#stream?.end();
     } else {
-      // At the cut, part of a secret cannot be distinguished from other text. The held text before the cut and the
-      // first characters after it are omitted.
+      // The first characters after omitted output may be part of a secret that cannot be recognized. The held text
+      // before the omission and the first characters after the omission are dropped.
       let text = "";
       const tailStream = new CleanStream(this.#redactor, (cleanText) => (text += cleanText));
       tailStream.push(tail);
@@ -114,7 +118,7 @@ export class OutputFile {
 
   #writeText(text: string): void {
     this.#writtenBytes += this.#write(text);
-    if (this.#writtenBytes >= this.#sizes.head) this.#tail ??= [];
+    if (this.#writtenBytes >= this.#sizes.head) this.#tailChunks ??= [];
   }
 
   #addToTail(tail: Buffer[], chunk: Buffer): void {
@@ -126,7 +130,7 @@ export class OutputFile {
       this.#omittedBytes += droppedBytes;
     }
     // Many small chunks use more memory as objects than for their bytes.
-    if (tail.length > 1024) tail.splice(0, tail.length, Buffer.concat(tail));
+    if (tail.length > MAX_TAIL_CHUNKS) tail.splice(0, tail.length, Buffer.concat(tail));
   }
 
   #write(text: string): number {

@@ -10,6 +10,9 @@ import {
   type ProcessStat,
 } from "../base/linux-processes.js";
 
+/** Processes that are checked before the event loop continues. */
+const PROCESSES_PER_YIELD = 500;
+
 /** A child that leads a process group, with all its descendants. */
 export class ProcessGroup {
   readonly pid: number;
@@ -37,44 +40,44 @@ export class ProcessGroup {
   }
 
   /**
-   * Whether the namespace of a sandbox has ended; undefined if it is not known.
+   * Whether the namespace of a sandbox has ended. Undefined if the namespace is not known.
    *
    * The kernel ends the first process last. If it is exiting and has no child, only kernel work is left, such as a
    * millisecond for its mounts.
    */
-  namespaceEnded(): boolean | undefined {
+  hasNamespaceEnded(): boolean | undefined {
     if (this.#firstProcess === undefined) return undefined;
     const { pid, startTicks } = this.#firstProcess;
     const currentStat = readProcessStat(pid);
-    if (currentStat === undefined) return !exists(pid);
+    if (currentStat === undefined) return !processExists(pid);
     return currentStat.isDead || currentStat.startTicks !== startTicks || (currentStat.isExiting && isChildless(pid));
   }
 
   /**
-   * Living processes of the group. On Linux also those that left it (setsid, daemons). Undefined if the system cannot
-   * list them.
+   * Lists the living processes of the group; on Linux also processes that left the group (setsid, daemons). Undefined
+   * if the system cannot list processes.
    */
-  async members(): Promise<number[] | undefined> {
-    if (!IS_LINUX) return exists(-this.pid) ? undefined : [];
+  async listMembers(): Promise<number[] | undefined> {
+    if (!IS_LINUX) return processExists(-this.pid) ? undefined : [];
     const memberPids = new Set<number>();
     const candidates: ProcessStat[] = [];
     for (const [index, pid] of listProcessIds().entries()) {
-      if (index % 500 === 499) await yieldToEventLoop();
+      if ((index + 1) % PROCESSES_PER_YIELD === 0) await yieldToEventLoop();
       this.#classify(pid, memberPids, candidates);
     }
     return addDescendants(memberPids, candidates);
   }
 
-  /** Sends a signal to every process of the group. `sparing`: id of a process to skip. */
-  signal(signal: NodeJS.Signals, members: readonly number[] | undefined, sparing?: number): void {
-    if (sparing === undefined || members === undefined) kill(-this.pid, signal);
-    for (const pid of members ?? []) if (pid !== sparing) kill(pid, signal);
+  /** Sends a signal to every process of the group. `sparedPid`: id of a process to skip. */
+  sendSignal(signal: NodeJS.Signals, members: readonly number[] | undefined, sparedPid?: number): void {
+    if (sparedPid === undefined || members === undefined) kill(-this.pid, signal);
+    for (const pid of members ?? []) if (pid !== sparedPid) kill(pid, signal);
   }
 
   /** Kills the group synchronously, for the exit of this process. */
   killNow(): void {
     if (IS_LINUX) {
-      // Children of a dead parent could not be identified.
+      // Stopped first, because children of a dead parent could not be identified.
       kill(-this.pid, "SIGSTOP");
       const memberPids = new Set<number>();
       const candidates: ProcessStat[] = [];
@@ -94,7 +97,9 @@ export class ProcessGroup {
   }
 }
 
-/** Start of a living process, in clock ticks since boot; undefined if there is none, or no /proc. */
+/**
+ * Returns the start of a living process, in clock ticks since boot. Undefined if there is no such process, or no /proc.
+ */
 export function readStartTicks(pid: number): number | undefined {
   const stat = IS_LINUX ? readProcessStat(pid) : undefined;
   return stat === undefined || stat.isDead ? undefined : stat.startTicks;
@@ -113,7 +118,7 @@ function addDescendants(memberPids: Set<number>, candidates: readonly ProcessSta
  * Whether a process exists, or, for a negative number, any process of that group. A process that may not be signalled
  * exists too.
  */
-function exists(pid: number): boolean {
+function processExists(pid: number): boolean {
   try {
     process.kill(pid, 0);
     return true;

@@ -65,7 +65,7 @@ fi
 `;
 const SHELL_PATH = "/usr/local/bin:/usr/bin:/bin:/run/current-system/sw/bin";
 
-/** Time in ms. A reaper that ran longer was ended from outside and is restarted. */
+/** Minimum lifetime in ms of a reaper that is restarted after its end. */
 const MIN_LIFETIME_MS = 1_000;
 
 /** Process group ids by mark, as the reaper must know them. 0: not known yet. */
@@ -76,7 +76,7 @@ let reaper: ChildProcess | undefined;
  * Registers a mark before its process starts. Processes with the mark do not outlive this process, however it ends. Has
  * no effect without a shell.
  */
-export async function register(mark: string): Promise<void> {
+export async function registerMark(mark: string): Promise<void> {
   if (process.platform === "win32") return;
   groupsByMark.set(mark, 0);
   if (reaper === undefined) await startReaper();
@@ -91,7 +91,7 @@ export function registerGroup(mark: string, groupId: number): void {
 }
 
 /** Removes a mark after all its processes have ended. */
-export function unregister(mark: string): void {
+export function unregisterMark(mark: string): void {
   if (groupsByMark.delete(mark)) sendLine(`- ${mark}`);
 }
 
@@ -125,7 +125,7 @@ async function startReaper(): Promise<void> {
   for (const [mark, groupId] of groupsByMark) sendLine(`${mark} ${groupId}`);
 }
 
-/** The line has reached the kernel when this returns, unless the pipe is full. */
+/** Sends a line. The line has reached the kernel when this function returns, unless the pipe is full. */
 function sendLine(line: string): void {
   reaper?.stdin?.write(`${line}\n`);
 }

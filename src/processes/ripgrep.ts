@@ -16,14 +16,13 @@ const MAX_MEMORY_KIB = 2 * 1024 * 1024;
 const LIMITED_EXEC = `ulimit -v ${MAX_MEMORY_KIB} 2>/dev/null; exec "$0" "$@"`;
 /** Flags of every search, so that only its arguments determine its behaviour. */
 const COMMON_FLAGS = ["--no-config", "--color=never", "--no-follow", "--no-ignore-messages"];
-/**
- * Interval of the check for stalled searches, and the CPU time per interval below which a search is stalled, in
- * hundredths of a second.
- */
+/** Interval of the check for stalled searches, in ms. */
 const STALL_CHECK_MS = 500;
+/** CPU time per interval below which a search is stalled, in hundredths of a second. */
 const MIN_BUSY_TICKS = 3;
-/** Maximum characters of all error messages, and of one line. */
+/** Maximum characters of all error messages together. */
 const MAX_ERROR_CHARACTERS = 8_192;
+/** Maximum characters of a line of standard error. */
 const MAX_LINE_CHARACTERS = 16_384;
 
 /** Options of one ripgrep run. */
@@ -43,17 +42,18 @@ export interface RipgrepOptions {
 
 /** The result of one ripgrep run. */
 export interface RipgrepEnd {
+  /** `enough`: `onOutput` ended the search. */
   readonly endReason: "exit" | "enough" | "timeout";
   /** 0: matches found; 1: no match; 2: errors, with or without matches; null: the process was ended. */
   readonly code: number | null;
   /** Standard error without the lines about unreadable files. */
   readonly errors: string;
   /** Number of files and folders that could not be read. */
-  readonly unreadable: number;
+  readonly unreadableCount: number;
 }
 
 /** The binary and the module that starts it, both loaded at the first search. */
-let loading: Promise<[string, typeof import("./child.js")]> | undefined;
+let modulesPromise: Promise<[string, typeof import("./child.js")]> | undefined;
 
 /**
  * Runs ripgrep in its own process without an environment. Resolves when it has ended.
@@ -61,14 +61,14 @@ let loading: Promise<[string, typeof import("./child.js")]> | undefined;
  * Rejects with:
  * - the signal's reason;
  * - `ToolError` if ripgrep is not available or cannot start;
- * - `WorkLimitError` if the search needs too much memory, or waits for something that is not a regular file.
+ * - `WorkLimitError` if the search needs too much memory, or blocks in a file that is not regular.
  */
 export async function runRipgrep(options: RipgrepOptions): Promise<RipgrepEnd> {
   const { cwd, signal, timeoutMs, onOutput } = options;
   signal.throwIfAborted();
-  const [file, { Child }] = await (loading ??= Promise.all([locateBinary(), import("./child.js")])).catch(
+  const [file, { Child }] = await (modulesPromise ??= Promise.all([locateBinary(), import("./child.js")])).catch(
     (error: unknown) => {
-      loading = undefined;
+      modulesPromise = undefined;
       throw error;
     },
   );
@@ -84,7 +84,7 @@ export async function runRipgrep(options: RipgrepOptions): Promise<RipgrepEnd> {
   const stallDetector = new StallDetector(child.pid, () => stopController.abort(STALL_REASON));
   child.stderr?.on("data", (chunk: Buffer) => messages.push(chunk));
   child.stdout?.on("data", (chunk: Buffer) => {
-    stallDetector.markBusy();
+    stallDetector.recordProgress();
     if (!stopController.signal.aborted && onOutput !== undefined && !onOutput(chunk)) stopController.abort();
   });
   const end = await child
@@ -96,7 +96,7 @@ export async function runRipgrep(options: RipgrepOptions): Promise<RipgrepEnd> {
   if (stopController.signal.reason === STALL_REASON) throw new WorkLimitError("time", "it is blocked while reading");
   if (end.reason === "exit" && end.code === null) throw new WorkLimitError("memory", "it needs too much memory");
   const reason = end.reason === "abort" ? "enough" : end.reason;
-  return { endReason: reason, code: end.code, errors: messages.errors, unreadable: messages.unreadable };
+  return { endReason: reason, code: end.code, errors: messages.errors, unreadableCount: messages.unreadableCount };
 }
 
 const STALL_REASON = Symbol("stalled");
@@ -119,7 +119,7 @@ class StallDetector {
   }
 
   /** Records that the search has just made progress. */
-  markBusy(): void {
+  recordProgress(): void {
     this.#lastTicks = -1;
   }
 
@@ -173,8 +173,8 @@ async function locateBinary(): Promise<string> {
 }
 
 /**
- * Resolved from the package's own folder, where package managers install its binaries. Bundles of embedding programs do
- * not contain it.
+ * Resolves the binary from the package's own folder, where package managers install it. Undefined if the package is not
+ * installed, as in bundles of embedding programs.
  */
 function resolvePackagedBinary(): string | undefined {
   const { platform, arch } = process;
@@ -193,14 +193,14 @@ const returnFalse = (): boolean => false;
 
 /**
  * Parses the lines of standard error. With `--debug` ripgrep reports each path that it skips, with the reason. Nothing
- * else distinguishes an ignored path from a missing one. Messages of other versions that differ are not reported.
+ * else distinguishes an ignored path from a missing path. Messages of other versions that differ are not reported.
  */
 class MessageParser {
   readonly #options: RipgrepOptions;
   readonly #decoder = new StringDecoder("utf8");
   #incompleteLine = "";
   errors = "";
-  unreadable = 0;
+  unreadableCount = 0;
 
   constructor(options: RipgrepOptions) {
     this.#options = options;
@@ -233,7 +233,7 @@ class MessageParser {
       if (skippedMatch[2] === undefined) this.#options.onTooLarge?.(skippedMatch[1]);
       else if (skippedMatch[2] === "Gitignore") this.#options.onIgnored?.(skippedMatch[1]);
     } else if (/^(?:rg: )?DEBUG\|/.test(line)) return;
-    else if (/\(os error \d+\)$/.test(line)) this.unreadable++;
+    else if (/\(os error \d+\)$/.test(line)) this.unreadableCount++;
     else if (this.errors.length < MAX_ERROR_CHARACTERS) this.errors += `${line}\n`;
   }
 }

@@ -7,13 +7,13 @@ export const SEARCH_TIMEOUT_MS = 60_000;
 
 /** The folder in which ripgrep runs, held open so that it cannot be replaced, and the search root in it. */
 export interface SearchScope {
-  /** Real path of the folder in which ripgrep runs. Paths in its output are relative to it. */
+  /** Real path of the folder in which ripgrep runs. Paths in ripgrep's output are relative to this folder. */
   readonly base: string;
   /** Path to the folder for a process started now. */
   readonly cwd: string;
   /** Folder or file to search, relative to `base`. */
   readonly root: string;
-  /** Flags of every search here: ignore files, `.git` and denied paths. */
+  /** Flags of every search in this scope: ignore files, `.git` and denied paths. */
   readonly flags: readonly string[];
   close(): Promise<void>;
 }
@@ -33,12 +33,12 @@ export async function openSearchScope(
   const folder = await guard.openFolder(base);
   try {
     const deniedFlags = guard
-      .deniedBelow(folder.path)
+      .listDeniedPathsBelow(folder.path)
       .map((path) => `--iglob=!/${escapeGlob(toSlashes(relative(base, path)))}`);
     return {
       base: folder.path,
       // On Linux, a path through the open handle: it leads to this folder even if the name changes its meaning.
-      cwd: folder.at("."),
+      cwd: folder.getSystemPath("."),
       root: `./${toSlashes(relative(folder.path, start.path))}`,
       flags: ["--hidden", ...(await findIgnoreFlags(folder.path, all)), "--glob=!.git", ...deniedFlags],
       close: () => folder.close(),
@@ -50,8 +50,8 @@ export async function openSearchScope(
 }
 
 /**
- * Flags for the ignore files that apply: `.gitignore` and `.git/info/exclude`, from the root of the repository. Outside
- * a repository, from `base`.
+ * Returns the flags for the ignore files that apply: `.gitignore` and `.git/info/exclude`, from the root of the
+ * repository. Outside a repository, from `base`.
  */
 async function findIgnoreFlags(base: string, all: boolean): Promise<string[]> {
   if (all) return ["--no-ignore"];
@@ -62,9 +62,9 @@ async function findIgnoreFlags(base: string, all: boolean): Promise<string[]> {
     if (folder !== base) foldersAbove.push(folder);
     if (dirname(folder) === folder) break;
   }
-  const isIgnoredFromAbove = (await Promise.all(foldersAbove.map((at) => exists(join(at, ".gitignore"))))).includes(
-    true,
-  );
+  const isIgnoredFromAbove = (
+    await Promise.all(foldersAbove.map((folder) => exists(join(folder, ".gitignore"))))
+  ).includes(true);
   if (!isIgnoredFromAbove) return flags;
   // Outside a repository, ignore files above the project must not apply. Ripgrep can only exclude all files above its
   // start folder.
@@ -82,8 +82,8 @@ function exists(path: string): Promise<boolean> {
   );
 }
 
-/** The real path that a line of ripgrep's output names. */
-export function realMatchPath(scope: SearchScope, name: string): string {
+/** Returns the real path that a line of ripgrep's output names. */
+export function resolveMatchPath(scope: SearchScope, name: string): string {
   return resolve(scope.base, name);
 }
 
@@ -97,15 +97,15 @@ function toSlashes(path: string): string {
 }
 
 /** Collects records that end in NUL from an output in pieces. */
-export class NulRecords {
+export class NulRecordParser {
   #incompleteRecord: Buffer = Buffer.alloc(0);
 
-  /** @param take Receives each record and returns false to stop. Then `push` returns false. */
-  push(chunk: Buffer, take: (record: string) => boolean): boolean {
+  /** `onRecord` receives each record and returns false to stop. In that case, `push` returns false. */
+  push(chunk: Buffer, onRecord: (record: string) => boolean): boolean {
     const bytes = this.#incompleteRecord.length === 0 ? chunk : Buffer.concat([this.#incompleteRecord, chunk]);
     let start = 0;
     for (let end = bytes.indexOf(0); end >= 0; end = bytes.indexOf(0, start)) {
-      if (!take(bytes.toString("utf8", start, end))) return false;
+      if (!onRecord(bytes.toString("utf8", start, end))) return false;
       start = end + 1;
     }
     this.#incompleteRecord = bytes.subarray(start);
@@ -113,9 +113,12 @@ export class NulRecords {
   }
 }
 
-/** Sort key of a path. Keys sort as a walk visits paths: by name, with the contents of a folder directly after it. */
-export function pathKey(path: string): string {
-  // No name contains NUL, and it sorts before all other characters.
+/**
+ * Returns the sort key of a path. Keys sort as a walk visits paths: by name, with the contents of a folder directly
+ * after it.
+ */
+export function createPathKey(path: string): string {
+  // No name contains NUL, and NUL sorts before all other characters.
   return path.replaceAll("/", "\0");
 }
 
@@ -127,6 +130,7 @@ export class FirstPaths {
   readonly #maxCount: number;
   #keys: string[] = [];
   #lastKey: string | undefined;
+  /** Number of added paths. */
   count = 0;
 
   constructor(maxCount: number) {
@@ -136,8 +140,9 @@ export class FirstPaths {
   /** Returns true, so that the listing continues. */
   add(name: string): true {
     this.count++;
-    const key = pathKey(name);
+    const key = createPathKey(name);
     if (this.#lastKey !== undefined && key > this.#lastKey) return true;
+    // Sorting only at this size keeps the cost of each path low.
     if (this.#keys.push(key) >= 4 * this.#maxCount) this.#shorten();
     return true;
   }

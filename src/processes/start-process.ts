@@ -2,7 +2,7 @@ import type { Readable, Writable } from "node:stream";
 
 /** A program to start. */
 export interface OwnedProgram {
-  /** Searched in the PATH of `env`, unless it is a path. */
+  /** A path, or a name that is searched in the PATH of `env`. */
   readonly file: string;
   readonly args: readonly string[];
   /** Absolute path of the working directory. */
@@ -26,19 +26,20 @@ export interface OwnedProcess {
   readonly stdout: Readable;
   readonly stderr: Readable;
   /**
-   * Resolves when the program has ended and no process that it started is left; those are ended with it. Never rejects.
+   * Resolves when the program has ended and no process that it started is left. Such processes are ended with the
+   * program. Never rejects.
    */
   readonly ended: Promise<ProcessEnd>;
   /**
-   * Ends the program and all processes that it started: TERM, and KILL after `graceMs` (default 2000). Resolves when
-   * none is left.
+   * Ends the program and all processes that it started: TERM, and KILL after `graceMs` (default 2000). Resolves when no
+   * process is left.
    */
   stop(graceMs?: number): Promise<void>;
 }
 
 /**
- * Starts a program. None of its processes outlives this process, even after kill -9: a shell at the other end of a pipe
- * detects that. Rejects with the system's error (`code` "ENOENT" and so on) if the program cannot start.
+ * Starts a program. None of its processes outlives this process, even after kill -9: the reaper detects the end of this
+ * process by a pipe. Rejects with the system's error (`code` "ENOENT" and so on) if the program cannot start.
  */
 export async function startProcess({ file, args, cwd, env }: OwnedProgram): Promise<OwnedProcess> {
   const [{ Child }, { PassThrough }] = await Promise.all([import("./child.js"), import("node:stream")]);

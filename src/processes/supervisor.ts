@@ -18,10 +18,10 @@ import { SUPERVISOR_SCRIPT } from "./supervisor-script.js";
 import { MAX_WAITING_INPUT_BYTES, type InputResult } from "./job.js";
 import { MARK_VARIABLE } from "../base/linux-processes.js";
 
-/** Bytes per output file. The first file is kept, and the last three of the later ones: 64 MiB in total. */
+/** Bytes per output file. The first file is kept, and the last three of the later files: 64 MiB in total. */
 export const PART_BYTES = 16 * 1024 * 1024;
 
-/** A program to start, and the text that it reads on its fourth pipe before it does anything. */
+/** A program to start, and the text that the program reads on its fourth pipe before it does anything else. */
 export interface DetachedProgram {
   readonly file: string;
   readonly args: readonly string[];
@@ -47,10 +47,15 @@ export interface DetachedRecord {
 /** The process that a supervisor started. */
 export type DetachedChild = Pick<DetachedRecord, "pid" | "started">;
 
-/** Makes an Electron program run as Node; otherwise it would open its windows. The supervisor removes the variable. */
-const NODE_ENVIRONMENT = process.versions["electron"] === undefined ? {} : { ELECTRON_RUN_AS_NODE: "1" };
+/**
+ * Makes an Electron program run as Node; otherwise the program would open its windows. The supervisor removes the
+ * variable.
+ */
+const ELECTRON_ENVIRONMENT = process.versions["electron"] === undefined ? {} : { ELECTRON_RUN_AS_NODE: "1" };
+/** Interval in ms at which the start of a supervisor is checked. */
+const START_POLL_MS = 10;
 
-/** Starts a command that outlives this process, with its files in `folder`. Rejects if it cannot start. */
+/** Starts a command that outlives this process, with its files in `folder`. Rejects if the command cannot start. */
 export async function startDetached(
   folder: string,
   { id, command, program }: { id: string; command: string; program: DetachedProgram },
@@ -66,7 +71,7 @@ export async function startDetached(
     ["-e", SUPERVISOR_SCRIPT, base, record, String(PART_BYTES), cwd, file, ...args],
     {
       cwd: "/",
-      env: { ...env, [MARK_VARIABLE]: mark, ...NODE_ENVIRONMENT },
+      env: { ...env, [MARK_VARIABLE]: mark, ...ELECTRON_ENVIRONMENT },
       detached: true,
       stdio: ["pipe", "ignore", "ignore"],
     },
@@ -79,10 +84,11 @@ export async function startDetached(
   supervisor.stdin.on("error", () => undefined);
   supervisor.stdin.end(startupText);
   supervisor.unref();
-  while (!existsSync(`${base}.json`)) await Promise.race([failure, new Promise((resolve) => setTimeout(resolve, 10))]);
+  while (!existsSync(`${base}.json`))
+    await Promise.race([failure, new Promise((resolve) => setTimeout(resolve, START_POLL_MS))]);
 }
 
-/** Records of the supervisors in this folder, oldest first. */
+/** Reads the records of the supervisors in this folder, oldest first. */
 export function readDetachedRecords(folder: string): DetachedRecord[] {
   return listNames(folder)
     .filter((name) => name.endsWith(".json"))
@@ -94,10 +100,10 @@ export function readDetachedRecords(folder: string): DetachedRecord[] {
         return [];
       }
     })
-    .sort((a, b) => (a.since < b.since ? -1 : 1));
+    .sort((left, right) => (left.since < right.since ? -1 : 1));
 }
 
-/** Exit code and signal of a detached command; undefined while it runs, or if its end was not recorded. */
+/** Reads the exit code and signal of a detached command. Undefined while it runs, or if its end was not recorded. */
 export function readDetachedEnd(base: string): { code: number | null; signal: NodeJS.Signals | null } | undefined {
   try {
     const end: unknown = parseJson(readFileSync(`${base}.end`, "utf8"));
@@ -112,7 +118,7 @@ export function readDetachedEnd(base: string): { code: number | null; signal: No
   }
 }
 
-/** Records the end if the supervisor could not. */
+/** Records the signal that ended a command, if the supervisor could not record the end. */
 export function recordEnd(base: string, signal: NodeJS.Signals): void {
   try {
     writeFileSync(`${base}.end`, JSON.stringify({ code: null, signal }), { mode: 0o600, flag: "wx" });
@@ -121,7 +127,7 @@ export function recordEnd(base: string, signal: NodeJS.Signals): void {
   }
 }
 
-/** The process that a supervisor started. It survives if only the supervisor is killed. */
+/** Reads the process that a supervisor started. This process survives if only the supervisor is killed. */
 export function readDetachedChild(base: string): DetachedChild | undefined {
   try {
     const child: unknown = parseJson(readFileSync(`${base}.child`, "utf8"));
@@ -135,15 +141,15 @@ export function readDetachedChild(base: string): DetachedChild | undefined {
   }
 }
 
-/** Number of bytes that a detached command has printed. */
-export function printedBytes(base: string): number {
+/** Counts the bytes that a detached command has printed. */
+export function countPrintedBytes(base: string): number {
   const lastPart = listNames(join(base, ".."))
     .filter((name) => name.startsWith(`${base.slice(base.lastIndexOf("/") + 1)}.`) && /\.\d+$/.test(name))
     .reduce((greatest, name) => Math.max(greatest, Number(/\d+$/.exec(name)?.[0])), 0);
   return lastPart * PART_BYTES + (statSync(`${base}.${lastPart}`, { throwIfNoEntry: false })?.size ?? 0);
 }
 
-/** Output bytes from `start` to `end`, without the parts that were removed. */
+/** Reads the output bytes from `start` to `end`, without the parts that were removed. */
 export function readDetachedOutput(base: string, start: number, end: number): Buffer {
   const pieces: Buffer[] = [];
   for (let offset = start; offset < end;) {
@@ -179,8 +185,8 @@ export function writeToDetached(base: string, text: string, close: boolean): Inp
   return "taken";
 }
 
-/** Offset up to which the output has been read. */
-export function readOffset(base: string): number {
+/** Reads the offset up to which the output has been read. */
+export function loadReadOffset(base: string): number {
   return readNumber(`${base}.seen`);
 }
 
@@ -205,6 +211,7 @@ export function removeDetached(base: string): void {
     if (fileName.startsWith(`${name}.`)) rmSync(join(folder, fileName), { force: true });
 }
 
+/** Lists the names in a folder. Empty if the folder cannot be read. */
 export function listNames(folder: string): string[] {
   return attempt(() => readdirSync(folder), []);
 }

@@ -13,13 +13,13 @@ export interface Environment {
 }
 
 /** Maximum lengths of stored values, in characters. */
-const MAX_CHARACTERS = { folder: 4_096, git: 600, tree: 2_400 } as const;
+const MAX_CHARACTERS_BY_FIELD = { folder: 4_096, git: 600, tree: 2_400 } as const;
 
 /**
- * Local date for the environment description. Only the day, so that the prompt prefix stays the same for the prompt
- * cache.
+ * Returns the local date for the environment description. Only the day, so that the prompt prefix stays the same for
+ * the prompt cache.
  */
-export function today(now = new Date()): string {
+export function formatToday(now = new Date()): string {
   const padToTwo = (number: number) => String(number).padStart(2, "0");
   return `${now.getFullYear()}-${padToTwo(now.getMonth() + 1)}-${padToTwo(now.getDate())}`;
 }
@@ -31,9 +31,9 @@ export function parseEnvironment(value: unknown): Environment | undefined {
   const isValid =
     typeof day === "string" &&
     /^\d{4}-\d\d-\d\d$/.test(day) &&
-    isText(folder, MAX_CHARACTERS.folder) &&
-    isText(git, MAX_CHARACTERS.git) &&
-    isText(tree, MAX_CHARACTERS.tree);
+    isText(folder, MAX_CHARACTERS_BY_FIELD.folder) &&
+    isText(git, MAX_CHARACTERS_BY_FIELD.git) &&
+    isText(tree, MAX_CHARACTERS_BY_FIELD.tree);
   return isValid ? { day, folder: folder as string, git: git as string, tree: tree as string } : undefined;
 }
 

@@ -4,8 +4,9 @@ export interface FrontMatter {
   readonly body: string;
 }
 
-/** Maximum fields, and maximum lines of front matter that are read. */
+/** Maximum fields that are read. */
 const MAX_FIELDS = 32;
+/** Maximum lines of front matter that are read. */
 const MAX_LINES = 200;
 
 /**
@@ -39,7 +40,7 @@ export function parseFrontMatter(text: string): FrontMatter {
   };
 }
 
-/** Undefined for values that are not text: lists, maps and references. */
+/** Parses a value. Undefined for values that are not text: lists, maps and references. */
 function parseValue(inlineValue: string, continuationLines: readonly string[]): string | undefined {
   if (/^[|>][+-]?\d?$/.test(inlineValue))
     return continuationLines
@@ -57,6 +58,6 @@ function parseValue(inlineValue: string, continuationLines: readonly string[]): 
       return quotedText?.slice(1, -1);
     }
   }
-  const comment = joinedText.search(/(^|[ \t])#/);
-  return (comment === -1 ? joinedText : joinedText.slice(0, comment)).trim();
+  const commentIndex = joinedText.search(/(^|[ \t])#/);
+  return (commentIndex === -1 ? joinedText : joinedText.slice(0, commentIndex)).trim();
 }

@@ -7,7 +7,7 @@ const MAX_LINE_BYTES = 4_096;
 /** Maximum characters of a branch name. */
 const MAX_BRANCH_CHARACTERS = 200;
 /** Branch names that Git itself accepts. Any other text could be an injected instruction. */
-const BRANCH = /^(?!\/|.*\/\/|.*(?:^|\/)(?:\.|$))(?!.*(?:\.\.|@\{|\.lock(?:\/|$)|\.$))[^\s\p{C}~^:?*[\\]+$/u;
+const BRANCH_NAME = /^(?!\/|.*\/\/|.*(?:^|\/)(?:\.|$))(?!.*(?:\.\.|@\{|\.lock(?:\/|$)|\.$))[^\s\p{C}~^:?*[\\]+$/u;
 /** Files in the Git folder that mark an unfinished operation. */
 const OPERATION_FILES = [
   ["rebase-merge", "rebase"],
@@ -19,22 +19,22 @@ const OPERATION_FILES = [
 ] as const;
 
 /**
- * Describes the current branch or commit and an unfinished operation. Returns `""` if it cannot be determined. Never
- * rejects.
+ * Describes the current branch or commit and an unfinished operation. Returns `""` if the branch or commit cannot be
+ * determined. Never rejects.
  *
  * Reads the files of the repository and does not run Git, because Git would run commands from the repository's
  * settings.
  */
-export async function describeGitHead(root: string, denied: readonly string[]): Promise<string> {
+export async function describeGitHead(root: string, deniedPaths: readonly string[]): Promise<string> {
   try {
     // The Git folder of a worktree may lie outside the project. Only the branch name, the commit and the operation are
     // returned.
-    const guard = await PathGuard.create({ roots: "anywhere", denied });
+    const guard = await PathGuard.create({ roots: "anywhere", deniedPaths });
     const folder = await findGitFolder(guard, root);
     const head = await readFirstLine(guard, join(folder, "HEAD"));
     const branchName = /^ref: refs\/heads\/(.+)$/.exec(head)?.[1];
     const branch =
-      branchName !== undefined && branchName.length <= MAX_BRANCH_CHARACTERS && BRANCH.test(branchName)
+      branchName !== undefined && branchName.length <= MAX_BRANCH_CHARACTERS && BRANCH_NAME.test(branchName)
         ? branchName
         : undefined;
     const commit = /^[0-9a-f]{40,64}$/.exec(head)?.[0];
@@ -48,11 +48,11 @@ export async function describeGitHead(root: string, denied: readonly string[]): 
   }
 }
 
-/** Path of the Git folder: `.git`, or the folder that a `.git` file names. */
+/** Returns the path of the Git folder: `.git`, or the folder that a `.git` file names. */
 async function findGitFolder(guard: PathGuard, root: string): Promise<string> {
-  const git = join(root, ".git");
-  if ((await guard.resolve(git)).isFolder) return git;
-  const pointer = /^gitdir: (.+)$/.exec(await readFirstLine(guard, git))?.[1];
+  const gitPath = join(root, ".git");
+  if ((await guard.resolve(gitPath)).isFolder) return gitPath;
+  const pointer = /^gitdir: (.+)$/.exec(await readFirstLine(guard, gitPath))?.[1];
   if (pointer === undefined) throw new Error("no repository");
   return resolve(root, pointer.trim());
 }

@@ -4,14 +4,17 @@ import type { Skill } from "../ports/skill.js";
 import { describeGitHead } from "./git-head.js";
 import { Instructions, type InstructionFile } from "./instructions.js";
 import { Skills } from "./skills.js";
-import { today, type Environment } from "./environment.js";
+import { formatToday, type Environment } from "./environment.js";
 
 /** Maximum time for reading the tree before the first prompt, in ms. After that the prompt is sent without the tree. */
 const TREE_TIMEOUT_MS = 1_000;
-/** Lifetime of a cached environment, in ms. Sessions that start in the same folder within this time share it. */
+/**
+ * Lifetime of a cached environment, in ms. Sessions that start in the same folder within this time share the
+ * environment.
+ */
 const ENVIRONMENT_CACHE_MS = 10_000;
 const MAX_CACHED_FOLDERS = 64;
-/** Maximum skipped files that are logged. Each is logged once. */
+/** Maximum skipped files that are logged. Each file is logged once. */
 const MAX_LOGGED_FILES = 256;
 
 /** Options of `Project`. */
@@ -108,7 +111,7 @@ export class Project {
       cachedEntry && cachedEntry.expiresAtMs > nowMs ? cachedEntry.environment : this.#readEnvironment(projectDir);
     if (environment !== cachedEntry?.environment)
       this.#cacheEnvironment(projectDir, { expiresAtMs: nowMs + ENVIRONMENT_CACHE_MS, environment });
-    return { day: today(), folder: projectDir, ...(await environment) };
+    return { day: formatToday(), folder: projectDir, ...(await environment) };
   }
 
   #cacheEnvironment(
@@ -116,9 +119,9 @@ export class Project {
     entry: { expiresAtMs: number; environment: Promise<Omit<Environment, "day" | "folder">> },
   ): void {
     this.#environmentsByFolder.delete(folder);
-    const [oldest] = this.#environmentsByFolder.keys();
-    if (this.#environmentsByFolder.size >= MAX_CACHED_FOLDERS && oldest !== undefined)
-      this.#environmentsByFolder.delete(oldest);
+    const [oldestFolder] = this.#environmentsByFolder.keys();
+    if (this.#environmentsByFolder.size >= MAX_CACHED_FOLDERS && oldestFolder !== undefined)
+      this.#environmentsByFolder.delete(oldestFolder);
     this.#environmentsByFolder.set(folder, entry);
   }
 

@@ -13,7 +13,7 @@ const MAX_SKILLS = 64;
 const MAX_DESCRIPTION_CHARACTERS = 200;
 /** Maximum bytes that are read of a skill file to find its front matter. */
 const MAX_HEADER_BYTES = 4_096;
-const FOLDERS = [".agents/skills", ".claude/skills"] as const;
+const SKILL_FOLDERS = [".agents/skills", ".claude/skills"] as const;
 
 /** Reads the skills of projects and of the user. Skills that cannot be read are skipped; no method rejects. */
 export class Skills {
@@ -21,11 +21,11 @@ export class Skills {
   readonly #userReader = new SkillReader([]);
 
   /**
-   * Paths in `denied` are never read, even through links. `onSkipped` is called for files with an owner that is not
-   * allowed.
+   * Paths in `deniedPaths` are never read, even through links. `onSkipped` is called for files with an owner that is
+   * not allowed.
    */
-  constructor(denied: readonly string[], onSkipped?: OwnedPath["onSkipped"]) {
-    this.#projectReader = new SkillReader(denied, onSkipped);
+  constructor(deniedPaths: readonly string[], onSkipped?: OwnedPath["onSkipped"]) {
+    this.#projectReader = new SkillReader(deniedPaths, onSkipped);
   }
 
   /**
@@ -41,15 +41,17 @@ export class Skills {
     const skillLists = await Promise.all([
       ...(home === undefined
         ? []
-        : [this.#userReader.skills(join(home, "skills"), join(home, "skills"), "user", undefined)]),
+        : [this.#userReader.readFolder(join(home, "skills"), join(home, "skills"), "user", undefined)]),
       ...baseFolders.flatMap((baseFolder) =>
-        FOLDERS.map((folder) => this.#projectReader.skills(join(baseFolder, folder), root, "project", owners)),
+        SKILL_FOLDERS.map((folder) =>
+          this.#projectReader.readFolder(join(baseFolder, folder), root, "project", owners),
+        ),
       ),
     ]);
     const skillsByName = new Map<string, Skill>();
     for (const skill of skillLists.flat())
       if (!skillsByName.has(skill.name) && skillsByName.size < MAX_SKILLS) skillsByName.set(skill.name, skill);
-    return [...skillsByName.values()].sort((a, b) => (a.name < b.name ? -1 : 1));
+    return [...skillsByName.values()].sort((left, right) => (left.name < right.name ? -1 : 1));
   }
 }
 
@@ -60,13 +62,18 @@ class SkillReader {
 
   readonly #onSkipped: OwnedPath["onSkipped"];
 
-  constructor(denied: readonly string[], onSkipped?: OwnedPath["onSkipped"]) {
+  constructor(deniedPaths: readonly string[], onSkipped?: OwnedPath["onSkipped"]) {
     this.#onSkipped = onSkipped;
-    this.#folders = createFolderCache(MAX_SKILLS, denied);
-    this.#files = createTextCache(MAX_HEADER_BYTES, denied);
+    this.#folders = createFolderCache(MAX_SKILLS, deniedPaths);
+    this.#files = createTextCache(MAX_HEADER_BYTES, deniedPaths);
   }
 
-  async skills(folder: string, root: string, origin: Skill["origin"], owners: Owners | undefined): Promise<Skill[]> {
+  async readFolder(
+    folder: string,
+    root: string,
+    origin: Skill["origin"],
+    owners: Owners | undefined,
+  ): Promise<Skill[]> {
     const readOptions = { root, owners, onSkipped: this.#onSkipped };
     const names = (await this.#folders.read({ ...readOptions, path: folder })) ?? [];
     const skills = await Promise.all(

@@ -1,34 +1,40 @@
 import { createDeadline } from "../base/abort.js";
 import { toPrintable } from "../base/printable.js";
 import { PathGuard } from "../files/path-guard.js";
-import { newReport, walk, type WalkEntry } from "../files/walk.js";
+import { createWalkReport, walk, type WalkEntry } from "../files/walk.js";
 import { findIgnoredPaths } from "../processes/file-list.js";
 
 /** Folder levels in the result. */
 const MAX_DEPTH = 2;
 /** Maximum names per subfolder. */
 const MAX_NAMES_PER_FOLDER = 10;
-/** Maximum characters of a name, and maximum bytes of the result. */
+/** Maximum characters of a name. */
 const MAX_NAME_CHARACTERS = 60;
-const MAX_BYTES = 2_000;
+/** Maximum bytes of the result. */
+const MAX_TREE_BYTES = 2_000;
 
 /**
  * Lists the entries of a folder and of its subfolders as lines, without files that Git ignores. Returns `""` on failure
- * or after `ms` milliseconds. Never rejects.
+ * or after `timeoutMs`. Never rejects.
  */
-export async function readTreeTop(folder: string, denied: readonly string[], ms: number): Promise<string> {
-  const timeout = createDeadline(ms);
+export async function readTreeTop(folder: string, deniedPaths: readonly string[], timeoutMs: number): Promise<string> {
+  const timeout = createDeadline(timeoutMs);
   try {
-    const guard = await PathGuard.create({ roots: [folder], denied });
+    const guard = await PathGuard.create({ roots: [folder], deniedPaths });
     const openedFolder = await guard.openFolder(folder);
     try {
-      const limits = { depth: MAX_DEPTH, signal: timeout.signal };
-      const { paths: ignored } = await findIgnoredPaths(guard, openedFolder.path, openedFolder.path, {
-        ...limits,
-        timeoutMs: ms,
+      const { paths: ignoredPaths } = await findIgnoredPaths(guard, openedFolder.path, openedFolder.path, {
+        depth: MAX_DEPTH,
+        signal: timeout.signal,
+        timeoutMs,
       });
       const entries: WalkEntry[] = [];
-      for await (const entry of walk(openedFolder, { guard, ignored, ...limits }, newReport())) entries.push(entry);
+      for await (const entry of walk(
+        openedFolder,
+        { guard, ignoredPaths, maxDepth: MAX_DEPTH, signal: timeout.signal },
+        createWalkReport(),
+      ))
+        entries.push(entry);
       return formatTree(entries);
     } finally {
       await openedFolder.close();
@@ -50,33 +56,34 @@ function formatTree(entries: readonly WalkEntry[]): string {
   for (const { relativePath, kind } of entries) {
     const [topName = "", entryName] = relativePath.split("/");
     const suffix = kind === "folder" ? "/" : "";
-    if (entryName !== undefined) folders.get(topName)?.push(shortName(entryName) + suffix);
+    if (entryName !== undefined) folders.get(topName)?.push(shortenName(entryName) + suffix);
     else if (kind === "folder") folders.set(topName, []);
-    else files.push(shortName(topName));
+    else files.push(shortenName(topName));
   }
-  const fileLines = files.length > 0 ? [formatNames(files, MAX_BYTES / 4)] : [];
+  const fileLines = files.length > 0 ? [formatNames(files, MAX_TREE_BYTES / 4)] : [];
   const folderLines = [...folders].map(
     ([name, entryNames]) =>
-      `${shortName(name)}/: ${formatNames(entryNames.slice(0, MAX_NAMES_PER_FOLDER), MAX_BYTES, entryNames.length)}`,
+      `${shortenName(name)}/: ${formatNames(entryNames.slice(0, MAX_NAMES_PER_FOLDER), MAX_TREE_BYTES, entryNames.length)}`,
   );
   const text = [...folderLines, ...fileLines].join("\n");
-  if (Buffer.byteLength(text) <= MAX_BYTES) return text;
-  const names = [...folders.keys()].map((name) => `${shortName(name)}/`);
-  return [formatNames(names, (MAX_BYTES * 3) / 4 - 1), ...fileLines].join("\n");
+  if (Buffer.byteLength(text) <= MAX_TREE_BYTES) return text;
+  const names = [...folders.keys()].map((name) => `${shortenName(name)}/`);
+  return [formatNames(names, (MAX_TREE_BYTES * 3) / 4 - 1), ...fileLines].join("\n");
 }
 
 /** Formats as many names as fit, with the number of omitted names. */
-function formatNames(names: readonly string[], bytes: number, totalCount = names.length): string {
+function formatNames(names: readonly string[], maxBytes: number, totalCount = names.length): string {
   if (names.length === 0) return "(empty)";
-  const roomBytes = bytes - " and 200000 more".length;
+  // The note about omitted names needs room too.
+  const nameBytes = maxBytes - " and 200000 more".length;
   let usedBytes = 0;
-  const fittingNames = names.filter((name) => (usedBytes += Buffer.byteLength(name) + 1) <= roomBytes);
+  const fittingNames = names.filter((name) => (usedBytes += Buffer.byteLength(name) + 1) <= nameBytes);
   return (
     fittingNames.join(" ") + (totalCount > fittingNames.length ? ` and ${totalCount - fittingNames.length} more` : "")
   );
 }
 
-function shortName(name: string): string {
+function shortenName(name: string): string {
   const safeName = toPrintable(name);
   return safeName.length <= MAX_NAME_CHARACTERS ? safeName : `${safeName.slice(0, MAX_NAME_CHARACTERS - 1)}…`;
 }

@@ -34,7 +34,7 @@ export class ActiveRun implements Run {
     return this.#run.recorder.lastSeq;
   }
   get droppedTokenEvents(): number {
-    return this.#run.events.dropped;
+    return this.#run.events.droppedTokenEvents;
   }
 
   [Symbol.asyncIterator](): AsyncIterator<AgentEvent> {

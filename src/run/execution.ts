@@ -4,7 +4,7 @@ import { finalizeRun } from "./finalize-run.js";
 import { openWindow } from "../compaction/context-window.js";
 import { runLoop, type LoopResult } from "./loop.js";
 import type { RunContext } from "./context/run-context.js";
-import { asRunError, failedRecord, finishedRecord, isCancel } from "../sessions/run-record.js";
+import { toRunError, createFailedFields, createFinishedFields, isCancel } from "../sessions/run-record.js";
 import { generateTitle } from "./title.js";
 import { notifierOf } from "../sessions/polling-notifier.js";
 
@@ -15,18 +15,18 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
   bus.emit("run.started", { runId, ...fields });
   run.clock?.start();
   try {
-    const { usedTokens, ...outcome } = await runWork(run).finally(() => {
+    const { usedTokens, ...outcome } = await runLoopOrCompaction(run).finally(() => {
       run.clock?.pause();
       return Promise.all([recorder.close(), run.inbox.close()]);
     });
     // The write of a final answer has already stored the end of the run.
     if (recorder.run.state === "running") {
       const { output, finishReason, endedBy } = outcome;
-      const end = finishedRecord(endedBy, recorder.run.idempotencyKey === "" ? null : { output, finishReason });
+      const end = createFinishedFields(endedBy, recorder.run.idempotencyKey === "" ? null : { output, finishReason });
       await finalizeRun(run, (options) => recorder.end(end, options));
     }
     run.agent.conversationCache.keep(sessionId, run.lease.fence, run.conversation);
-    // Changes under the next lease are stored after this run's changes, even after a power failure.
+    // Wait for the disk: a power failure must not keep changes under the next lease and lose changes of this run.
     await Promise.all([run.lease.releaseWithRetries(run.agent), recorder.onDisk]);
     const context = { used: usedTokens, size: run.model.contextWindow };
     const result: RunResult = {
@@ -42,12 +42,12 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
     if (outcome.iterations === 1 && outcome.endedBy === "model") generateTitle(run);
     return result;
   } catch (thrownError) {
-    const error = asRunError(thrownError, run.signal);
+    const error = toRunError(thrownError, run.signal);
     const errorFields = { ...fields, error: error.message };
     if (isCancel(error)) logger.info("run cancelled", errorFields);
     else logger.warn("run failed", errorFields);
     // The end cannot be stored if the session was deleted or another holder has the lease.
-    await finalizeRun(run, (options) => recorder.end(failedRecord(error), options)).catch(
+    await finalizeRun(run, (options) => recorder.end(createFailedFields(error), options)).catch(
       async (writeError: unknown) => {
         logger.debug("end of run was not stored; releasing its lease", { error: writeError });
         await run.lease.releaseWithRetries(run.agent);
@@ -66,7 +66,7 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
 }
 
 /** Runs the loop, or only the compaction if the run was started for it. */
-async function runWork(run: RunContext): Promise<LoopResult> {
+async function runLoopOrCompaction(run: RunContext): Promise<LoopResult> {
   if (run.compactionInstruction === undefined) return runLoop(run);
   const window = openWindow(run.agent.compaction, run);
   const baseResult = { output: "", iterations: 0 } as const;

@@ -6,8 +6,8 @@ import type { RunContext } from "./context/run-context.js";
 export type FinalizeOptions = Pick<SessionChange, "consumedInstructions" | "release">;
 
 /**
- * Ends a run in the store. The same change releases its lease and returns the instructions that arrived too late.
- * Rejects like the change; the caller must then release the lease.
+ * Ends a run in the store. The same change releases the run's lease and returns the instructions that arrived too
+ * late. Rejects like `write`; the caller must then release the lease.
  */
 export async function finalizeRun(
   { lease, inbox }: RunContext,

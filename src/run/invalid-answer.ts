@@ -1,5 +1,5 @@
 import { hasCode, ProviderError } from "../ports/errors.js";
-import { toolCalls, CUT_OFF, textOf } from "../conversation/messages.js";
+import { toolCalls, CONTINUE_INSTRUCTION, textOf } from "../conversation/messages.js";
 import type { Answer } from "../models/answer.js";
 import type { ModelRequest } from "../ports/model-provider.js";
 import type { ModelMessage } from "../ports/message.js";
@@ -73,7 +73,7 @@ export function withUserNote(request: ModelRequest, note: string): ModelRequest 
   const messages = [...request.messages];
   const lastMessage = messages.at(-1);
   const text = { type: "text" as const, text: note };
-  if (lastMessage?.role === "user" && textOf(lastMessage) === CUT_OFF) {
+  if (lastMessage?.role === "user" && textOf(lastMessage) === CONTINUE_INSTRUCTION) {
     messages[messages.length - 1] = { ...lastMessage, parts: [...lastMessage.parts, text] };
   } else {
     const createMessage = (role: "assistant" | "user", parts: ModelMessage["parts"]): ModelMessage => ({

@@ -2,7 +2,7 @@ import { hasCode, SessionNotFoundError, ShuttingDownError } from "../ports/error
 import type { Run, RunInput } from "../ports/run.js";
 import { ActiveRun } from "./active-run.js";
 import { executeRun } from "./execution.js";
-import { inputFromLateInstructions } from "./queue/late-instructions.js";
+import { createLateInstructionsInput } from "./queue/late-instructions.js";
 import type { RunQueue, QueueTicket } from "./queue/queue.js";
 import type { AgentServices, RunContext, SubagentCall } from "./context/run-context.js";
 import type { LocalRun } from "./runs.js";
@@ -54,13 +54,13 @@ export class LocalRuns {
     });
     void services.tasks.add(localRun.completion.then(() => this.#runLateInstructions(run, input)));
     void services.tasks.add(result);
-    const active = new ActiveRun(run, result);
+    const activeRun = new ActiveRun(run, result);
     // The run prepares its first model request during this write.
     await run.recorder.onDisk;
-    return active;
+    return activeRun;
   }
 
-  /** Returns the active run of a chain. */
+  /** Returns the active run of a chain in this process; undefined if there is none. */
   find(rootId: string): LocalRun | undefined {
     return this.#activeRuns.get(rootId);
   }
@@ -108,7 +108,7 @@ export class LocalRuns {
   /** Starts a run for instructions that arrived too late, after the queued runs. Never rejects. */
   async #runLateInstructions(run: RunContext, input: RunInput): Promise<void> {
     try {
-      const nextInput = await inputFromLateInstructions(run, input);
+      const nextInput = await createLateInstructionsInput(run, input);
       if (nextInput && !this.#options.isRejectingRuns()) await this.#options.run(nextInput);
     } catch (error) {
       // The session was deleted, so there is nothing to continue.

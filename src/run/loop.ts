@@ -2,11 +2,11 @@ import { openWindow, type ContextWindow } from "../compaction/context-window.js"
 import { hasCode, OutputSchemaError } from "../ports/errors.js";
 import type { RunResult } from "../ports/run.js";
 import { now } from "../base/ids.js";
-import { toolCalls, textOf, toolMessage } from "../conversation/messages.js";
+import { toolCalls, textOf, createToolMessage } from "../conversation/messages.js";
 import { withState } from "../conversation/stored-state.js";
 import { toVisibleParts, makeCallIdsUnique } from "../models/answer.js";
 import { callModel, type FailedCall, type ModelCallHooks } from "../models/model-call.js";
-import { recordRetries } from "../models/record-retries.js";
+import { createRetryHooks } from "../models/record-retries.js";
 import type { FinishReason } from "../ports/model-provider.js";
 import type { Message, Part } from "../ports/message.js";
 import { RepeatedCalls } from "./calls/repeated-calls.js";
@@ -22,11 +22,12 @@ import {
 import { finalizeRun, type FinalizeOptions } from "./finalize-run.js";
 import { findReachedLimit } from "./budget/limits.js";
 import type { RunContext } from "./context/run-context.js";
-import { finishedRecord } from "../sessions/run-record.js";
+import { createFinishedFields } from "../sessions/run-record.js";
 import type { ParsedOutput } from "./context/structured-output.js";
 import { generateTitle } from "./title.js";
 import { runToolCalls } from "./calls/execute.js";
 
+/** Result of the loop. `usedTokens`: total tokens of the last model call. */
 export type LoopResult = Pick<RunResult, "output" | "structured" | "iterations" | "finishReason" | "endedBy"> & {
   usedTokens: number;
 };
@@ -74,7 +75,7 @@ async function runTurns(run: RunContext, progress: Progress): Promise<LoopResult
     await runToolCalls(calls, message.id, run, async ({ call, output: toolOutput, refused, state, shown }) => {
       const hasFailed = toolOutput.failed === true;
       const text = toolOutput.text + repeatedCalls.recordCall(call, toolOutput.text);
-      const result = withState(toolMessage(call, text, hasFailed), state);
+      const result = withState(createToolMessage(call, text, hasFailed), state);
       result.parts.push(...(toolOutput.parts ?? []));
       const resultMessage = { ...run.conversation.compose(result), ...(shown && { shown }) };
       await run.recorder.finish(resultMessage);
@@ -189,7 +190,7 @@ async function runTurn(run: RunContext, window: ContextWindow, progress: Progres
     run.bus.emit("model.retried", { runId: run.id, sessionId, provider: provider.name, model: model.id, ...retry });
     run.events.push({ type: "retry", ...retry });
   };
-  const retryHooks = recordRetries((retry) => recorder.recordRetry(retry));
+  const retryHooks = createRetryHooks((retry) => recorder.recordRetry(retry));
   const hooks: ModelCallHooks = {
     onText: (type, part, text) => {
       const message = beginMessage();
@@ -205,7 +206,7 @@ async function runTurn(run: RunContext, window: ContextWindow, progress: Progres
     },
     onInterrupted: async (parts) => {
       await keepInterrupted(parts);
-      return window.request();
+      return window.buildRequest();
     },
     onRetry: (attempt, delayMs, error) => {
       reportRetry(attempt, delayMs, error);
@@ -213,8 +214,8 @@ async function runTurn(run: RunContext, window: ContextWindow, progress: Progres
     },
     onRetryStart: retryHooks.onRetryStart,
   };
-  let request = await window.request();
-  for (let invalidAnswers = 0; ;) {
+  let request = await window.buildRequest();
+  for (let invalidAnswerCount = 0; ;) {
     const answer = await callModel(run, "answer", request, run.signal, hooks);
     const hasFailed = "error" in answer;
     const isBudgetExhausted = !hasFailed && answer.isBudgetLimited;
@@ -242,7 +243,7 @@ async function runTurn(run: RunContext, window: ContextWindow, progress: Progres
         ...toStructuredField(parsedOutput ?? undefined),
       };
       const storesAnswer = recorder.run.idempotencyKey !== "" || "structured" in runAnswer;
-      const end = isEnd ? finishedRecord("model", storesAnswer ? runAnswer : null) : {};
+      const end = isEnd ? createFinishedFields("model", storesAnswer ? runAnswer : null) : {};
       const write = (options: Partial<FinalizeOptions>) =>
         recorder.finish(message, { usage: answer.usageWithCost, run: { iterations, ...end }, ...options });
       await (isEnd ? finalizeRun(run, write) : write({}));
@@ -267,17 +268,18 @@ async function runTurn(run: RunContext, window: ContextWindow, progress: Progres
       run.logger.warn("end of interrupted answer was not stored", { session: sessionId, error: writeError });
       throw error;
     }
-    if (answerError && invalidAnswers < MAX_INVALID_ANSWER_RETRIES) {
-      invalidAnswers += 1;
+    if (answerError && invalidAnswerCount < MAX_INVALID_ANSWER_RETRIES) {
+      invalidAnswerCount += 1;
       run.logger.warn("invalid model answer; retrying", {
         provider: provider.name,
         session: sessionId,
-        attempt: invalidAnswers,
+        attempt: invalidAnswerCount,
         error: answerError.message,
       });
-      reportRetry(invalidAnswers, 0, answerError);
-      request = withUserNote(await window.request(), createRetryInstruction(answerError));
-    } else if (isContextOverflow(error) && (await window.compactRejectedPrompt())) request = await window.request();
+      reportRetry(invalidAnswerCount, 0, answerError);
+      request = withUserNote(await window.buildRequest(), createRetryInstruction(answerError));
+    } else if (isContextOverflow(error) && (await window.compactRejectedPrompt()))
+      request = await window.buildRequest();
     else throw error;
   }
 }

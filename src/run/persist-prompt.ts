@@ -1,10 +1,10 @@
 import { now } from "../base/ids.js";
-import { type DanglingCall, INTERRUPTED, toolMessage } from "../conversation/messages.js";
+import { type DanglingCall, INTERRUPTED_CALL_RESULT, createToolMessage } from "../conversation/messages.js";
 import { hasCode } from "../ports/errors.js";
 import type { Message, ModelMessage } from "../ports/message.js";
 import type { RunRecord } from "../ports/run.js";
 import type { SessionDriver, SessionFields } from "../ports/session-driver.js";
-import { withEffectiveState, canRestart, asInterrupted, isQueued } from "../sessions/stored-run.js";
+import { withEffectiveState, canRestart, toInterruptedRun, isQueued } from "../sessions/stored-run.js";
 import type { ExpandedInput } from "./prompt/slash-commands.js";
 import type { RunContext } from "./context/run-context.js";
 
@@ -32,15 +32,15 @@ export async function persistNewSession(
 ): Promise<void> {
   const { session } = conversation;
   const message = conversation.compose(prompt);
-  await recorder.begin({ ...session, lastSeq: message.seq }, message);
+  await recorder.createSession({ ...session, lastSeq: message.seq }, message);
   conversation.add(message);
   bus.emit("session.created", { session, runId });
 }
 
 /**
  * Stores the user's message, if any, and repairs the effects of a crash, in one write. `danglingCalls`: calls without a
- * result, which get an error result. `unfinished`: open runs of the chain; runs that are not queued are dead, because
- * this run has the lease.
+ * result, which get an error result. `unfinished`: open runs of the chain. Open runs that are not queued are dead,
+ * because this run has the lease.
  */
 export async function persistPrompt(
   run: RunContext,
@@ -51,11 +51,13 @@ export async function persistPrompt(
   unfinished: readonly RunRecord[],
 ): Promise<void> {
   const { id: runId, sessionId, conversation, recorder, bus } = run;
-  const repairResults = danglingCalls.map(({ call }) => conversation.compose(toolMessage(call, INTERRUPTED, true)));
+  const repairResults = danglingCalls.map(({ call }) =>
+    conversation.compose(createToolMessage(call, INTERRUPTED_CALL_RESULT, true)),
+  );
   const messages: Message[] = [...repairResults, ...(compact ? [] : [conversation.compose(prompt)])];
   const deadRuns = unfinished.filter((record) => record.id !== runId && !isQueued(record));
   const change = { sync: "later", set: { ...fields, updatedAt: now() }, add: messages } as const;
-  const interruptedRuns = deadRuns.map(asInterrupted);
+  const interruptedRuns = deadRuns.map(toInterruptedRun);
   await recorder.write({ ...change, runs: [...interruptedRuns, recorder.run] }).catch(async (error: unknown) => {
     const keyOwner = hasCode(error, "run_key_taken")
       ? await findRestartableRun(run.store, sessionId, recorder.run.idempotencyKey)

@@ -10,7 +10,7 @@ import {
 import type { Instruction, RunRecord, RunState } from "../ports/run.js";
 import type { RunQuery, SessionDriver } from "../ports/session-driver.js";
 import type { WatchEvent, WatchOptions } from "../ports/watch.js";
-import { KEY_MS } from "../sessions/housekeeping.js";
+import { RUN_KEY_RETENTION_MS } from "../sessions/housekeeping.js";
 import { notifierOf } from "../sessions/polling-notifier.js";
 import { PollSchedule } from "../sessions/poll-schedule.js";
 import { requireSession } from "../sessions/require-session.js";
@@ -40,10 +40,11 @@ const QUERY_FIELDS: Readonly<Record<keyof RunQuery, true>> = {
 const PAGE_SIZE = 50;
 
 /**
- * Polling after a cancel of a run in another process, in ms. The first value is the first delay, which doubles each
- * time. It is also the minimum interval after notifications. The second value is the total time.
+ * First poll delay after a cancel of a run in another process, in ms; the delay doubles each time. Also the minimum
+ * interval between polls after notifications.
  */
 const INITIAL_POLL_DELAY_MS = 50;
+/** Maximum wait of a cancel for the end of the run, in ms. */
 const CANCEL_TIMEOUT_MS = 5_000;
 
 /** Poll interval for a queued run, and minimum interval after notifications, in ms. */
@@ -71,6 +72,7 @@ export interface RunsOptions {
   cancelQueued: (rootId: string, runId: string) => { completion: Promise<unknown> } | undefined;
   /** Settles when a run of this process leaves the queue; undefined if it is not queued here. Never rejects. */
   waitUntilDequeued: (rootId: string, runId: string) => Promise<unknown> | undefined;
+  /** Like `Sessions.watch`. */
   watch: (sessionId: string, options: WatchOptions) => AsyncIterable<WatchEvent>;
 }
 
@@ -93,13 +95,13 @@ export class Runs {
   /** Returns a run by its id; undefined if it does not exist. Rejects with `StoreError`. */
   async get(id: string): Promise<RunRecord | undefined> {
     const store = await this.#store();
-    const [stored] = await store.runs({ id, limit: 1 });
-    return stored && withEffectiveState(stored);
+    const [storedRun] = await store.runs({ id, limit: 1 });
+    return storedRun && withEffectiveState(storedRun);
   }
 
   /**
-   * Cancels a run of any process. Resolves with its record afterwards. A run that had already ended is unchanged. A run
-   * that does not end within five seconds is still active, until its process reads the instruction. Rejects with
+   * Cancels a run of any process. Resolves with the run's record afterwards. A run that had already ended is unchanged.
+   * A run that does not end within five seconds stays active until its process reads the instruction. Rejects with
    * `RunNotFoundError` or `StoreError`.
    */
   async cancel(id: string): Promise<RunRecord> {
@@ -138,7 +140,7 @@ export class Runs {
   async ended(id: string, signal?: AbortSignal): Promise<RunRecord> {
     const run = await this.started(id, signal);
     if (!isOpen(run)) return run;
-    // The watch reports each change. It also polls once a second, because dead processes report nothing.
+    // The watch reports each change and polls once a second, because dead processes report nothing.
     for await (const event of this.#watch(run.sessionId, {
       afterSeq: Number.MAX_SAFE_INTEGER,
       ...(signal && { signal }),
@@ -152,7 +154,7 @@ export class Runs {
     throw new ShuttingDownError();
   }
 
-  /** Resolves with a run when it leaves the queue: it is active or has ended. Rejects like `ended`. */
+  /** Resolves with a run when the run leaves the queue: the run is active or has ended. Rejects like `ended`. */
   async started(id: string, signal: AbortSignal = new AbortController().signal): Promise<RunRecord> {
     const store = await this.#store();
     const run = await this.#requireRun(id);
@@ -187,7 +189,7 @@ export class Runs {
       ({ runId, kind }) => runId === id && kind === "steer",
     );
     if (pendingSteers.length >= MAX_PENDING_STEERS)
-      throw new TooManyRunsError(1000, "too many messages wait for this run");
+      throw new TooManyRunsError(undefined, "too many messages wait for this run");
     const instruction = await this.#storeInstruction(store, run, "steer", text);
     const localRun = this.#findLocalRun(run.sessionId);
     if (localRun?.id === id) await localRun.inbox.read();
@@ -196,18 +198,18 @@ export class Runs {
   }
 
   /**
-   * Frees an idempotency key. Its run must be restartable, or have ended and be older than a day. Otherwise returns
-   * false.
+   * Frees an idempotency key if its run can be restarted, or if the run has ended and started more than a day ago.
+   * Returns whether the key is free.
    */
   async freeKey(key: string): Promise<boolean> {
     const store = await this.#store();
-    const before = new Date(Date.now() - KEY_MS).toISOString();
-    const [stored] = await store.runs({ idempotencyKey: key, limit: 1 });
-    if (!stored) return true;
-    const run = withEffectiveState(stored);
-    const isOld = run.startedAt < before && !isOpen(run);
+    const oldestKeptAt = new Date(Date.now() - RUN_KEY_RETENTION_MS).toISOString();
+    const [storedRun] = await store.runs({ idempotencyKey: key, limit: 1 });
+    if (!storedRun) return true;
+    const run = withEffectiveState(storedRun);
+    const isOld = run.startedAt < oldestKeptAt && !isOpen(run);
     if (!isOld && !canRestart(run)) return false;
-    // The answer is removed too: it was stored for requests with this key.
+    // Remove the answer too, because it was stored for requests with this key.
     const runs = [{ ...run, idempotencyKey: "", fingerprint: "", answer: null }];
     await store.write(run.sessionId, { fence: null, sync: false, runs });
     return true;

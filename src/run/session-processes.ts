@@ -6,7 +6,10 @@ import type { SessionDriver } from "../ports/session-driver.js";
 import type { AgentTools } from "./tools/agent-tools.js";
 import type { DeletionWatcher } from "./session-deletion.js";
 
-/** Background processes that an agent's tools run for its sessions. Watchers see them; they end with the session. */
+/**
+ * Background processes that an agent's tools run for its sessions. Watchers see these processes, which end with the
+ * session.
+ */
 export class SessionProcesses {
   readonly #tools: AgentTools;
   readonly #onChange: (sessionId: string) => void;
@@ -39,8 +42,8 @@ export class SessionProcesses {
    * loaded; a run reports that error.
    */
   async list(sessionId: string): Promise<readonly ProcessState[]> {
-    const works = await this.#loadBackgroundWork();
-    return (await Promise.all(works.map((work) => work.list(sessionId)))).flat();
+    const backgroundWorks = await this.#loadBackgroundWork();
+    return (await Promise.all(backgroundWorks.map((work) => work.list(sessionId)))).flat();
   }
 
   /** Subscribes to processes before a run starts, because the run may start some. Never rejects. */
@@ -74,13 +77,13 @@ export class SessionProcesses {
     for (const work of await this.#loadBackgroundWork()) await Promise.all(ids.map((id) => work.end(id)));
   }
 
-  /** Loads the tools even before the first run, because an earlier process may have left processes running. */
+  /** Loads the tools even before the first run, because an earlier gantry process may have left commands running. */
   #loadBackgroundWork(): Promise<readonly BackgroundWork[]> {
     return (this.#backgroundWork ??= this.#tools.load().then(
       ({ tools }) => {
-        const works = [...new Set(tools.flatMap(({ background }) => background ?? []))];
-        this.#unsubscribeFunctions.push(...works.map((work) => work.onChange(this.#onChange)));
-        return works;
+        const backgroundWorks = [...new Set(tools.flatMap(({ background }) => background ?? []))];
+        this.#unsubscribeFunctions.push(...backgroundWorks.map((work) => work.onChange(this.#onChange)));
+        return backgroundWorks;
       },
       () => {
         this.#backgroundWork = undefined;

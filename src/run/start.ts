@@ -1,9 +1,9 @@
 import { setMaxListeners } from "node:events";
 import { onAbort } from "../base/abort.js";
 import { newId } from "../base/ids.js";
-import { loggerWith } from "../base/log.js";
+import { createLoggerWithFields } from "../base/log.js";
 import { Conversation } from "../conversation/conversation.js";
-import { danglingCalls } from "../conversation/messages.js";
+import { findDanglingCalls } from "../conversation/messages.js";
 import { withState } from "../conversation/stored-state.js";
 import { Recorder } from "../conversation/recorder.js";
 import { nearestEffort } from "../models/efforts.js";
@@ -31,15 +31,16 @@ import { countAttachedBytes, type RunSlot } from "./budget/concurrency.js";
 import { hasCostLimit, isMetered, resolveBudget } from "./budget/budget.js";
 import type { QueueHandover } from "./queue/queued-run.js";
 import type { AgentServices, RunContext, SubagentCall } from "./context/run-context.js";
-import { startedRecord, asRunError } from "../sessions/run-record.js";
-import { addUsageToParent, newSubagentSession } from "./calls/spawn.js";
+import { createRunRecord, toRunError } from "../sessions/run-record.js";
+import { addUsageToParent, createSubagentSession } from "./calls/spawn.js";
 import { loadEnvironment, worksOnFiles } from "./prompt/environment.js";
 import { buildSystemPrompt } from "./prompt/system-prompt.js";
 import { notifierOf } from "../sessions/polling-notifier.js";
 
 /**
  * Starts a run: takes a slot and the session's lease, and stores the user's message. Rejects like `Agent.run`; then no
- * message is stored, and slot and lease are free. `handover`: set for a run that was queued.
+ * message is stored, and slot and lease are free. `handover`: set for a run that was queued. `parentCall`: set for the
+ * run of a subagent.
  */
 export async function startRun(
   agent: AgentServices,
@@ -67,7 +68,7 @@ export async function startRun(
     return await startInSlot(agent, input, slot, cancel, releaseSlot, handover, parentCall);
   } catch (error) {
     releaseSlot();
-    throw asRunError(error, cancel.signal);
+    throw toRunError(error, cancel.signal);
   }
 }
 
@@ -85,9 +86,9 @@ async function startInSlot(
   const storedSession = input.sessionId === undefined ? undefined : await requireFirstSession(store, input.sessionId);
   const projectDir = input.projectDir ?? storedSession?.projectDir ?? agent.projectDir;
   // Read in parallel with the folder check and the store. Never rejects.
-  const instructionsRead = agent.project.instructions(projectDir);
+  const instructionsPromise = agent.project.instructions(projectDir);
   const usesFiles = worksOnFiles(input.tools ?? agent.tools.list.tools);
-  const environmentRead = storedSession || !usesFiles ? undefined : agent.project.environment(projectDir);
+  const environmentPromise = storedSession || !usesFiles ? undefined : agent.project.environment(projectDir);
   await checkFolder(projectDir);
   const chosenModel = await agent.models.resolve(
     { provider: input.provider ?? "", model: input.model ?? "" },
@@ -106,10 +107,12 @@ async function startInSlot(
       ? undefined
       : await (await import("./context/structured-output.js")).StructuredOutput.open(outputSchema, signal);
   const id = handover?.record.id ?? newId();
-  const logger = loggerWith(agent.logger, { run: id });
+  const logger = createLoggerWithFields(agent.logger, { run: id });
   const firstSession =
     storedSession ??
-    (parentCall ? newSubagentSession(parentCall, projectDir) : createNewSession({}, { projectDir, mode: agent.mode }));
+    (parentCall
+      ? createSubagentSession(parentCall, projectDir)
+      : createNewSession({}, { projectDir, mode: agent.mode }));
   const sessionId = firstSession.chain.root;
   // The head is read with the lease, because another process may have continued, compacted or deleted the session.
   const headRequest = storedSession && createHeadRequest(storedSession, agent.conversationCache.getFence(sessionId));
@@ -131,14 +134,14 @@ async function startInSlot(
     if (storedSession && !head) throw new SessionNotFoundError(sessionId);
     if (head?.unfinished.some((run) => isAhead(run, handover?.record))) throw new SessionBusyError();
     const session = { ...(head ? createContinuedSession(head) : firstSession), ...sessionFields };
-    const cachedConversation = head && agent.conversationCache.take(sessionId, lease.previous);
+    const cachedConversation = head && agent.conversationCache.take(sessionId, lease.previousFence);
     const storedMessages =
-      head && !cachedConversation ? await loadMessages(store, head, headRequest, lease.previous) : [];
+      head && !cachedConversation ? await loadMessages(store, head, headRequest, lease.previousFence) : [];
     const conversation = cachedConversation ?? new Conversation(session, storedMessages);
     conversation.session = session;
     const { idempotencyKey = "", fingerprint = "" } = input;
     const after = conversation.lastSeq;
-    const record = startedRecord({
+    const record = createRunRecord({
       id,
       sessionId,
       provider: sessionFields.provider,
@@ -185,9 +188,9 @@ async function startInSlot(
       projectDir,
       usesFiles,
       state,
-      environmentRead,
+      environmentPromise,
     );
-    const instructions = await instructionsRead;
+    const instructions = await instructionsPromise;
     // Without a tool that reads skills, the prompt lists none.
     const visibleInstructions = tools.some(({ needsSkills }) => needsSkills)
       ? instructions
@@ -271,7 +274,7 @@ async function startInSlot(
     };
     const prompt = withState(toPromptMessage(expandedInput), newState);
     // A cached conversation has no dangling calls.
-    const callsWithoutResult = cachedConversation ? [] : danglingCalls(conversation.messages);
+    const callsWithoutResult = cachedConversation ? [] : findDanglingCalls(conversation.messages);
     await (head
       ? persistPrompt(run, sessionFields, expandedInput, prompt, callsWithoutResult, head.unfinished)
       : persistNewSession(run, prompt));
@@ -293,12 +296,12 @@ async function readAttachments(input: RunInput, slot: RunSlot, signal: AbortSign
   const { attach, attachments = [] } = input;
   signal.throwIfAborted();
   if (!attach) return input;
-  const readFiles = await slot.read(() => {
+  const loadedAttachments = await slot.read(() => {
     signal.throwIfAborted();
     return attach((bytes) => slot.reserveBytes(bytes));
   });
   signal.throwIfAborted();
-  return { ...input, attachments: [...attachments, ...readFiles] };
+  return { ...input, attachments: [...attachments, ...loadedAttachments] };
 }
 
 /** Whether `run` is queued before the starting run. `queuedRecord`: undefined if the starting run is not queued. */
@@ -339,8 +342,8 @@ async function findRecentModel(store: SessionDriver, projectDir: string): Promis
   // The newest session usually has a model. Sessions that a client only opened have none.
   for (const limit of [1, 10]) {
     const { sessions } = await store.list({ projectDir, limit });
-    const last = sessions.find((session) => session.provider !== "" && session.model !== "");
-    if (last) return last;
+    const recentSession = sessions.find((session) => session.provider !== "" && session.model !== "");
+    if (recentSession) return recentSession;
   }
   return undefined;
 }

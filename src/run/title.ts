@@ -1,14 +1,16 @@
 import { nearestEffort } from "../models/efforts.js";
 import { createDeadline } from "../base/abort.js";
-import { typedText } from "../conversation/messages.js";
+import { getDisplayText } from "../conversation/messages.js";
 import { callModel, type ModelCallHooks } from "../models/model-call.js";
 import { hasCode } from "../ports/errors.js";
 import type { RunContext } from "./context/run-context.js";
 
 const MAX_TITLE_CHARACTERS = 50;
+/** Maximum characters of the user's message in the request. The beginning is enough for a title. */
+const MAX_PROMPT_CHARACTERS = 2_000;
 /** Maximum characters of the model's answer before it is normalized. A longer answer is no title. */
 const MAX_ANSWER_CHARACTERS = 4_000;
-/** Time limit in ms. The idle timeout of a local model is far longer. */
+/** Time limit for a title, in ms. The idle timeout of a local model is far longer. */
 const TITLE_TIMEOUT_MS = 300_000;
 
 const TITLE_INSTRUCTIONS = `You name conversations. Answer with a title for the conversation that begins with the user's message, and nothing else.
@@ -23,7 +25,7 @@ export function generateTitle(run: RunContext): void {
   const { session } = conversation;
   if (session.hasFinalTitle || sessionsBeingTitled.has(sessionId)) return;
   const firstMessage = conversation.messages.find((message) => message.role === "user");
-  const message = firstMessage ? typedText(firstMessage) : "";
+  const message = firstMessage ? getDisplayText(firstMessage) : "";
   if (message.trim() === "") return;
   const generate = async () => {
     try {
@@ -66,7 +68,7 @@ async function requestTitle(run: RunContext, message: string, signal: AbortSigna
     messages: [
       {
         role: "user" as const,
-        parts: [{ type: "text" as const, text: message.slice(0, 2000) }],
+        parts: [{ type: "text" as const, text: message.slice(0, MAX_PROMPT_CHARACTERS) }],
         toolCallId: "",
         name: "",
         failed: false,
@@ -148,8 +150,8 @@ export function cleanTitle(text: string): string {
 function stripMarks(title: string): string {
   for (const [open, close] of TITLE_MARKS) {
     if (title.length < open.length + close.length || !title.startsWith(open) || !title.endsWith(close)) continue;
-    const inner = title.slice(open.length, title.length - close.length);
-    if (!inner.includes(open) && !inner.includes(close)) return inner.trim();
+    const innerText = title.slice(open.length, title.length - close.length);
+    if (!innerText.includes(open) && !innerText.includes(close)) return innerText.trim();
   }
   // Remove an opening mark without a closing mark.
   const firstCharacter = title[0] ?? "";

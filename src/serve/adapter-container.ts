@@ -1,6 +1,6 @@
 import type { DependencyContainer, FactoryProvider, InjectionToken } from "tsyringe";
 import { isRecord } from "../base/json.js";
-import { namedLogger } from "../base/log.js";
+import { createNamedLogger } from "../base/log.js";
 import {
   HOME,
   HTTP_HOST,
@@ -18,6 +18,7 @@ import { loadAdapter } from "./plugins.js";
 import { parseOptions, reasonOf, type SelectedAdapter } from "./selected-adapters.js";
 import { CONFIG, PROJECT_DIR, SELECTION } from "./tokens.js";
 
+/** Token of the adapter in its own child container. */
 const ADAPTER: InjectionToken<unknown> = Symbol("part");
 
 /**
@@ -53,7 +54,7 @@ export async function buildAdapter<Kind extends AdapterKind>(
   const child = root.createChildContainer();
   // A factory, because tsyringe rejects undefined as a value.
   child.register(OPTIONS, { useFactory: () => options });
-  child.registerInstance(LOGGER, namedLogger(root.resolve(LOGGER), descriptor.name));
+  child.registerInstance(LOGGER, createNamedLogger(root.resolve(LOGGER), descriptor.name));
   const isTransport = selected.kind === "transport";
   if (!isTransport) child.register(HTTP_HOST, { useFactory: rejectHttpHost });
   const context: AdapterContext<Kind> = {
@@ -91,8 +92,8 @@ async function findHooksFault(kind: AdapterKind, adapter: unknown): Promise<stri
 }
 
 /**
- * Returns tsyringe's provider of the adapter: the factory `create`, or the class `useClass`. The tokens in `inject` give the
- * arguments of the constructor.
+ * Returns tsyringe's provider of the adapter: the factory `create`, or the class `useClass`. The tokens in `inject`
+ * select the arguments of the constructor. Throws if a parameter has no token.
  */
 function toFactoryProvider<Kind extends AdapterKind>(
   descriptor: AdapterDescriptor<Kind>,

@@ -38,7 +38,7 @@ interface StartedTransportPart extends StartedPart {
 export interface Composition {
   readonly agent: Agent;
   /** Names of the model providers, in order of preference. */
-  readonly providers: readonly string[];
+  readonly providerNames: readonly string[];
   readonly startedTransports: readonly StartedTransport[];
   /** Logs the sandbox of commands. The detection starts processes, so call this after clients can connect. */
   logSandbox(): Promise<void>;
@@ -47,7 +47,7 @@ export interface Composition {
 }
 
 const START_TIMEOUT_MS = 10_000;
-/** Grace period for active runs and requests. */
+/** Grace period for active runs and requests, in ms. */
 const SHUTDOWN_GRACE_MS = 2_000;
 /** Deadlines in ms from the start of the stop. A part that misses its deadline is logged and abandoned. */
 const STOP_DEADLINES_MS = { transports: 3_800, port: 4_000, agent: 4_600, hooks: 4_900 };
@@ -63,14 +63,14 @@ export async function compose(options: ComposeOptions): Promise<Composition> {
     return await buildComposition(options);
   } catch (error) {
     // An adapter's error can quote the rejected value, which can be a misplaced key.
-    if (error instanceof GantryError) error.message = options.loaded.redactMessage(error.message);
+    if (error instanceof GantryError) error.message = options.loadedConfig.redactMessage(error.message);
     throw error;
   }
 }
 
 async function buildComposition(composeOptions: ComposeOptions): Promise<Composition> {
   const options = { ...composeOptions, logger: throttleOutageLogs(composeOptions.logger) };
-  const { loaded, home, logger } = options;
+  const { loadedConfig, home, logger } = options;
   createHome(home);
   const container = createContainer(options);
   const [agent, transports, driver, providers, hooks] = await Promise.all([
@@ -81,11 +81,11 @@ async function buildComposition(composeOptions: ComposeOptions): Promise<Composi
     container.resolve(HOOKS),
   ]);
   const closeTracker = new CloseTracker();
-  closeTracker.track(`the session driver ${loaded.config.session.driver}`, driver);
+  closeTracker.track(`the session driver ${loadedConfig.config.session.driver}`, driver);
   for (const provider of providers) closeTracker.track(`the provider ${provider.name}`, provider);
   const startedParts: StartedTransportPart[] = [];
   let sandboxLog: Promise<void> | undefined;
-  const stop = once(async () => {
+  const stop = createRunOnce(async () => {
     // Skip the sandbox log if it has not started.
     sandboxLog ??= Promise.resolve();
     const host = container.isRegistered(HTTP_HOST) ? container.resolve(HTTP_HOST) : undefined;
@@ -101,14 +101,17 @@ async function buildComposition(composeOptions: ComposeOptions): Promise<Composi
   }
   return {
     agent,
-    providers: providers.map(({ name }) => name),
-    startedTransports: startedParts.map(({ startedTransport: served }) => served),
+    providerNames: providers.map(({ name }) => name),
+    startedTransports: startedParts.map(({ startedTransport }) => startedTransport),
     logSandbox: () => (sandboxLog ??= container.resolve(TOOLS).then((tools) => tools.logSandbox())),
     stop,
   };
 }
 
-/** Starts the transports concurrently, because HTTP transports share a listener that starts with the first of them. */
+/**
+ * Starts the transports and adds them to `startedParts`. Starts concurrently, because HTTP transports share a listener
+ * that starts with the first HTTP transport.
+ */
 async function startTransports(
   transports: readonly SelectedTransport[],
   agent: Agent,
@@ -151,17 +154,18 @@ interface StopOptions {
  */
 async function stopAll({ agent, host, startedParts, closeTracker, hooks, logger }: StopOptions): Promise<void> {
   const stopStartedAtMs = Date.now();
-  const grace = createDeadline(SHUTDOWN_GRACE_MS);
+  const graceDeadline = createDeadline(SHUTDOWN_GRACE_MS);
   agent.stopAccepting();
   host?.stopAccepting();
-  await stopInReverse(startedParts, grace.signal, stopStartedAtMs + STOP_DEADLINES_MS.transports, logger);
-  const closePort = async () => host?.close(grace.signal);
+  await stopInReverse(startedParts, graceDeadline.signal, stopStartedAtMs + STOP_DEADLINES_MS.transports, logger);
+  const closePort = async () => host?.close(graceDeadline.signal);
   await stopWithin(() => "the HTTP port", closePort, stopStartedAtMs + STOP_DEADLINES_MS.port, logger);
-  const describeLatePart = () => (closeTracker.names.length > 0 ? closeTracker.names.join(" and ") : "the agent");
+  const describeLatePart = () =>
+    closeTracker.closingNames.length > 0 ? closeTracker.closingNames.join(" and ") : "the agent";
   await stopWithin(describeLatePart, () => agent.close(), stopStartedAtMs + STOP_DEADLINES_MS.agent, logger);
   const hookParts = hooks.map((set, i) => ({ name: `hooks[${i}]`, stop: async () => set.close?.() }));
-  await stopInReverse(hookParts, grace.signal, stopStartedAtMs + STOP_DEADLINES_MS.hooks, logger);
-  grace.clear();
+  await stopInReverse(hookParts, graceDeadline.signal, stopStartedAtMs + STOP_DEADLINES_MS.hooks, logger);
+  graceDeadline.clear();
 }
 
 /**
@@ -185,18 +189,18 @@ export async function openStore(options: ComposeOptions): Promise<SessionDriver>
   return driver;
 }
 
-/** Starts a transport. A third-party transport has a timeout, and its errors name it. */
+/** Starts a transport. For a third-party transport there is a timeout, and errors name the transport. */
 async function startTransport(
   transport: Transport,
   selected: SelectedAdapter,
   agent: Agent,
-  { loaded, startTimeoutMs = START_TIMEOUT_MS }: ComposeOptions,
+  { loadedConfig, startTimeoutMs = START_TIMEOUT_MS }: ComposeOptions,
 ): Promise<Listening> {
   if (isBuiltIn("transport", selected.name)) return transport.start(agent);
   return startThirdPartyTransport(
     transport,
     agent,
-    `${loaded.file}: ${selected.key}: ${selected.name}`,
+    `${loadedConfig.file}: ${selected.key}: ${selected.name}`,
     startTimeoutMs,
   );
 }
@@ -251,7 +255,7 @@ export function createHome(home: string): void {
   }
 }
 
-function once(work: () => Promise<void>): () => Promise<void> {
+function createRunOnce(work: () => Promise<void>): () => Promise<void> {
   let resultPromise: Promise<void> | undefined;
   return () => (resultPromise ??= work());
 }

@@ -2,7 +2,9 @@ import { ConfigError } from "../ports/errors.js";
 import { isRecord } from "../base/json.js";
 import { decodeUri, headerSecrets, isSecretName, looksSecret } from "../base/redact.js";
 
+/** Input of `expandVariables`, and the sets to which it adds the values of variables. */
 export interface ExpansionContext {
+  /** Path of the config file, for error messages. */
   file: string;
   readVariable(name: string): string | undefined;
   /** Values of environment variables with secret names. */
@@ -11,13 +13,14 @@ export interface ExpansionContext {
   nonSecretValues: Set<string>;
 }
 
+/** Key paths of the addresses of stores. */
 const STORE_ADDRESS_KEYS: ReadonlySet<string> = new Set(["session.url", "session.pool.listen_url"]);
 
 /**
- * Replaces `${NAME}` in all strings with the environment variable. `$${NAME}` becomes the literal `${NAME}`. Throws
- * `ConfigError` if a variable is not set.
+ * Returns `value` with the environment variable in place of each `${NAME}`. `$${NAME}` becomes the literal `${NAME}`.
+ * `path` is the key path of `value`. Throws `ConfigError` if a variable is not set.
  */
-export function expand(value: unknown, context: ExpansionContext, path = ""): unknown {
+export function expandVariables(value: unknown, context: ExpansionContext, path = ""): unknown {
   if (typeof value === "string") {
     return value.replace(
       /\$(\$\{[A-Za-z_][A-Za-z0-9_]*\})|\$\{([A-Za-z_][A-Za-z0-9_]*)\}/g,
@@ -26,7 +29,7 @@ export function expand(value: unknown, context: ExpansionContext, path = ""): un
         const variableValue = context.readVariable(name);
         if (variableValue === undefined)
           throw new ConfigError(`${context.file}: ${path}: expected the environment variable ${name} to be set`);
-        // The secrets of a store's address are collected from the full address, so that messages can show its host.
+        // `collectConfigSecrets` collects the secrets of a store's address, so that messages can show the host.
         const isStoreAddress =
           STORE_ADDRESS_KEYS.has(path) && (!isSecretName(name) || /^[a-z]+:\/\//i.test(variableValue));
         if (looksLikePath(variableValue) || isStoreAddress) return variableValue;
@@ -35,10 +38,13 @@ export function expand(value: unknown, context: ExpansionContext, path = ""): un
       },
     );
   }
-  if (Array.isArray(value)) return value.map((item, i) => expand(item, context, `${path}[${i}]`));
+  if (Array.isArray(value)) return value.map((item, i) => expandVariables(item, context, `${path}[${i}]`));
   if (typeof value === "object" && value !== null) {
     return Object.fromEntries(
-      Object.entries(value).map(([key, item]) => [key, expand(item, context, path === "" ? key : `${path}.${key}`)]),
+      Object.entries(value).map(([key, item]) => [
+        key,
+        expandVariables(item, context, path === "" ? key : `${path}.${key}`),
+      ]),
     );
   }
   return value;
@@ -82,7 +88,8 @@ function collectAddressSecrets(url: unknown, secrets: Set<string>): void {
   // Some parsers reject a URL without a host, as it is used for a Unix socket.
   const fullUrl = url.replace(/^([a-z]+:\/\/[^/?#]*@)(?=[/?]|$)/i, "$1localhost");
   const [userInfoPrefix = ""] = /^[a-z]+:\/\/[^/?#]*@/i.exec(url) ?? [];
-  // In an address that cannot be parsed reliably, a part of the password could appear as the host. Treat all of it as
+  // If an address cannot be parsed reliably, a part of the password could appear as the host. Treat the whole address
+  // as
   // secret.
   if (!/^[a-z]+:\/\//i.test(url) || !URL.canParse(fullUrl) || (userInfoPrefix === "" && url.includes("@"))) {
     secrets.add(url);

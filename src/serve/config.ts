@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { homedir, tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { configOptions, type Config } from "./config-options.js";
-import { expand, collectConfigSecrets } from "./config-values.js";
+import { expandVariables, collectConfigSecrets } from "./config-values.js";
 import { getEnvironmentVariable } from "./environment.js";
 import { ConfigError } from "../ports/errors.js";
 import { processSecrets } from "../base/process-secrets.js";
@@ -15,7 +15,7 @@ import { loadAdapter } from "./plugins.js";
  * Returns gantry's home folder: `GANTRY_HOME`, otherwise `~/.gantry`. Throws `ConfigError` if the user's home folder is
  * unknown.
  */
-export function homeFolder(): string {
+export function getHomeFolder(): string {
   const configuredHome = getEnvironmentVariable("GANTRY_HOME");
   if (configuredHome !== undefined && configuredHome !== "") return resolve(configuredHome);
   try {
@@ -26,9 +26,10 @@ export function homeFolder(): string {
   }
 }
 
-/** Folder for temporary files. */
-export const temporaryFolder = tmpdir;
+/** Returns the folder for temporary files. */
+export const getTemporaryFolder = tmpdir;
 
+/** The validated config with its source and secrets. */
 export interface LoadedConfig {
   config: Config;
   /** Content of the config file with variables expanded and flags applied. Adapters read their own keys from it. */
@@ -42,7 +43,7 @@ export interface LoadedConfig {
    * created.
    */
   secrets: Set<string>;
-  /** Removes all values of environment variables from a message, because a secret can be set for the wrong key. */
+  /** Removes secrets and all other values of environment variables, because a secret can be set for the wrong key. */
   redactMessage(message: string): string;
 }
 
@@ -66,7 +67,12 @@ export async function loadConfig(options: {
   const redactor = new Redactor(() => [...secrets, ...nonSecretValues]);
   const redactMessage = (message: string) => redactor.redact(message);
   const parsedFile = await readConfigFile(file, options.path !== undefined);
-  const expandedConfig = expand(parsedFile, { file, secrets, nonSecretValues, readVariable: getEnvironmentVariable });
+  const expandedConfig = expandVariables(parsedFile, {
+    file,
+    secrets,
+    nonSecretValues,
+    readVariable: getEnvironmentVariable,
+  });
   collectConfigSecrets(expandedConfig, secrets);
   for (const secret of processSecrets()) secrets.add(secret);
   try {
@@ -92,7 +98,7 @@ async function readConfigFile(file: string, mustExist: boolean): Promise<unknown
     content = readFileSync(file, "utf8");
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    // ENOTDIR: the home is a file. The check of the home folder reports that.
+    // ENOTDIR: the home is a file. The check of the home folder reports this error.
     if ((code === "ENOENT" || code === "ENOTDIR") && !mustExist) return {};
     throw new ConfigError(`${file}: cannot be read (${code ?? "unknown"})`, { cause: error });
   }
@@ -107,18 +113,18 @@ async function readConfigFile(file: string, mustExist: boolean): Promise<unknown
     const value: unknown = parse(content, errors, { allowTrailingComma: true, disallowComments: false });
     const firstError = errors[0];
     if (firstError === undefined) return value;
-    const linesBefore = content.slice(0, firstError.offset).split("\n");
-    const position = `${linesBefore.length}:${(linesBefore.at(-1)?.length ?? 0) + 1}`;
+    const precedingLines = content.slice(0, firstError.offset).split("\n");
+    const position = `${precedingLines.length}:${(precedingLines.at(-1)?.length ?? 0) + 1}`;
     throw new ConfigError(
       `${file}:${position}: expected JSON (comments and trailing commas allowed): ${printParseErrorCode(firstError.error)}`,
     );
   }
 }
 
-/** Sets the values of flags in a validated config. */
+/** Returns a validated config with the values of flags. */
 function applyOverrides(
   config: Readonly<Record<string, unknown>>,
-  overrides: readonly [path: string, flagged: unknown][],
+  overrides: readonly [path: string, flagValue: unknown][],
 ) {
   const result: Record<string, unknown> = { ...config };
   for (const [path, flagValue] of overrides) {
@@ -128,7 +134,7 @@ function applyOverrides(
   return result;
 }
 
-/** Built-in transports that define further keys of a section. A transport is loaded only if such a key is set. */
+/** Built-in transports by the config section of which they define further keys. Loaded only if such a key is set. */
 const SECTION_OWNERS = { server: "koa-http-api", acp: "acp-http-sse-ws" } as const;
 
 async function validateConfig(file: string, value: unknown): Promise<Config> {
@@ -152,7 +158,7 @@ export async function loadFullSection(name: keyof typeof SECTION_OWNERS): Promis
   return option.section({ ...entries, ...transportEntries, ...entries });
 }
 
-/** Returns the option for a key such as `server.port`. */
+/** Returns the option for an existing key such as `server.port`. */
 export async function findOption(key: string): Promise<option.Entries[string]> {
   const [section = "", name = ""] = key.split(".");
   const { entries } = (configOptions.entries as option.Entries)[section] as option.Section;

@@ -2,7 +2,7 @@ import "reflect-metadata/lite";
 import { join } from "node:path";
 import { container, instanceCachingFactory, type DependencyContainer, type InjectionToken } from "tsyringe";
 import { Agent } from "../agent/agent.js";
-import { namedLogger } from "../base/log.js";
+import { createNamedLogger } from "../base/log.js";
 import { folderHistory } from "../history/folder-history.js";
 import { FileCatalogueCache } from "../models/catalogue-cache.js";
 import { HOME, HTTP_HOST, LOGGER } from "../plugin/adapter.js";
@@ -19,10 +19,11 @@ import { isBuiltIn } from "./plugins.js";
 import { selectTools, warnAboutRules } from "./select-tools.js";
 import { reasonOf, Selection } from "./selected-adapters.js";
 import * as token from "./tokens.js";
-import { configuredServers, programFiles } from "./mcp-servers.js";
+import { getConfiguredServers, listProgramFiles } from "./mcp-servers.js";
 
+/** Input of the composition root. */
 export interface CompositionInput {
-  loaded: LoadedConfig;
+  loadedConfig: LoadedConfig;
   /** Absolute path of gantry's home folder. */
   home: string;
   /** Absolute path of the project folder. */
@@ -31,20 +32,20 @@ export interface CompositionInput {
 }
 
 /**
- * The composition root. Each token has a factory that runs on first use and whose result is cached. Modules of unused
- * parts are therefore not imported.
+ * Creates the composition root. Each token has a factory that runs on first use and whose result is cached. Modules of
+ * unused parts are therefore not imported.
  *
  * A factory whose module is imported dynamically returns a promise.
  */
-export function createContainer({ loaded, home, projectDir, logger }: CompositionInput): DependencyContainer {
+export function createContainer({ loadedConfig, home, projectDir, logger }: CompositionInput): DependencyContainer {
   const root = container.createChildContainer();
   const provide = <T>(injectionToken: InjectionToken<T>, create: (root: DependencyContainer) => T): void =>
     void root.register(injectionToken, { useFactory: instanceCachingFactory(create) });
-  root.registerInstance(token.CONFIG, loaded);
+  root.registerInstance(token.CONFIG, loadedConfig);
   root.registerInstance(HOME, home);
   root.registerInstance(token.PROJECT_DIR, projectDir);
   root.registerInstance(LOGGER, logger);
-  provide(token.SELECTION, () => new Selection(loaded, home));
+  provide(token.SELECTION, () => new Selection(loadedConfig, home));
   provide(token.SESSION_DRIVER, createDriver);
   provide(token.MODEL_PROVIDERS, createProviders);
   provide(token.TOOLS, selectTools);
@@ -71,7 +72,7 @@ export function createContainer({ loaded, home, projectDir, logger }: Compositio
   );
   // Without servers, do not call the module, so that the bundle does not load it.
   provide(token.MCP_SERVERS, () =>
-    Object.keys(loaded.config.mcpServers).length > 0 ? configuredServers(loaded, home) : [],
+    Object.keys(loadedConfig.config.mcpServers).length > 0 ? getConfiguredServers(loadedConfig, home) : [],
   );
   provide(token.FILE_RULES, createFileRules);
   // The rules are computed with the first change, because commands that only read sessions have no tools.
@@ -83,9 +84,9 @@ export function createContainer({ loaded, home, projectDir, logger }: Compositio
 }
 
 async function createDriver(root: DependencyContainer): Promise<SessionDriver> {
-  const selected = root.resolve(token.SELECTION).driver();
-  const driver = await resolveAdapter(root, selected);
-  if (isBuiltIn(selected.kind, selected.name)) return driver;
+  const selectedDriver = root.resolve(token.SELECTION).driver();
+  const driver = await resolveAdapter(root, selectedDriver);
+  if (isBuiltIn(selectedDriver.kind, selectedDriver.name)) return driver;
   const open = driver.open.bind(driver);
   const openWithErrorPrefix = async (): Promise<void> => {
     try {
@@ -93,7 +94,7 @@ async function createDriver(root: DependencyContainer): Promise<SessionDriver> {
     } catch (error) {
       // An unavailable store is not the module's fault. The caller retries.
       if (isUnavailable(error)) throw error;
-      const errorPrefix = `${root.resolve(token.CONFIG).file}: ${selected.key}: ${selected.name}`;
+      const errorPrefix = `${root.resolve(token.CONFIG).file}: ${selectedDriver.key}: ${selectedDriver.name}`;
       throw new AdapterError(`${errorPrefix} could not be opened: ${reasonOf(error)}`, { cause: error });
     }
   };
@@ -103,8 +104,8 @@ async function createDriver(root: DependencyContainer): Promise<SessionDriver> {
 }
 
 async function createProviders(root: DependencyContainer): Promise<readonly ModelProvider[]> {
-  const selected = await root.resolve(token.SELECTION).providers();
-  const providers = await Promise.all(selected.map((provider) => resolveAdapter(root, provider)));
+  const selectedProviders = await root.resolve(token.SELECTION).providers();
+  const providers = await Promise.all(selectedProviders.map((provider) => resolveAdapter(root, provider)));
   const names = providers.map(({ name }) => name);
   const duplicateIndex = names.findIndex((name, i) => names.indexOf(name) !== i);
   if (duplicateIndex === -1) return providers;
@@ -136,7 +137,7 @@ export async function provideHttpHost(root: DependencyContainer): Promise<void> 
         tokenFolder: root.resolve(HOME),
         onToken: (value) => secrets.add(value),
         remedy: ({ prefix }) => createRemedy(prefix === "/" && selection.servesAcp() ? "acp" : "server"),
-        logger: namedLogger(root.resolve(LOGGER), "http"),
+        logger: createNamedLogger(root.resolve(LOGGER), "http"),
       }),
     ),
   });
@@ -150,7 +151,7 @@ function createRemedy(section: "acp" | "server"): { authenticate: string; listen
 function createFileRules(root: DependencyContainer): Omit<FileToolOptions, "outputsPath"> {
   const selection = root.resolve(token.SELECTION);
   const servers = root.resolve(token.MCP_SERVERS);
-  const programs = servers.length > 0 ? programFiles(servers, root.resolve(token.PROJECT_DIR)) : [];
+  const programs = servers.length > 0 ? listProgramFiles(servers, root.resolve(token.PROJECT_DIR)) : [];
   return {
     allowPaths: selection.allowPaths(),
     deniedPaths: selection.deniedPaths(),
@@ -169,12 +170,12 @@ async function createAgent(root: DependencyContainer): Promise<Agent> {
     root.resolve(token.PERMISSION_POLICIES),
     root.resolve(token.HOOKS),
   ]);
-  const loaded = root.resolve(token.CONFIG);
-  const { agent, catalogue, compaction, limits, model, permissions } = loaded.config;
+  const loadedConfig = root.resolve(token.CONFIG);
+  const { agent, catalogue, compaction, limits, model, permissions } = loadedConfig.config;
   const [home, logger] = [root.resolve(HOME), root.resolve(LOGGER)];
   const { rules, mode, unattended, timeout, clientGrace } = permissions;
   // Rules can only be checked against the loaded tools.
-  if (rules.length > 0) warnAboutRules(await tools.list(), loaded, logger);
+  if (rules.length > 0) warnAboutRules(await tools.list(), loadedConfig, logger);
   const hookSets = hooks.length > 0 ? await import("../plugin/hook-set.js") : undefined;
   const configuredAgent = new Agent({
     driver,

@@ -6,9 +6,12 @@ export function getEnvironmentVariable(name: string): string | undefined {
 /** Environment variables that tool processes inherit, in addition to `tools.env`. */
 const CHILD_VARIABLES = ["PATH", "HOME", "LANG", "TERM", "TMPDIR", "USER", "SHELL"];
 
-/** Returns the environment of tool processes. It is an allow-list, so that keys of this process are not passed on. */
-export function childEnvironment(extraNames: readonly string[]): Record<string, string> {
-  // Tool processes have no terminal. Without this, git would open an editor and block until the timeout.
+/**
+ * Returns the environment of tool processes: only `CHILD_VARIABLES`, `LC_*` and `extraNames`, so that keys of this
+ * process are not passed on.
+ */
+export function createChildEnvironment(extraNames: readonly string[]): Record<string, string> {
+  // Tool processes have no terminal. Without this variable, git would open an editor and block until the timeout.
   const result: Record<string, string> = { GIT_EDITOR: ":" };
   for (const [name, value] of Object.entries(process.env)) {
     if (

@@ -18,23 +18,23 @@ import { loadMcpServers } from "./plugins.js";
 /** Maximum number of cached tool sources for the servers of clients. */
 const MAX_CACHED_SOURCES = 256;
 
-/** A configured server, and the options of gantry for its use. */
+/** A configured server and gantry's options for the server: its offered tools, timeout in seconds, and trust. */
 export interface ConfiguredServer {
   readonly server: McpServer;
   readonly usageOptions: { readonly tools: readonly string[]; readonly timeout: number; readonly trusted: boolean };
 }
 
 interface FactoryOptions {
-  readonly loaded: LoadedConfig;
+  readonly loadedConfig: LoadedConfig;
   readonly logger: Logger;
-  /** Environment variables of server processes. */
+  /** Environment variables of all server processes. */
   readonly env: Readonly<Record<string, string>>;
   /** Reason to reject server programs that clients name. Undefined if they are allowed. */
   readonly programRejection: string | undefined;
 }
 
 /** Returns the enabled servers of the config. `home` is gantry's home folder. */
-export function configuredServers({ config, folder }: LoadedConfig, home: string): ConfiguredServer[] {
+export function getConfiguredServers({ config, folder }: LoadedConfig, home: string): ConfiguredServer[] {
   return Object.entries(config.mcpServers)
     .filter(([, { enabled }]) => enabled)
     .map(([name, entry]) => {
@@ -61,7 +61,7 @@ function toMcpServer(name: string, entry: Config["mcpServers"][string], folder: 
  * Returns the files among the commands and arguments of the configured servers. Tools must not change them, because
  * gantry runs them.
  */
-export function programFiles(servers: readonly ConfiguredServer[], projectDir: string): string[] {
+export function listProgramFiles(servers: readonly ConfiguredServer[], projectDir: string): string[] {
   return servers.flatMap(({ server }) => {
     if (!("command" in server)) return [];
     const { command, args, cwd = projectDir } = server;
@@ -142,17 +142,17 @@ export class ConfigMcpServerFactory implements McpServerFactory {
    * server's own.
    */
   #createSource(server: McpServer, usageOptions: Partial<ConfiguredServer["usageOptions"]>): ToolSource {
-    const { loaded, logger, env } = this.#options;
+    const { loadedConfig, logger, env } = this.#options;
     const serverSecrets = "command" in server ? headerSecrets(server.env) : addressSecrets(server);
     return {
       name: `mcp:${server.name}`,
       open: async (session, signal) => {
-        this.#serversPromise ??= loadMcpServers({ env, version: VERSION, secrets: loaded.secrets, logger });
+        this.#serversPromise ??= loadMcpServers({ env, version: VERSION, secrets: loadedConfig.secrets, logger });
         const [servers, { redactToolSource }] = await Promise.all([
           this.#serversPromise,
           import("../tools/redacted-tools.js"),
         ]);
-        const redactor = new Redactor(() => [...loaded.secrets, ...serverSecrets]);
+        const redactor = new Redactor(() => [...loadedConfig.secrets, ...serverSecrets]);
         return redactToolSource(servers.source(server, usageOptions), redactor).open(session, signal);
       },
     };

@@ -6,11 +6,11 @@ import { FILE_HISTORY, SESSION_DRIVER } from "./tokens.js";
 /** Creates an agent with the configured store only, for reading sessions. The caller closes it. */
 export async function openSessions(options: ComposeOptions): Promise<Agent> {
   createHome(options.home);
-  const { projectDir, logger, loaded } = options;
+  const { projectDir, logger, loadedConfig } = options;
   const container = createContainer(options);
   const driver = await container.resolve(SESSION_DRIVER);
   const fileHistory = container.resolve(FILE_HISTORY);
-  const { mode } = loaded.config.permissions;
+  const { mode } = loadedConfig.config.permissions;
   const agent = new Agent({ driver, providers: [], projectDir, logger, mode, fileHistory });
   await agent.open();
   return agent;

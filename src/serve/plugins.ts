@@ -55,17 +55,18 @@ export async function loadAdapter<Kind extends AdapterKind>(
   folder: string,
   errorPrefix: string,
 ): Promise<AdapterDescriptor<Kind>> {
-  const builtIn = Object.hasOwn(BUILT_IN_LOADERS[kind], name) ? BUILT_IN_LOADERS[kind][name] : undefined;
-  const load = builtIn ?? (() => importModule(kind, name, folder, errorPrefix, listBuiltInNames(kind)));
+  const builtInLoader = Object.hasOwn(BUILT_IN_LOADERS[kind], name) ? BUILT_IN_LOADERS[kind][name] : undefined;
+  const loadModule = builtInLoader ?? (() => importModule(kind, name, folder, errorPrefix, listBuiltInNames(kind)));
   let loadedModule: { default?: unknown };
   try {
-    loadedModule = await load();
+    loadedModule = await loadModule();
   } catch (error) {
     if (error instanceof AdapterError) throw error;
     throw new AdapterError(`${errorPrefix}: ${name} could not be loaded: ${toErrorMessage(error)}`, { cause: error });
   }
   const { default: defaultExport } = loadedModule;
-  const fault = isDescriptor(defaultExport) && !builtIn ? findDescriptorFault(defaultExport, ADAPTER_KINDS) : undefined;
+  const fault =
+    isDescriptor(defaultExport) && !builtInLoader ? findDescriptorFault(defaultExport, ADAPTER_KINDS) : undefined;
   if (fault !== undefined) throw new AdapterError(`${errorPrefix}: ${name} is not a gantry adapter: ${fault}`);
   const descriptor = isDescriptor(defaultExport)
     ? defineAdapter(defaultExport)

@@ -4,10 +4,10 @@ import type { Listening } from "../plugin/transport.js";
 
 type MemberType = "string" | "number" | "boolean" | "function" | "object";
 
-/** Required members of a port. */
+/** Names of the required members of a port. */
 type RequiredMember<Port> = { [Name in keyof Port]-?: object extends Pick<Port, Name> ? never : Name }[keyof Port];
 
-/** Required members of each kind with their types. The check also covers plain JavaScript. */
+/** Required members of each kind with their types, for adapters in plain JavaScript. */
 const REQUIRED_MEMBERS: {
   readonly [Kind in AdapterKind]: Readonly<Record<RequiredMember<AdapterKinds[Kind]>, MemberType>>;
 } = {
@@ -78,8 +78,8 @@ function findMemberFault(value: unknown, members: Readonly<Record<string, Member
     return `expected an object, got ${describeType(value)}`;
   const candidate = value as Readonly<Record<string, unknown>>;
   const names = Object.keys(members);
-  const missing = names.filter((name) => candidate[name] === undefined || candidate[name] === null);
-  if (missing.length > 0) return `${missing.join(", ")} is missing`;
+  const missingNames = names.filter((name) => candidate[name] === undefined || candidate[name] === null);
+  if (missingNames.length > 0) return `${missingNames.join(", ")} is missing`;
   const mistypedName = names.find((name) => typeof candidate[name] !== members[name]);
   return (
     mistypedName &&

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import type { DependencyContainer } from "tsyringe";
-import { namedLogger } from "../base/log.js";
+import { createNamedLogger } from "../base/log.js";
 import { Redactor } from "../base/redact.js";
 import { HOME, LOGGER } from "../plugin/adapter.js";
 import { ConfigError } from "../ports/errors.js";
@@ -13,34 +13,36 @@ import { TOOL_NAMES } from "../tools/names.js";
 import type { SandboxOptions } from "../tools/shell/sandbox/sandbox.js";
 import { resolveAdapter } from "./adapter-container.js";
 import type { LoadedConfig } from "./config.js";
-import { childEnvironment } from "./environment.js";
+import { createChildEnvironment } from "./environment.js";
 import { CONFIG, FILE_RULES, MCP_SERVERS, SELECTION, type SelectedTools } from "./tokens.js";
 import { ConfigMcpServerFactory, findProgramRejection } from "./mcp-servers.js";
 
 /** Selects the tools of the config. Third-party modules are loaded now, so that the start reports their errors. */
 export async function selectTools(root: DependencyContainer): Promise<SelectedTools> {
-  const loaded = root.resolve(CONFIG);
-  const { tools } = loaded.config;
+  const loadedConfig = root.resolve(CONFIG);
+  const { tools } = loadedConfig.config;
   if (tools.bash.sandbox === "off" && tools.bash.network === false)
-    throw new ConfigError(`${loaded.file}: tools.bash.network: false needs a sandbox, got tools.bash.sandbox "off"`);
+    throw new ConfigError(
+      `${loadedConfig.file}: tools.bash.network: false needs a sandbox, got tools.bash.sandbox "off"`,
+    );
   const [home, logger] = [root.resolve(HOME), root.resolve(LOGGER)];
   const { toolsByName, sources } = await resolveTools(root);
-  const fileRules = { ...root.resolve(FILE_RULES), env: childEnvironment(tools.env) };
+  const fileRules = { ...root.resolve(FILE_RULES), env: createChildEnvironment(tools.env) };
   const servers = root.resolve(MCP_SERVERS);
   let mcpServerFactory: ConfigMcpServerFactory | undefined;
   // The factory is created with the first server, so that a start does not load MCP.
   const getMcpServerFactory = () =>
     (mcpServerFactory ??= new ConfigMcpServerFactory(servers, {
-      loaded,
-      logger: namedLogger(logger, "mcp"),
+      loadedConfig,
+      logger: createNamedLogger(logger, "mcp"),
       env: fileRules.env,
-      programRejection: findProgramRejection(toolsByName.has("bash"), loaded.config),
+      programRejection: findProgramRejection(toolsByName.has("bash"), loadedConfig.config),
     }));
   const loadTools = async (): Promise<readonly (Tool | ToolSource)[]> => {
     const { builtinTools, redactToolSource, redactTools } = await import("../tools/builtin-tools.js");
-    const builtIn = builtinTools({
+    const builtInTools = builtinTools({
       ...fileRules,
-      secrets: loaded.secrets,
+      secrets: loadedConfig.secrets,
       bash: {
         ...tools.bash,
         scratchPath: join(home, "tmp"),
@@ -51,9 +53,9 @@ export async function selectTools(root: DependencyContainer): Promise<SelectedTo
       checks: { syntax: tools.checkEdits, commands: tools.checks },
       webfetch: { allowPrivate: tools.webfetch.allowPrivate },
     });
-    const redactor = new Redactor(() => loaded.secrets);
+    const redactor = new Redactor(() => loadedConfig.secrets);
     const selectedTools = [...toolsByName].flatMap(([name, tool]) =>
-      tool ? redactTools(tool, redactor) : builtIn.filter((candidate) => candidate.name === name),
+      tool ? redactTools(tool, redactor) : builtInTools.filter((candidate) => candidate.name === name),
     );
     const thirdPartySources = [...sources.values()].map((source) => redactToolSource(source, redactor));
     return [...selectedTools, ...thirdPartySources, ...(servers.length > 0 ? getMcpServerFactory().sources : [])];
@@ -77,8 +79,8 @@ async function resolveTools(root: DependencyContainer) {
   const { file, config } = root.resolve(CONFIG);
   const toolsByName = new Map<string, Tool | undefined>();
   const sources = new Map<string, ToolSource>();
-  const builtIn = TOOL_NAMES.filter((name) => config.tools.bash.enabled || !/^bash(_|$)/.test(name));
-  for (const selected of root.resolve(SELECTION).tools(builtIn)) {
+  const builtInNames = TOOL_NAMES.filter((name) => config.tools.bash.enabled || !/^bash(_|$)/.test(name));
+  for (const selected of root.resolve(SELECTION).tools(builtInNames)) {
     if (typeof selected === "string") {
       toolsByName.set(selected, undefined);
       continue;
@@ -109,8 +111,8 @@ export function warnAboutRules(
 async function logSandbox(options: SandboxOptions, logger: Logger): Promise<void> {
   try {
     const { Sandbox } = await import("../tools/shell/sandbox/sandbox.js");
-    const { text, weak } = await new Sandbox(options).describe(process.cwd());
-    if (weak && options.sandbox !== "off") logger.warn(text);
+    const { text, isWeak } = await new Sandbox(options).describe(process.cwd());
+    if (isWeak && options.sandbox !== "off") logger.warn(text);
     else logger.info(text);
   } catch (error) {
     // The server is already running. The first command reports the error to the model again.

@@ -7,7 +7,7 @@ import { ConfigError, hasCode } from "../ports/errors.js";
 import { configOptions, type Config } from "./config-options.js";
 import type { LoadedConfig } from "./config.js";
 import { getEnvironmentVariable } from "./environment.js";
-import { isPath } from "./module-name.js";
+import { isModulePath } from "./module-name.js";
 import { listBuiltInNames, isBuiltIn } from "./plugins.js";
 
 const BUILT_IN_KINDS: readonly AdapterKind[] = ["transport", "session-driver", "model-provider"];
@@ -20,10 +20,10 @@ export interface SelectedAdapter<Kind extends AdapterKind = AdapterKind> {
   /** Options in the adapter's own config entry. */
   readonly options: Readonly<Record<string, unknown>>;
   /**
-   * Options of shared config sections. The adapter takes the keys of its schema from them if its own options do not set
-   * them.
+   * Options of shared config sections. A key of the adapter's schema takes its value from them unless `options`
+   * contains the key.
    */
-  readonly shared?: Readonly<Record<string, unknown>>;
+  readonly sharedOptions?: Readonly<Record<string, unknown>>;
   /** Config key that names the adapter: `server.transports[0]`. */
   readonly key: string;
   /** Config key of the adapter's options. */
@@ -40,13 +40,13 @@ const {
 
 /** The adapters that a config selects. This class loads none of them. */
 export class Selection {
-  readonly #loaded: LoadedConfig;
+  readonly #loadedConfig: LoadedConfig;
   readonly #config: Config;
   readonly #home: string;
 
-  constructor(loaded: LoadedConfig, home: string) {
-    this.#loaded = loaded;
-    this.#config = loaded.config;
+  constructor(loadedConfig: LoadedConfig, home: string) {
+    this.#loadedConfig = loadedConfig;
+    this.#config = loadedConfig.config;
     this.#home = home;
   }
 
@@ -58,26 +58,27 @@ export class Selection {
 
   /** Returns the configured providers. Default: the presets whose key variable is set, otherwise the offline guide. */
   async providers(): Promise<SelectedAdapter<"model-provider">[]> {
-    const configured = this.#config.providers;
-    const entries = configured.length > 0 ? configured : await this.#presetsFromEnvironment();
+    const configuredEntries = this.#config.providers;
+    const hasConfiguredEntries = configuredEntries.length > 0;
+    const entries = hasConfiguredEntries ? configuredEntries : await this.#presetsFromEnvironment();
     return Promise.all(
-      entries.map((entry, i) => this.#selectProvider(entry, configured.length > 0 ? `providers[${i}]` : "providers")),
+      entries.map((entry, i) => this.#selectProvider(entry, hasConfiguredEntries ? `providers[${i}]` : "providers")),
     );
   }
 
   /** Returns names of built-in tools and selected third-party modules, in the order of the config. */
-  tools(builtIn: readonly string[]): (string | SelectedAdapter<"tool" | "tool-source">)[] {
+  tools(builtInNames: readonly string[]): (string | SelectedAdapter<"tool" | "tool-source">)[] {
     const { agent, tools } = this.#config;
     return agent.tools.flatMap((entry, i): (string | SelectedAdapter<"tool" | "tool-source">)[] => {
       const { name, options } = moduleOf(entry, "tool");
       const key = `agent.tools[${i}]`;
-      if (name === "*") return [...builtIn];
+      if (name === "*") return [...builtInNames];
       if (name === "bash" && !tools.bash.enabled) return [];
-      if (!builtIn.includes(name)) return [{ kind: "tool", name, options, key, section: key }];
+      if (!builtInNames.includes(name)) return [{ kind: "tool", name, options, key, section: key }];
       const [unknownKey] = Object.keys(options);
       if (unknownKey === undefined) return [name];
       throw new ConfigError(
-        `${this.#loaded.file}: ${key}.${unknownKey}: unknown key; expected one of tool (options of built-in tools belong under tools)`,
+        `${this.#loadedConfig.file}: ${key}.${unknownKey}: unknown key; expected one of tool (options of built-in tools belong under tools)`,
       );
     });
   }
@@ -112,17 +113,16 @@ export class Selection {
       const earlierKey = keysByName.get(name);
       if (earlierKey !== undefined && isBuiltIn("transport", name))
         throw new ConfigError(
-          `${this.#loaded.file}: ${key}: expected each transport once, ${name} is ${earlierKey} too`,
+          `${this.#loadedConfig.file}: ${key}: expected each transport once, ${name} is ${earlierKey} too`,
         );
       keysByName.set(name, key);
       if (name === "web-console" && !this.#config.server.console) return [];
-      return [
-        { kind: "transport", name, options: transportOptions, shared: this.#sharedOptionsFor(name), key, section: key },
-      ];
+      const sharedOptions = this.#sharedOptionsFor(name);
+      return [{ kind: "transport", name, options: transportOptions, sharedOptions, key, section: key }];
     });
   }
 
-  /** Whether ACP is served on the HTTP port. It then receives all paths that no other transport serves. */
+  /** Whether ACP is served on the HTTP port, which includes all paths that no other transport serves. */
   servesAcp(): boolean {
     return this.transports().some(({ name }) => name === "acp-http-sse-ws");
   }
@@ -136,12 +136,12 @@ export class Selection {
    */
   deniedPaths(): string[] {
     const { path } = this.#rawSection("session");
-    const store = typeof path === "string" && path !== "" ? resolve(this.#loaded.folder, path) : undefined;
+    const storePath = typeof path === "string" && path !== "" ? resolve(this.#loadedConfig.folder, path) : undefined;
     const fileSuffixes = ["", "-wal", "-shm", "-journal", ".d"];
     return [
       this.#home,
-      this.#loaded.file,
-      ...(store === undefined ? [] : fileSuffixes.map((suffix) => store + suffix)),
+      this.#loadedConfig.file,
+      ...(storePath === undefined ? [] : fileSuffixes.map((suffix) => storePath + suffix)),
     ];
   }
 
@@ -170,19 +170,19 @@ export class Selection {
    * config's folder.
    */
   allowPaths(): string[] {
-    return this.#config.tools.allowPaths.map((path) => resolve(this.#loaded.folder, path));
+    return this.#config.tools.allowPaths.map((path) => resolve(this.#loadedConfig.folder, path));
   }
 
   /** Returns all paths from which a module of this name could be loaded. Not all of them exist. */
   #possiblePathsOf(name: string): string[] {
-    const { folder } = this.#loaded;
-    if (isPath(name)) return [name.startsWith("file:") ? fileURLToPath(name) : resolve(folder, name)];
+    const { folder } = this.#loadedConfig;
+    if (isModulePath(name)) return [name.startsWith("file:") ? fileURLToPath(name) : resolve(folder, name)];
     const packageName = /^(@[^/]+\/)?[^/]+/.exec(name)?.[0] ?? name;
     if (BUILT_IN_KINDS.some((kind) => isBuiltIn(kind, name))) return [];
     const paths: string[] = [];
-    for (let at = folder; ; at = dirname(at)) {
-      paths.push(join(at, "node_modules", packageName));
-      if (dirname(at) === at) return paths;
+    for (let ancestor = folder; ; ancestor = dirname(ancestor)) {
+      paths.push(join(ancestor, "node_modules", packageName));
+      if (dirname(ancestor) === ancestor) return paths;
     }
   }
 
@@ -210,10 +210,10 @@ export class Selection {
     return key === undefined ? entry : { ...entry, api_key: key };
   }
 
-  /** Returns the first set variable and registers its value as a secret. */
+  /** Returns the value of the first variable that is set, and registers the value as a secret. */
   #findKey(variables: readonly string[]): string | undefined {
     const key = variables.map(getEnvironmentVariable).find((value) => value !== undefined && value !== "");
-    if (key !== undefined) this.#loaded.secrets.add(key);
+    if (key !== undefined) this.#loadedConfig.secrets.add(key);
     return key;
   }
 
@@ -227,10 +227,10 @@ export class Selection {
     return presetEntries.length > 0 ? presetEntries : [{ provider: "offline" }];
   }
 
-  /** Rejects options of a built-in transport that belong to another section. Throws `ConfigError`. */
+  /** Throws `ConfigError` if options of a built-in transport belong elsewhere, or ACP has no required headers. */
   #checkTransportOptions(name: string, transportOptions: Readonly<Record<string, unknown>>, key: string): void {
     if (!/^(koa-http-api|acp-http-sse-ws|web-console)$/.test(name)) return;
-    const { file, config } = this.#loaded;
+    const { file, config } = this.#loadedConfig;
     const listenerKey = Object.keys(transportOptions).find((option) => Object.hasOwn(LISTENER_OPTIONS, option));
     if (listenerKey !== undefined)
       throw new ConfigError(
@@ -259,7 +259,7 @@ export class Selection {
 
   /** Returns a section with the keys as in the config file. */
   #rawSection(section: string): Readonly<Record<string, unknown>> {
-    return (this.#loaded.rawConfig[section] ?? {}) as Readonly<Record<string, unknown>>;
+    return (this.#loadedConfig.rawConfig[section] ?? {}) as Readonly<Record<string, unknown>>;
   }
 }
 
@@ -275,25 +275,28 @@ function moduleOf<Key extends string>(
 
 /** Returns the headers that requests to `/api` need. */
 export function getApiHeaders({ server }: Config): Record<string, string> {
-  const api = server.transports.find((entry) => typeof entry !== "string" && entry.transport === "koa-http-api");
-  const { required_headers: apiHeaders } = (api ?? {}) as { required_headers?: Record<string, string> };
+  const apiEntry = server.transports.find((entry) => typeof entry !== "string" && entry.transport === "koa-http-api");
+  const { required_headers: apiHeaders } = (apiEntry ?? {}) as { required_headers?: Record<string, string> };
   return apiHeaders && Object.keys(apiHeaders).length > 0 ? apiHeaders : server.requiredHeaders;
 }
 
 /** Validates the configured options with the adapter's own check. Throws `ConfigError`. */
 export function parseOptions<Options>(
-  { kind, name, options, shared }: SelectedAdapter,
+  { kind, name, options, sharedOptions }: SelectedAdapter,
   descriptor: AdapterDescriptor<AdapterKind, Options>,
   context: OptionsContext,
 ): Options {
   const { schema } = descriptor;
-  const raw = shared && schema && "entries" in schema ? withSharedOptions(schema as Section, shared, options) : options;
+  const raw =
+    sharedOptions && schema && "entries" in schema
+      ? addSharedOptions(schema as Section, sharedOptions, options)
+      : options;
   try {
     return descriptor.parse(raw, context);
   } catch (error) {
     // Any other error of a built-in adapter is a bug and stays unchanged.
     if (isBuiltIn(kind, name) && !hasCode(error, "config")) throw error;
-    const message = withAdapterKey(reasonOf(error), ADAPTER_KEYS[kind], context.location);
+    const message = addAdapterKey(reasonOf(error), ADAPTER_KEYS[kind], context.location);
     if (isBuiltIn(kind, name)) throw new ConfigError(message, { cause: error });
     // For third-party modules the message also names the adapter.
     const prefix = message.startsWith(context.location) ? "" : `${context.location}: `;
@@ -312,8 +315,8 @@ const ADAPTER_KEYS: Partial<Readonly<Record<AdapterKind, string>>> = {
   hooks: "hook",
 };
 
-/** Adds `adapterKey` to the list of expected keys, in case it was mistyped. */
-function withAdapterKey(message: string, adapterKey: string | undefined, location: string): string {
+/** Adds `adapterKey` to the expected keys in the message, because the unknown key may be a misspelt `adapterKey`. */
+function addAdapterKey(message: string, adapterKey: string | undefined, location: string): string {
   const [key = "", expectedText] = message.slice(location.length + 1).split(": unknown key; ", 2);
   if (
     adapterKey === undefined ||
@@ -328,13 +331,14 @@ function withAdapterKey(message: string, adapterKey: string | undefined, locatio
 
 type RawOptions = Readonly<Record<string, unknown>>;
 
-function withSharedOptions({ entries }: Section, shared: RawOptions, ownOptions: RawOptions): RawOptions {
+/** Returns the adapter's own options, with the missing keys of its schema from the shared options. */
+function addSharedOptions({ entries }: Section, sharedOptions: RawOptions, ownOptions: RawOptions): RawOptions {
   const raw: Record<string, unknown> = { ...ownOptions };
   for (const [key, entry] of Object.entries(entries)) {
-    const [value = {}, sharedValue = {}] = [raw[key], shared[key]];
+    const [value = {}, sharedValue = {}] = [raw[key], sharedOptions[key]];
     if ("entries" in entry && isRecord(value) && isRecord(sharedValue))
-      raw[key] = withSharedOptions(entry as Section, sharedValue, value);
-    else raw[key] ??= shared[key];
+      raw[key] = addSharedOptions(entry as Section, sharedValue, value);
+    else raw[key] ??= sharedOptions[key];
   }
   return raw;
 }

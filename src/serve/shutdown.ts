@@ -9,23 +9,23 @@ export interface StartedPart {
 }
 
 /**
- * Stops parts in reverse order: each part waits until the part that was started after it has stopped. After `grace`
- * aborts, the remaining parts do not wait.
+ * Stops parts in reverse order of their start. Each part is stopped when the previous part has stopped. After
+ * `graceSignal` aborts, the remaining parts are stopped at once.
  *
  * Never rejects. A part that has not stopped at `deadlineMs` (ms since the epoch) is logged and abandoned.
  */
 export async function stopInReverse(
   startedParts: readonly StartedPart[],
-  grace: AbortSignal,
+  graceSignal: AbortSignal,
   deadlineMs: number,
   logger: Logger,
 ): Promise<void> {
-  const graceEnd = new Promise<void>((resolve) => void onAbort(grace, resolve));
+  const graceEnd = new Promise<void>((resolve) => void onAbort(graceSignal, resolve));
   const stopPromises: Promise<void>[] = [];
   for (const { name, stop } of [...startedParts].reverse()) {
     const stopPromise = stopWithin(
       () => name,
-      async () => stop(grace),
+      async () => stop(graceSignal),
       deadlineMs,
       logger,
     );
@@ -35,23 +35,25 @@ export async function stopInReverse(
   await Promise.all(stopPromises);
 }
 
-/** Stops a part and waits at most until `deadlineMs` (ms since the epoch). Failures are logged. Never rejects. */
+/**
+ * Calls `stop` and waits at most until `deadlineMs` (ms since the epoch). Logs failures with `getName`. Never rejects.
+ */
 export async function stopWithin(
-  name: () => string,
+  getName: () => string,
   stop: () => Promise<void>,
   deadlineMs: number,
   logger: Logger,
 ): Promise<void> {
-  const stopPromise = stop().catch((error: unknown) => logger.error(`${name()} failed to stop`, { error }));
+  const stopPromise = stop().catch((error: unknown) => logger.error(`${getName()} failed to stop`, { error }));
   if (!(await settlesWithin(stopPromise, Math.max(0, deadlineMs - Date.now()))))
-    logger.error(`${name()} did not stop in time; abandoned`);
+    logger.error(`${getName()} did not stop in time; abandoned`);
 }
 
-/** Tracks which parts are being closed, for the log. Does not close them itself. */
+/** Tracks which parts are being closed, for the log. */
 export class CloseTracker {
   readonly #closingNames = new Set<string>();
 
-  /** Replaces `close` of the part with a tracked one. */
+  /** Replaces `close` of the part with a tracked `close`. Returns the part. */
   track<T extends { close(): Promise<void> }>(name: string, part: T): T {
     const close = part.close.bind(part);
     const trackedClose = async (): Promise<void> => {
@@ -68,7 +70,7 @@ export class CloseTracker {
   }
 
   /** Names of the parts whose `close` has not settled. */
-  get names(): string[] {
+  get closingNames(): string[] {
     return [...this.#closingNames];
   }
 }

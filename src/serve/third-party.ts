@@ -4,7 +4,7 @@ import { fileURLToPath, pathToFileURL } from "node:url";
 import type { AdapterKind } from "../plugin/adapter.js";
 import { AdapterError } from "../ports/errors.js";
 import { formatValue } from "../plugin/read-options.js";
-import { isPath } from "./module-name.js";
+import { isModulePath } from "./module-name.js";
 
 /** Optional fields of a descriptor, with their types. */
 const OPTIONAL_FIELDS: Readonly<Record<string, { readonly expected: string; fits(value: unknown): boolean }>> = {
@@ -38,8 +38,8 @@ function isSchema(value: unknown): boolean {
 }
 
 /**
- * Imports a third-party module. `builtInNames` are listed in the error. Rejects with `AdapterError` if the module is not
- * found, or with the module's own error.
+ * Imports a third-party module. `builtInNames` are listed in the error. Rejects with `AdapterError` if the module is
+ * not found, or with the module's own error.
  */
 export async function importModule(
   kind: AdapterKind,
@@ -51,20 +51,20 @@ export async function importModule(
   return importWithGantry(await resolveModuleUrl(kind, name, folder, errorPrefix, builtInNames));
 }
 
-/** Imports a third-party module. If it imports `gantry` and no such package is installed for it, it gets this copy. */
+/** Imports a third-party module. If the module finds no installed package `gantry`, this copy is used. */
 export async function importWithGantry(url: string): Promise<Readonly<Record<string, unknown>>> {
   await registerGantryResolution();
   return (await import(url)) as Readonly<Record<string, unknown>>;
 }
 
-let registration: Promise<void> | undefined;
+let registrationPromise: Promise<void> | undefined;
 
 /**
  * Resolves `gantry` to this copy where a plugin's own folders do not contain it. With a global installation, a
  * single-file plugin has no `gantry` package.
  */
 function registerGantryResolution(): Promise<void> {
-  return (registration ??= (async () => {
+  return (registrationPromise ??= (async () => {
     const { register } = await import("node:module");
     // Module hooks run in a separate thread and are passed as source text.
     const hooks = `export async function resolve(specifier, context, next) {
@@ -87,7 +87,7 @@ async function resolveModuleUrl(
   errorPrefix: string,
   builtInNames: readonly string[],
 ): Promise<string> {
-  if (isPath(name)) {
+  if (isModulePath(name)) {
     const path = name.startsWith("file:") ? fileURLToPath(name) : resolve(folder, name);
     if (
       await access(path).then(

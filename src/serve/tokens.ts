@@ -34,19 +34,20 @@ export interface SelectedTools {
 // Private symbols: an adapter's container inherits these registrations, but an adapter cannot name them.
 /** Full config, for `src/serve` only. */
 export const CONFIG: InjectionToken<LoadedConfig> = Symbol("config");
+/** Absolute path of the project folder. */
 export const PROJECT_DIR: InjectionToken<string> = Symbol("project folder");
 export const SELECTION: InjectionToken<Selection> = Symbol("selection");
 export const SESSION_DRIVER: InjectionToken<Promise<SessionDriver>> = Symbol("session driver");
-/** In order of preference. */
+/** Providers in order of preference. */
 export const MODEL_PROVIDERS: InjectionToken<Promise<readonly ModelProvider[]>> = Symbol("model providers");
 export const TOOLS: InjectionToken<Promise<SelectedTools>> = Symbol("tools");
-/** In the order of the config. */
+/** Transports in the order of the config. */
 export const TRANSPORTS: InjectionToken<Promise<readonly SelectedTransport[]>> = Symbol("transports");
-/** A built-in strategy is a name. */
+/** The name of a built-in strategy, or a third-party strategy. */
 export const COMPACTION_STRATEGY: InjectionToken<Promise<string | CompactionStrategy>> = Symbol("compaction strategy");
-/** In the order in which they decide. */
+/** Policies in the order in which they decide. */
 export const PERMISSION_POLICIES: InjectionToken<Promise<readonly PermissionPolicy[]>> = Symbol("permission policies");
-/** In the order in which they are called. */
+/** Hooks in the order in which they are called. */
 export const HOOKS: InjectionToken<Promise<readonly HookSet[]>> = Symbol("hooks");
 /** The enabled MCP servers of the config. */
 export const MCP_SERVERS: InjectionToken<readonly ConfiguredServer[]> = Symbol("MCP servers");

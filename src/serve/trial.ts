@@ -16,7 +16,7 @@ import { reasonOf } from "./selected-adapters.js";
 /** An adapter to test without a config. */
 export interface TestedAdapter<Kind extends AdapterKind = AdapterKind> {
   readonly descriptor: AdapterDescriptor<Kind>;
-  /** Prefix of error messages. */
+  /** Name of the module, the prefix of error messages. */
   readonly module: string;
   readonly exportName: string;
   readonly options: Readonly<Record<string, unknown>>;
@@ -28,14 +28,14 @@ export interface TestedAdapterInstance<Kind extends AdapterKind> {
   close(): Promise<void>;
 }
 
-/** Creates an adapter as a start does. `folder` is the home, config and project folder. Rejects like a start. */
+/** Creates an adapter as `gantry serve` does, with the same errors. `folder` is the home, config and project folder. */
 export async function createTestedAdapter<Kind extends AdapterKind>(
   { descriptor, module, exportName, options }: TestedAdapter<Kind>,
   folder: string,
 ): Promise<TestedAdapterInstance<Kind>> {
   const { kind, name } = descriptor;
-  const loaded = { ...(await loadConfig({ home: folder, overrides: { "server.port": 0 } })), file: module };
-  const root = createContainer({ loaded, home: folder, projectDir: folder, logger: silentLogger });
+  const loadedConfig = { ...(await loadConfig({ home: folder, overrides: { "server.port": 0 } })), file: module };
+  const root = createContainer({ loadedConfig, home: folder, projectDir: folder, logger: silentLogger });
   if (kind === "transport") await provideHttpHost(root);
   const selected = { kind, name, options, key: exportName, section: "options" };
   return { adapter: await buildAdapter(root, selected, descriptor), close: async () => closePort(root) };
@@ -45,7 +45,7 @@ async function closePort(root: DependencyContainer): Promise<void> {
   if (root.isRegistered(HTTP_HOST)) await root.resolve(HTTP_HOST).close(AbortSignal.abort());
 }
 
-/** Opens an adapter as a start does, and closes it. Rejects with the `AdapterError` of a start. */
+/** Opens and closes an adapter as `gantry serve` does. Rejects with the same `AdapterError`. */
 export async function tryStart<Kind extends AdapterKind>(
   { descriptor: { kind, name }, module, exportName }: TestedAdapter<Kind>,
   adapter: AdapterKinds[Kind],

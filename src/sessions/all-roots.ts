@@ -4,7 +4,7 @@ import type { SessionDriver } from "../ports/session-driver.js";
 /** Sessions per page. */
 const PAGE_SIZE = 500;
 /** Upper bound for the clock difference between hosts that share a store, in ms. */
-const SKEW_MS = 900_000;
+const MAX_CLOCK_SKEW_MS = 900_000;
 
 /**
  * Returns the ids of all originals of a store except those of subagents, usually newest first. Every session that
@@ -13,19 +13,21 @@ const SKEW_MS = 900_000;
  * Reads page by page. A session that changes meanwhile moves to the front, before the read position. Changed sessions
  * are therefore read again until no new id appears. Rejects with the signal's reason.
  */
-export async function allRoots(store: SessionDriver, signal: AbortSignal): Promise<Set<string>> {
+export async function listRootIds(store: SessionDriver, signal: AbortSignal): Promise<Set<string>> {
   const roots = new Set<string>();
-  for (let since = ""; ;) {
+  // Lists are read down to sessions that were updated before the previous pass.
+  for (let changedSince = ""; ;) {
     const previousCount = roots.size;
-    const nextSince = new Date(Date.now() - SKEW_MS).toISOString();
+    const nextChangedSince = new Date(Date.now() - MAX_CLOCK_SKEW_MS).toISOString();
     let before: Session | undefined;
     do {
       signal.throwIfAborted();
       const page: Session[] = (await store.list({ limit: PAGE_SIZE, ...(before && { before }) })).sessions;
       for (const { id } of page) roots.add(id);
       before = page.length < PAGE_SIZE ? undefined : page.at(-1);
-    } while (before && before.updatedAt >= since);
-    if (roots.size === previousCount || (since === "" && previousCount === 0 && roots.size < PAGE_SIZE)) return roots;
-    since = nextSince;
+    } while (before && before.updatedAt >= changedSince);
+    if (roots.size === previousCount || (changedSince === "" && previousCount === 0 && roots.size < PAGE_SIZE))
+      return roots;
+    changedSince = nextChangedSince;
   }
 }

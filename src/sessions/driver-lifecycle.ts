@@ -16,20 +16,24 @@ export interface DriverLifecycleOptions<Opened> {
   open: () => Promise<Opened>;
   /** Releases all resources. Called when no work is active. */
   close: (opened: Opened) => Promise<void> | void;
-  /** Explains an error that is not a system error. Undefined, also as its result: the error's own message is used. */
+  /**
+   * Explains an error that is not a system error. If this function or its result is undefined, the message of the error
+   * is used.
+   */
   explain?: ((error: unknown) => StoreFailure | undefined) | undefined;
 }
 
 /**
- * Lifecycle of a session driver. It opens once for any number of `open` calls and closes when no work is active. Every
- * failure in between becomes a `StoreError` with the location and the reason.
+ * Lifecycle of a session driver. The store opens once for any number of `open` calls and closes when no work is active.
+ * Every failure in between becomes a `StoreError` with the location and the reason.
  */
 export class DriverLifecycle<Opened> {
   readonly #options: DriverLifecycleOptions<Opened>;
   readonly #tasks = new TaskSet();
-  #opening: Promise<void> | undefined;
-  #closing: Promise<void> | undefined;
-  #opened: { value: Opened } | undefined;
+  #openPromise: Promise<void> | undefined;
+  #closePromise: Promise<void> | undefined;
+  /** The value of the open store; undefined while the store is not open. */
+  #openedStore: { value: Opened } | undefined;
 
   constructor(options: DriverLifecycleOptions<Opened>) {
     this.#options = options;
@@ -37,16 +41,16 @@ export class DriverLifecycle<Opened> {
 
   /** Like `SessionDriver.open`. */
   async open(): Promise<void> {
-    // Awaits only an active close: a `close` call that comes next must find `#opening` set.
-    if (this.#closing) await this.#closing;
-    this.#opening ??= this.#start();
-    await this.#opening;
+    // Awaits only an active close: a `close` call that comes next must find `#openPromise` set.
+    if (this.#closePromise) await this.#closePromise;
+    this.#openPromise ??= this.#start();
+    await this.#openPromise;
   }
 
   /** Like `SessionDriver.close`. */
   async close(): Promise<void> {
-    this.#closing ??= this.#stop().finally(() => (this.#closing = undefined));
-    await this.#closing;
+    this.#closePromise ??= this.#stop().finally(() => (this.#closePromise = undefined));
+    await this.#closePromise;
   }
 
   /**
@@ -55,8 +59,8 @@ export class DriverLifecycle<Opened> {
    */
   async run<T>(work: (opened: Opened) => Promise<T>): Promise<T> {
     try {
-      if (!this.#opened) throw new Error("not open");
-      return await this.#tasks.add(work(this.#opened.value));
+      if (!this.#openedStore) throw new Error("not open");
+      return await this.#tasks.add(work(this.#openedStore.value));
     } catch (error) {
       throw this.#toStoreError(error);
     }
@@ -64,29 +68,29 @@ export class DriverLifecycle<Opened> {
 
   async #start(): Promise<void> {
     try {
-      this.#opened = { value: await this.#options.open() };
+      this.#openedStore = { value: await this.#options.open() };
     } catch (error) {
-      this.#opening = undefined;
+      this.#openPromise = undefined;
       throw this.#toStoreError(error);
     }
   }
 
   async #stop(): Promise<void> {
-    await this.#opening?.catch(() => undefined);
-    const opened = this.#opened;
+    await this.#openPromise?.catch(() => undefined);
+    const openedStore = this.#openedStore;
     // From here on new work is rejected; active work is awaited.
-    this.#opened = undefined;
-    this.#opening = undefined;
-    if (!opened) return;
+    this.#openedStore = undefined;
+    this.#openPromise = undefined;
+    if (!openedStore) return;
     await this.#tasks.settled();
-    await this.#options.close(opened.value);
+    await this.#options.close(openedStore.value);
   }
 
   #toStoreError(error: unknown): Error {
     if (error instanceof GantryError) return error;
     const message = error instanceof Error ? error.message : String(error);
-    const { reason: why, ...kind } = this.#options.explain?.(error) ?? explainSystemError(error) ?? { reason: message };
-    return new StoreError(`session store ${this.#options.location}: ${why}`, { cause: error, ...kind });
+    const { reason, ...flags } = this.#options.explain?.(error) ?? explainSystemError(error) ?? { reason: message };
+    return new StoreError(`session store ${this.#options.location}: ${reason}`, { cause: error, ...flags });
   }
 }
 
@@ -101,7 +105,7 @@ const UNAVAILABLE_CODES: ReadonlySet<string> = new Set([
   "ENXIO",
 ]);
 
-/** Reason and remedy for a full or unavailable disk or an unwritable file; undefined for other errors. */
+/** Returns reason and remedy for a full or unavailable disk or an unwritable file; undefined for other errors. */
 function explainSystemError(error: unknown): StoreFailure | undefined {
   const { code } = error as { code?: unknown };
   if (typeof code === "string" && UNAVAILABLE_CODES.has(code))

@@ -9,7 +9,7 @@ import type { ChainData, SessionData } from "../ports/session-driver.js";
 import type { Part } from "../ports/message.js";
 import { currentLine } from "./stored-names.js";
 
-/** First line of an export. A file may contain several exports in a row. */
+/** Content of the first line of an export. A file may contain several exports in a row. */
 const HEADER = { gantry: "sessions", version: 1 } as const;
 
 const PART_TYPES: readonly unknown[] = ["text", "reasoning", "image", "file", "tool_call"] satisfies Part["type"][];
@@ -142,8 +142,8 @@ const shapes = {
   ask: v.object({ ask: askShape }),
   end: v.object({ root: v.string(), messages: naturalNumber }),
 };
-type Kind = keyof typeof shapes;
-type Line<K extends Kind> = v.InferOutput<(typeof shapes)[K]>;
+type LineKind = keyof typeof shapes;
+type Line<K extends LineKind> = v.InferOutput<(typeof shapes)[K]>;
 
 function isFolderPath(value: unknown): boolean {
   if (typeof value !== "string" || toPrintable(value) !== value) return false;
@@ -155,18 +155,19 @@ function isFolderPath(value: unknown): boolean {
   );
 }
 
-/** First line of an export. */
-export function headerLine(): string {
+/** Formats the first line of an export. */
+export function formatHeader(): string {
   return `${JSON.stringify(HEADER)}\n`;
 }
 
 /**
- * A chain as JSON lines: the chain, each session followed by its view and messages, its runs, its asks, and an end line
- * with the message count.
+ * Formats a chain as JSON lines: the chain, each session followed by its view and messages, its runs, its asks, and an
+ * end line with the message count.
  */
-export function* chainLines({ sessions, snapshots, runs, asks }: ChainData): Generator<string> {
+export function* formatChainLines({ sessions, snapshots, runs, asks }: ChainData): Generator<string> {
   const root = sessions[0]?.session.id ?? "";
-  const formatLine = <K extends Kind>(type: K, fields: Line<K>): string => `${JSON.stringify({ type, ...fields })}\n`;
+  const formatLine = <K extends LineKind>(type: K, fields: Line<K>): string =>
+    `${JSON.stringify({ type, ...fields })}\n`;
   let messageCount = 0;
   yield formatLine("chain", { root, snapshots });
   for (const { session, hiddenBy, view, messages } of sessions) {
@@ -180,8 +181,8 @@ export function* chainLines({ sessions, snapshots, runs, asks }: ChainData): Gen
   yield formatLine("end", { root, messages: messageCount });
 }
 
-/** Id of the original if `line` is an end line; undefined for any other line. */
-export function endedRoot(line: string): string | undefined {
+/** Returns the id of the original if `line` is an end line; undefined for any other line. */
+export function findEndedRoot(line: string): string | undefined {
   if (!line.startsWith('{"type":"end",')) return undefined;
   const result = v.safeParse(shapes.end, parseLine(line));
   return result.success ? result.output.root : undefined;
@@ -199,7 +200,7 @@ export class ChainReader {
   #isSkipping = false;
 
   /** Number of the last line read; the first is 1. */
-  get line(): number {
+  get lineNumber(): number {
     return this.#lineNumber;
   }
 
@@ -214,7 +215,7 @@ export class ChainReader {
   }
 
   /** Reads a line. Returns a chain if the line completes it. */
-  take(text: string): ChainData | undefined {
+  readLine(text: string): ChainData | undefined {
     this.#lineNumber++;
     if (text.trim() === "") return undefined;
     const value = currentLine(parseLine(text));
@@ -314,7 +315,7 @@ export class ChainReader {
     return lastSession;
   }
 
-  #parse<K extends Kind>(kind: K, value: unknown): Line<K> {
+  #parse<K extends LineKind>(kind: K, value: unknown): Line<K> {
     const result = v.safeParse(shapes[kind], value, { abortEarly: true });
     if (result.success) return result.output as Line<K>;
     const [issue] = result.issues;

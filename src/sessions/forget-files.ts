@@ -5,7 +5,7 @@ import type { FileHistory } from "../ports/file-history.js";
 import type { Logger } from "../ports/logger.js";
 
 /** Removes the recorded files of a session when it is deleted. */
-export function forgetFilesOf(
+export function forgetFilesOnDelete(
   bus: Bus<BusEvents>,
   history: FileHistory | undefined,
   tasks: TaskSet,

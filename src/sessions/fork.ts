@@ -37,7 +37,7 @@ export async function fork(store: SessionDriver, source: Session, messageId: str
   return session;
 }
 
-/** Copies with new ids and positions. A call id that models used twice along a chain gets a new id. */
+/** Copies messages, with new ids and `seq`. If a call id occurs twice in the chain, the later call gets a new id. */
 function copyMessages(messages: readonly Message[], sessionId: string): Message[] {
   const usedCallIds = new Set<string>();
   /** New call ids by original id, for the most recent calls. */

@@ -8,11 +8,11 @@ let localProcess: Omit<LeaseHolder, "id"> | undefined;
 /** Machine id, to distinguish machines with the same host name. `""` if there is none, as in many containers. */
 let machineId = "";
 
-/** This process as a holder of leases and locks. */
+/** Returns this process as a holder of leases and locks. */
 export function currentHolder(id = newId()): LeaseHolder {
   if (!localProcess) machineId = readText(() => readFileSync("/etc/machine-id", "utf8"));
   // Machines can share a host name, and containers a host name and boot id. In those cases a pid does not show whether
-  // the other's process is alive.
+  // the holder's process is alive.
   localProcess ??= {
     host: `${hostname()} ${machineId} ${readText(() => readlinkSync("/proc/self/ns/pid"))}`.trim(),
     boot: readText(() => readFileSync("/proc/sys/kernel/random/boot_id", "utf8")),
@@ -23,7 +23,7 @@ export function currentHolder(id = newId()): LeaseHolder {
 }
 
 /** Whether a holder belongs to this process. */
-export function isOurs(holder: LeaseHolder): boolean {
+export function isOwnHolder(holder: LeaseHolder): boolean {
   const localHolder = currentHolder(holder.id);
   return (["host", "boot", "pid", "started"] as const).every((name) => holder[name] === localHolder[name]);
 }
@@ -32,7 +32,8 @@ export function isOurs(holder: LeaseHolder): boolean {
 export function holderState(holder: LeaseHolder): "alive" | "dead" | "remote" {
   const localHolder = currentHolder();
   if (holder.host !== localHolder.host) return "remote";
-  // Without a machine id, it may be another machine with this host name instead of this machine before its reboot.
+  // Without a machine id, the holder may be on another machine with this host name, or on this machine before its
+  // reboot.
   if (holder.boot !== localHolder.boot) return machineId === "" ? "remote" : "dead";
   try {
     process.kill(holder.pid, 0);
@@ -41,13 +42,13 @@ export function holderState(holder: LeaseHolder): "alive" | "dead" | "remote" {
     if ((error as NodeJS.ErrnoException).code === "ESRCH") return "dead";
   }
   // The pid may have been reused by another process.
-  const started = readStartTime(holder.pid);
-  return holder.started !== "" && started !== "" && started !== holder.started ? "dead" : "alive";
+  const currentStartTime = readStartTime(holder.pid);
+  return holder.started !== "" && currentStartTime !== "" && currentStartTime !== holder.started ? "dead" : "alive";
 }
 
 /**
- * Start time of a process in clock ticks since boot (field 22 of /proc/PID/stat). `""` if the system does not provide
- * it.
+ * Returns the start time of a process in clock ticks since boot (field 22 of /proc/PID/stat). `""` if the system does
+ * not provide it.
  */
 function readStartTime(pid: number): string {
   const stat = readText(() => readFileSync(`/proc/${pid}/stat`, "utf8"));
@@ -55,6 +56,7 @@ function readStartTime(pid: number): string {
   return stat.slice(stat.lastIndexOf(")") + 2).split(" ")[19] ?? "";
 }
 
+/** Returns the trimmed text; `""` if it cannot be read. */
 function readText(read: () => string): string {
   return attempt(() => read().trim(), "");
 }

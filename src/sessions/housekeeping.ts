@@ -8,59 +8,68 @@ import type { SessionDriver } from "../ports/session-driver.js";
 
 const DAY_MS = 86_400_000;
 /** Maximum age of a session that a client opened and never prompted, in ms. */
-export const EMPTY_MS = 7 * DAY_MS;
-/** Time for which the key of an ended run is kept, in ms. */
-export const KEY_MS = DAY_MS;
+export const MAX_EMPTY_SESSION_AGE_MS = 7 * DAY_MS;
+/** Time for which the idempotency key of a run is kept after the run's start, in ms. Open runs keep their keys. */
+export const RUN_KEY_RETENTION_MS = DAY_MS;
 /**
- * Delay of the first run after the store was opened, in ms; up to twice as long at random. Short-lived processes never
- * reach it, and processes that start together do not run at the same time.
+ * Minimum delay of the first cleanup after the store was opened, in ms; at random up to twice as long. Short-lived
+ * processes end before that, and processes that start together do not clean up at the same time.
  */
-const FIRST_RUN_DELAY_MS = 60_000;
+const FIRST_CLEANUP_DELAY_MS = 60_000;
+/** Sessions per page. */
 const PAGE_SIZE = 100;
 
+/** Options of `Housekeeping`. */
 export interface HousekeepingOptions {
   driver: SessionDriver;
   logger: Logger;
+  /** Called with the id of each deleted session. */
   onDeleted: (id: string) => void;
-  /** Its old records are removed too. */
+  /** The cleanup also removes old records of this history. Undefined: none. */
   fileHistory?: FileHistory | undefined;
-  /** Delay of the first run in ms. Default: one to two minutes, at random. */
-  firstRunDelayMs?: number;
+  /** Delay of the first cleanup in ms. Default: one to two minutes, at random. */
+  firstCleanupDelayMs?: number;
 }
 
-/** Periodic background cleanup of a store. */
+/** Daily background cleanup of a store. */
 export class Housekeeping {
   readonly #options: HousekeepingOptions;
   readonly #closeController = new AbortController();
   #timer: NodeJS.Timeout;
-  #activeWork: Promise<void> = Promise.resolve();
+  #activeCleanup: Promise<void> = Promise.resolve();
 
   constructor(options: HousekeepingOptions) {
     this.#options = options;
-    this.#timer = this.#schedule(options.firstRunDelayMs ?? FIRST_RUN_DELAY_MS * (1 + Math.random()));
+    this.#timer = this.#schedule(options.firstCleanupDelayMs ?? FIRST_CLEANUP_DELAY_MS * (1 + Math.random()));
   }
 
   /** Stops the cleanup. Resolves when no work is active. */
   async close(): Promise<void> {
     clearTimeout(this.#timer);
     this.#closeController.abort();
-    await this.#activeWork;
+    await this.#activeCleanup;
   }
 
-  #schedule(ms: number): NodeJS.Timeout {
+  #schedule(delayMs: number): NodeJS.Timeout {
     const timer = setTimeout(() => {
-      this.#activeWork = this.#work();
+      this.#activeCleanup = this.#cleanUp();
       this.#timer = this.#schedule(DAY_MS);
-    }, ms);
+    }, delayMs);
     return timer.unref();
   }
 
-  async #work(): Promise<void> {
+  async #cleanUp(): Promise<void> {
     const { driver, logger, onDeleted, fileHistory } = this.#options;
     try {
       await fileHistory?.sweep();
-      await removeEmpty(driver, Date.now() - EMPTY_MS, logger, this.#closeController.signal, onDeleted);
-      await driver.forgetKeys?.(new Date(Date.now() - KEY_MS).toISOString());
+      await deleteEmptySessions(
+        driver,
+        Date.now() - MAX_EMPTY_SESSION_AGE_MS,
+        logger,
+        this.#closeController.signal,
+        onDeleted,
+      );
+      await driver.forgetKeys?.(new Date(Date.now() - RUN_KEY_RETENTION_MS).toISOString());
     } catch (error) {
       if (!this.#closeController.signal.aborted) logger.warn("store housekeeping failed", { error });
     }
@@ -68,32 +77,41 @@ export class Housekeeping {
 }
 
 /**
- * Deletes sessions with an alias (created by a client's `session/new`) that never got a message and are older than
- * `before`, in ms since the epoch.
+ * Deletes sessions with an alias (created by a client's `session/new`) that never got a message and were last
+ * updated before `updatedBeforeMs` (ms since 1970). Rejects with `StoreError` or the signal's reason.
  */
-export async function removeEmpty(
+export async function deleteEmptySessions(
   driver: SessionDriver,
-  before: number,
+  updatedBeforeMs: number,
   logger: Logger,
   signal: AbortSignal,
   onDeleted: (id: string) => void,
 ): Promise<void> {
-  const emptyBefore = new Date(before).toISOString();
-  for (let last: Session | undefined; ;) {
-    const page = await driver.list({ emptyBefore, limit: PAGE_SIZE, before: last });
+  const emptyBefore = new Date(updatedBeforeMs).toISOString();
+  for (let lastSession: Session | undefined; ;) {
+    const page = await driver.list({ emptyBefore, limit: PAGE_SIZE, before: lastSession });
     for (const session of page.sessions) {
       signal.throwIfAborted();
-      if (session.alias !== "" && (await removeOne(driver, session.id, emptyBefore, logger))) onDeleted(session.id);
+      if (session.alias !== "" && (await deleteSessionIfEmpty(driver, session.id, emptyBefore, logger)))
+        onDeleted(session.id);
     }
-    last = page.sessions.at(-1);
+    lastSession = page.sessions.at(-1);
     if (page.sessions.length < PAGE_SIZE) return;
     // Yields to other work between pages.
     await abortable(new Promise((resolve) => setImmediate(resolve)), signal);
   }
 }
 
-/** Holds the session's lease, because a prompt may arrive at this moment. */
-async function removeOne(driver: SessionDriver, id: string, emptyBefore: string, logger: Logger): Promise<boolean> {
+/**
+ * Deletes a session if it is still empty; returns whether it was deleted. Holds the session's lease, because a prompt
+ * may arrive at this moment.
+ */
+async function deleteSessionIfEmpty(
+  driver: SessionDriver,
+  id: string,
+  emptyBefore: string,
+  logger: Logger,
+): Promise<boolean> {
   let lease: ActiveLease;
   try {
     lease = await ActiveLease.take(driver, id, logger);

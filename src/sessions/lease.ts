@@ -12,14 +12,15 @@ import type { LeaseHead, Lease, LeaseOptions, SessionDriver, StoredRun } from ".
 
 /** A holder that does not renew its lease within this time, in ms, counts as dead, on any host. */
 export const LEASE_TTL_MS = 30_000;
+/** Delay between two renewals, in ms. */
 const RENEW_INTERVAL_MS = 10_000;
 /** Delay before a failed renewal is retried, in ms. */
-const RENEW_RETRY_MS = 2_000;
-/** Delays between the attempts to release a lease, in ms. The last attempt has no delay after it. */
-const RELEASE_RETRY_MS = [50, 250, undefined] as const;
+const RENEW_RETRY_DELAY_MS = 2_000;
+/** Delay after each attempt to release a lease, in ms; undefined after the last attempt. */
+const RELEASE_RETRY_DELAYS_MS = [50, 250, undefined] as const;
 
 /** After these attempts, retry in the background until the lease expires: initial and maximum delay, in ms. */
-const BACKGROUND_RETRY_MS = { first: 500, longest: 1000 };
+const BACKGROUND_RETRY_DELAY_MS = { initial: 500, max: 1_000 };
 
 /** Runs work that could not be done at once. `closeSignal` aborts when the work must end. */
 export interface BackgroundTasks {
@@ -30,6 +31,7 @@ export interface BackgroundTasks {
 /** Ids of this process's holders whose lease could not be released; removed after the lease has expired. */
 const abandonedHolderIds = new Set<string>();
 
+/** Treats a holder of this process as dead, because its lease could not be released. */
 function markAbandoned(holder: LeaseHolder): void {
   abandonedHolderIds.add(holder.id);
   setTimeout(() => abandonedHolderIds.delete(holder.id), 2 * LEASE_TTL_MS).unref();
@@ -41,11 +43,13 @@ export function isDead(holder: LeaseHolder): boolean {
 }
 
 /** Whether a live holder has the lease of a run that is stored as active. */
-export function isHeld({ holder }: StoredRun): boolean {
+export function hasLiveHolder({ holder }: StoredRun): boolean {
   return holder !== null && !isDead(holder);
 }
 
-/** Does nothing if the lease is no longer held or its session was deleted. Rejects with `StoreError`. */
+/**
+ * Releases a lease. Does nothing if the lease is no longer held or the session was deleted. Rejects with `StoreError`.
+ */
 export async function releaseLease(driver: SessionDriver, { rootId, fence }: Lease): Promise<void> {
   try {
     await driver.write(rootId, { fence, release: true, sync: false });
@@ -58,23 +62,23 @@ export async function releaseLease(driver: SessionDriver, { rootId, fence }: Lea
 export class ActiveLease {
   readonly fence: number;
   /** Fence of the chain's previous lease; undefined if the store does not know it. */
-  readonly previous: number | undefined;
+  readonly previousFence: number | undefined;
   readonly #driver: SessionDriver;
   readonly #onLost: (reason: Error) => void;
   readonly #logger: Logger;
   #lease: Lease;
   #timer: NodeJS.Timeout | undefined;
   /**
-   * The active renewal, if any; at most one. A release waits for it: a renewal that reached the store after the release
-   * would take the lease again.
+   * The active renewal, if any; at most one. A release waits for this renewal: a renewal that reached the store after
+   * the release would take the lease again.
    */
   #renewal: Promise<void> = Promise.resolve();
   #isStopped = false;
   #isReleased = false;
 
   /**
-   * Takes the lease. `onLost` gets the reason if another holder takes it or the session is deleted. Rejects with
-   * `SessionBusyError` if another holder has it and is not known to be dead.
+   * Takes the lease. `onLost` gets the reason if another holder takes the lease or the session is deleted. Rejects
+   * with `SessionBusyError` if another holder has the lease and is not known to be dead.
    */
   static async take(
     driver: SessionDriver,
@@ -122,7 +126,7 @@ export class ActiveLease {
     this.#logger = logger;
     this.#onLost = onLost;
     this.fence = fence;
-    this.previous = previous;
+    this.previousFence = previous;
     this.#scheduleRenewal(RENEW_INTERVAL_MS);
   }
 
@@ -146,11 +150,11 @@ export class ActiveLease {
   }
 
   /**
-   * Like `release`, with retries; never rejects. If they fail, this process treats the lease as abandoned at once. For
-   * other processes, retries continue in the background until the lease expires.
+   * Like `release`, with retries; never rejects. After the first failure, this process treats the lease as abandoned.
+   * For other processes, retries continue in the background until the lease expires.
    */
   async releaseWithRetries({ tasks, closeSignal }: BackgroundTasks): Promise<void> {
-    for (const delayMs of RELEASE_RETRY_MS) {
+    for (const delayMs of RELEASE_RETRY_DELAYS_MS) {
       try {
         await this.release();
         return;
@@ -163,13 +167,17 @@ export class ActiveLease {
     }
   }
 
-  /** Never rejects; ends at once when `closeSignal` aborts. */
+  /** Retries the release until the lease expires. Never rejects; ends at once when `closeSignal` aborts. */
   async #releaseInBackground(closeSignal: AbortSignal): Promise<void> {
     const expiresAtMs = monotonicMs() + LEASE_TTL_MS;
     // Many leases may wait for the same store.
     setMaxListeners(0, closeSignal);
     let lastError: unknown;
-    for (let delayMs = BACKGROUND_RETRY_MS.first; monotonicMs() < expiresAtMs; delayMs = BACKGROUND_RETRY_MS.longest) {
+    for (
+      let delayMs = BACKGROUND_RETRY_DELAY_MS.initial;
+      monotonicMs() < expiresAtMs;
+      delayMs = BACKGROUND_RETRY_DELAY_MS.max
+    ) {
       try {
         await sleep(delayMs, undefined, { signal: closeSignal, ref: false });
         await abortable(this.release(), closeSignal);
@@ -184,6 +192,7 @@ export class ActiveLease {
     this.#logger.warn("lease not released; it expires automatically", { error: lastError });
   }
 
+  /** Stops the renewals and releases the lease. Idempotent after a success. Rejects with `StoreError`. */
   async release(): Promise<void> {
     await this.#stop();
     if (this.#isReleased) return;
@@ -191,6 +200,7 @@ export class ActiveLease {
     this.#isReleased = true;
   }
 
+  /** Stops the renewals and waits for the active renewal. */
   async #stop(): Promise<void> {
     this.#isStopped = true;
     clearTimeout(this.#timer);
@@ -205,7 +215,7 @@ export class ActiveLease {
         this.#onLost(new LeaseLostError(this.#lease.rootId));
         return undefined;
       }
-      // Keeps a newly taken lease too, so that it gets released.
+      // Keep a newly taken lease too, so that a later release also releases it.
       this.#lease = lease;
       if (this.#isStopped || lease.fence === this.fence) return RENEW_INTERVAL_MS;
       // A different fence: the lease expired and was taken meanwhile, or the session was deleted.
@@ -214,7 +224,7 @@ export class ActiveLease {
       return undefined;
     } catch (error) {
       this.#logger.warn("lease not renewed; retrying", { session: this.#lease.rootId, error });
-      return RENEW_RETRY_MS;
+      return RENEW_RETRY_DELAY_MS;
     }
   }
 }

@@ -11,11 +11,11 @@ export interface NewSession {
   projectDir?: string | undefined;
   /** Default `New Session <timestamp>`. */
   title?: string | undefined;
-  /** A second id that finds the session. */
+  /** A second id that finds the session. Default: none. */
   alias?: string | undefined;
 }
 
-/** A new original without messages. */
+/** Creates the record of a new original without messages; stores nothing. `projectDir`, `mode`: defaults. */
 export function createNewSession(
   input: NewSession,
   { projectDir, mode }: Pick<Session, "projectDir" | "mode">,
@@ -44,7 +44,7 @@ export function createNewSession(
   };
 }
 
-/** Rejects with `ProjectFolderError` if the folder does not exist. */
+/** Rejects with `InputError` for a relative path, and with `ProjectFolderError` if the folder does not exist. */
 export async function checkFolder(path: string): Promise<void> {
   if (!isAbsolute(path)) throw new InputError("projectDir", "an absolute path");
   const stats = await stat(path).catch(() => undefined);

@@ -4,7 +4,7 @@ import type { LogFields, Logger } from "../ports/logger.js";
 
 /** Minimum interval between two logs of the same message during an outage, in ms. */
 const LOG_INTERVAL_MS = 60_000;
-/** Maximum number of distinct messages; a program logs fewer. */
+/** Maximum number of remembered messages; a program logs fewer. */
 const MAX_MESSAGES = 100;
 
 /** Whether an error means that the session store is temporarily unavailable. */
@@ -13,13 +13,13 @@ export function isUnavailable(error: unknown): boolean {
 }
 
 /**
- * Returns the same logger, which throttles messages about an unavailable store. Each message is logged once a minute,
- * with the number of repetitions in between. During an outage every request fails, a thousand times a second, always
- * for the same reason.
+ * Returns a logger that passes its messages to `logger` and throttles messages about an unavailable store: each is
+ * logged once a minute, with the number of repetitions since. Debug messages are not throttled. During an outage every
+ * request fails, a thousand times a second, always for the same reason.
  */
 export function throttleOutageLogs(logger: Logger): Logger {
-  const loggedMessages = new Map<string, { at: number; suppressed: number }>();
-  const createThrottled =
+  const loggedMessages = new Map<string, { loggedAtMs: number; suppressedCount: number }>();
+  const createThrottledMethod =
     (level: "info" | "warn" | "error") =>
     (message: string, fields?: LogFields): void => {
       if (!fields || !isUnavailable(fields["error"])) {
@@ -27,21 +27,21 @@ export function throttleOutageLogs(logger: Logger): Logger {
         return;
       }
       const previousLog = loggedMessages.get(message);
-      if (previousLog && monotonicMs() - previousLog.at < LOG_INTERVAL_MS) {
-        previousLog.suppressed += 1;
+      if (previousLog && monotonicMs() - previousLog.loggedAtMs < LOG_INTERVAL_MS) {
+        previousLog.suppressedCount += 1;
         return;
       }
       if (loggedMessages.size >= MAX_MESSAGES) loggedMessages.clear();
-      loggedMessages.set(message, { at: monotonicMs(), suppressed: 0 });
+      loggedMessages.set(message, { loggedAtMs: monotonicMs(), suppressedCount: 0 });
       logger[level](
         message,
-        previousLog && previousLog.suppressed > 0 ? { ...fields, times: previousLog.suppressed + 1 } : fields,
+        previousLog && previousLog.suppressedCount > 0 ? { ...fields, times: previousLog.suppressedCount + 1 } : fields,
       );
     };
   return {
     debug: (message, fields) => logger.debug(message, fields),
-    info: createThrottled("info"),
-    warn: createThrottled("warn"),
-    error: createThrottled("error"),
+    info: createThrottledMethod("info"),
+    warn: createThrottledMethod("warn"),
+    error: createThrottledMethod("error"),
   };
 }

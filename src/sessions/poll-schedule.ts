@@ -3,17 +3,21 @@ import type { Notifier } from "../ports/notifier.js";
 
 /** Schedules the polls of a chain: soon after a notification, otherwise periodically. */
 export class PollSchedule {
-  readonly #gapMs: number;
+  readonly #minIntervalMs: number;
   readonly #unsubscribe: () => void;
-  /** Time of the last poll. */
-  #lastPollMs = -Infinity;
+  /** Time of the last poll, by `performance.now()`. */
+  #lastPollAtMs = -Infinity;
+  /** Notification since the last poll. `hint`: from the notifier. `own`: from `wakeNow`, which needs no interval. */
   #notification: "none" | "hint" | "own" = "none";
   #timer: NodeJS.Timeout | undefined;
   #wake: (() => void) | undefined;
 
-  /** `gapMs`: minimum time between two polls, for any number of notifications. A run in another process sends many. */
-  constructor(notifier: Notifier, rootId: string, gapMs: number) {
-    this.#gapMs = gapMs;
+  /**
+   * `minIntervalMs`: minimum time between two polls, for any number of notifications. A run in another process sends
+   * many.
+   */
+  constructor(notifier: Notifier, rootId: string, minIntervalMs: number) {
+    this.#minIntervalMs = minIntervalMs;
     this.#unsubscribe = notifier.subscribe(rootId, () => this.#notify("hint"));
   }
 
@@ -22,14 +26,14 @@ export class PollSchedule {
     this.#notify("own");
   }
 
-  /** Resolves when it is time to poll, after at most `ms`. Rejects with the signal's reason. */
-  async next(ms: number, signal?: AbortSignal): Promise<void> {
+  /** Resolves when it is time to poll, after at most `maxDelayMs`. Rejects with the signal's reason. */
+  async next(maxDelayMs: number, signal?: AbortSignal): Promise<void> {
     signal?.throwIfAborted();
     let removeAbortListener = (): void => undefined;
     try {
       await new Promise<void>((resolve, reject) => {
         this.#wake = resolve;
-        this.#schedule(ms);
+        this.#schedule(maxDelayMs);
         if (this.#notification !== "none") this.#notify(this.#notification);
         if (signal) removeAbortListener = onAbort(signal, () => reject(signal.reason as Error));
       });
@@ -38,7 +42,7 @@ export class PollSchedule {
       clearTimeout(this.#timer);
       this.#wake = undefined;
       this.#notification = "none";
-      this.#lastPollMs = performance.now();
+      this.#lastPollAtMs = performance.now();
     }
   }
 
@@ -51,11 +55,11 @@ export class PollSchedule {
   #notify(notification: "hint" | "own"): void {
     if (this.#notification !== "own") this.#notification = notification;
     if (notification === "own") this.#wake?.();
-    else if (this.#wake) this.#schedule(Math.max(0, this.#lastPollMs + this.#gapMs - performance.now()));
+    else if (this.#wake) this.#schedule(Math.max(0, this.#lastPollAtMs + this.#minIntervalMs - performance.now()));
   }
 
-  #schedule(ms: number): void {
+  #schedule(delayMs: number): void {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#wake?.(), ms);
+    this.#timer = setTimeout(() => this.#wake?.(), delayMs);
   }
 }

@@ -30,7 +30,7 @@ export class ChainListeners {
   }
 }
 
-/** Notifiers for drivers in one process that share a store. Each passes what its own driver publishes to the others. */
+/** Notifiers for drivers in one process that share a store. Each notifier passes its driver's changes to the others. */
 export class LocalNotifiers {
   /** Listeners of the drivers that have subscribers. */
   readonly #subscribedListeners = new Set<ChainListeners>();
@@ -65,14 +65,14 @@ export class PollingNotifier implements Notifier {
   #timer: NodeJS.Timeout | undefined;
 
   /**
-   * `readChanges` returns the chains that other processes changed since the last call, or only whether there are any. It must
-   * be fast. If it throws, all subscribers are notified, because the error then appears when they read the store.
+   * `readChanges` returns the chains that other processes changed since the last call, or only whether such chains
+   * exist. It must be fast. If it throws, all subscribers are notified and get the error when they read the store.
    */
   constructor(readChanges: () => Iterable<string> | boolean) {
     this.#readChanges = readChanges;
   }
 
-  /** Other processes poll the store themselves. */
+  /** Does nothing, because other processes poll the store. */
   publish(): void {}
 
   subscribe(rootId: string, listener: () => void): () => void {
@@ -98,13 +98,13 @@ export class PollingNotifier implements Notifier {
   }
 }
 
-/** One notifier per driver without its own, so that its subscribers share a timer. */
-const fallbacks = new WeakMap<SessionDriver, Notifier>();
+/** One notifier for each driver without a notifier, so that the driver's subscribers share a timer. */
+const fallbackNotifiersByDriver = new WeakMap<SessionDriver, Notifier>();
 
-/** The driver's own notifier, or one that notifies every chain's subscribers five times a second. */
+/** Returns the driver's notifier. Fallback: a notifier that notifies all subscribers five times a second. */
 export function notifierOf(driver: SessionDriver): Notifier {
   if (driver.notifier) return driver.notifier;
-  let fallback = fallbacks.get(driver);
-  if (!fallback) fallbacks.set(driver, (fallback = new PollingNotifier(() => true)));
-  return fallback;
+  let fallbackNotifier = fallbackNotifiersByDriver.get(driver);
+  if (!fallbackNotifier) fallbackNotifiersByDriver.set(driver, (fallbackNotifier = new PollingNotifier(() => true)));
+  return fallbackNotifier;
 }

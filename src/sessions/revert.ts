@@ -1,6 +1,6 @@
 import { PointNotFoundError } from "../ports/errors.js";
 import { newId, now } from "../base/ids.js";
-import { headOf } from "./require-session.js";
+import { requireHead } from "./require-session.js";
 import type { Message } from "../ports/message.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { Snapshot } from "../ports/session.js";
@@ -24,7 +24,7 @@ export async function revert(
     messageId === "" ? await findBeginning(store, id) : messages.find((message) => message.id === messageId);
   if (!lastMessage) throw new PointNotFoundError("message");
   const snapshot = { ...createSnapshot(lastMessage.seq), id: snapshotId };
-  const { root } = await headOf(store, id);
+  const { root } = await requireHead(store, id);
   const set = { rewinds: [...root.rewinds, lastMessage.seq], updatedAt: now() };
   await store.write(lastMessage.sessionId, { fence, sync: true, revert: snapshot, set });
   return snapshot;
@@ -40,48 +40,52 @@ export async function restore(
   id: string,
   snapshotId: string,
 ): Promise<Snapshot | undefined> {
-  const { base, undone } = await makeBaseVisible(store, fence, id, snapshotId);
-  const laterMessages = await store.messages(id, { scope: "chain", after: base.seq, limit: 1 });
-  const head = await headOf(store, id);
+  const { baseMessage, branchRestore } = await makeBaseVisible(store, fence, id, snapshotId);
+  const laterMessages = await store.messages(id, { scope: "chain", after: baseMessage.seq, limit: 1 });
+  const head = await requireHead(store, id);
   const hiddenBranch =
-    laterMessages.length > 0 || head.newest.id !== base.sessionId ? createSnapshot(base.seq) : undefined;
-  await store.write(base.sessionId, {
+    laterMessages.length > 0 || head.newest.id !== baseMessage.sessionId ? createSnapshot(baseMessage.seq) : undefined;
+  await store.write(baseMessage.sessionId, {
     fence,
     sync: true,
     ...(hiddenBranch ? { revert: hiddenBranch } : {}),
     restore: snapshotId,
-    set: { rewinds: [...head.root.rewinds, base.seq], updatedAt: now() },
+    set: { rewinds: [...head.root.rewinds, baseMessage.seq], updatedAt: now() },
   });
-  // If another branch was restored on the way, its snapshot contains what the caller saw.
-  return undone ? undone.aside : hiddenBranch;
+  // If another branch was restored first, the snapshot of that step contains the messages that were visible before.
+  return branchRestore ? branchRestore.snapshot : hiddenBranch;
 }
 
 /**
- * The visible message after which a snapshot starts. If a later revert hid that message too, that revert is undone
- * first.
+ * Returns the visible message after which a snapshot starts. If a later revert hid that message too, its branch is
+ * restored first; `branchRestore` has the snapshot that this made.
  */
 async function makeBaseVisible(
   store: SessionDriver,
   fence: number,
   id: string,
   snapshotId: string,
-): Promise<{ base: Pick<Message, "seq" | "sessionId">; undone?: { aside: Snapshot | undefined } }> {
-  const { snapshots } = await headOf(store, id);
+): Promise<{ baseMessage: Pick<Message, "seq" | "sessionId">; branchRestore?: { snapshot: Snapshot | undefined } }> {
+  const { snapshots } = await requireHead(store, id);
   const snapshot = snapshots.find((candidate) => candidate.id === snapshotId);
   if (!snapshot) throw new PointNotFoundError("snapshot");
-  const page = { scope: "chain", after: snapshot.after - 1, before: snapshot.after + 1 } as const;
-  const [visibleMessage] = snapshot.after === 0 ? [await findBeginning(store, id)] : await store.messages(id, page);
-  if (visibleMessage) return { base: visibleMessage };
+  const baseQuery = { scope: "chain", after: snapshot.after - 1, before: snapshot.after + 1 } as const;
+  const [visibleMessage] =
+    snapshot.after === 0 ? [await findBeginning(store, id)] : await store.messages(id, baseQuery);
+  if (visibleMessage) return { baseMessage: visibleMessage };
   for (const otherSnapshot of snapshots) {
-    const [hiddenMessage] = await store.messages(id, { ...page, hiddenBy: otherSnapshot.id });
+    const [hiddenMessage] = await store.messages(id, { ...baseQuery, hiddenBy: otherSnapshot.id });
     if (!hiddenMessage) continue;
     // Stored as a separate complete step: after a crash in between, that branch is visible and no data is lost.
-    return { base: hiddenMessage, undone: { aside: await restore(store, fence, id, otherSnapshot.id) } };
+    return {
+      baseMessage: hiddenMessage,
+      branchRestore: { snapshot: await restore(store, fence, id, otherSnapshot.id) },
+    };
   }
   throw new PointNotFoundError("message");
 }
 
-/** The position before the first message. */
+/** Returns the position before the first message; undefined if the session does not exist. */
 async function findBeginning(
   store: SessionDriver,
   id: string,

@@ -4,13 +4,13 @@ import { NO_USAGE } from "../conversation/usage.js";
 import { GantryError, hasCode, RunCancelledError } from "../ports/errors.js";
 import type { RunAnswer, RunRecord, RunResult } from "../ports/run.js";
 
-/** Record of a run that starts now. */
-export function startedRecord(
-  names: Pick<RunRecord, "id" | "sessionId" | "provider" | "model" | "after" | "idempotencyKey" | "fingerprint">,
+/** Creates the record of a run that starts now. */
+export function createRunRecord(
+  runFields: Pick<RunRecord, "id" | "sessionId" | "provider" | "model" | "after" | "idempotencyKey" | "fingerprint">,
 ): RunRecord {
   const zeroCounts = { usage: NO_USAGE, iterations: 0 };
   return {
-    ...names,
+    ...runFields,
     state: "running",
     startedAt: now(),
     endedAt: "",
@@ -23,8 +23,8 @@ export function startedRecord(
   };
 }
 
-/** Fields of a run that finished with a result. */
-export function finishedRecord(endedBy: RunResult["endedBy"], answer: RunAnswer | null): Partial<RunRecord> {
+/** Returns the changed fields of a run that finished with a result. */
+export function createFinishedFields(endedBy: RunResult["endedBy"], answer: RunAnswer | null): Partial<RunRecord> {
   return { state: "finished", endedBy, endedAt: now(), error: null, retry: null, answer };
 }
 
@@ -33,13 +33,13 @@ export function isCancel(error: Error): boolean {
   return hasCode(error, "run_cancelled") || hasCode(error, "shutting_down");
 }
 
-/** Fields of a run that ended without a result. */
-export function failedRecord(error: Error): Partial<RunRecord> {
+/** Returns the changed fields of a run that ended without a result. */
+export function createFailedFields(error: Error): Partial<RunRecord> {
   const state = isCancel(error) ? "cancelled" : "failed";
   return { state, endedBy: "", endedAt: now(), error: toClientError(error), retry: null };
 }
 
-/** The part of an error that clients may know; the log has all of it. */
+/** Returns the part of an error that clients may know; the log has the complete error. */
 function toClientError(error: Error): { code: string; message: string } {
   // A store error's message names files of the server.
   if (hasCode(error, "store"))
@@ -52,8 +52,8 @@ function toClientError(error: Error): { code: string; message: string } {
   return { code: "internal", message: "internal error" };
 }
 
-/** The error that a run ends with. A caller's own abort reason becomes `RunCancelledError`. */
-export function asRunError(error: unknown, signal: AbortSignal): Error {
+/** Returns the error that a run ends with. A caller's own abort reason becomes `RunCancelledError`. */
+export function toRunError(error: unknown, signal: AbortSignal): Error {
   const reason: unknown = signal.aborted ? signal.reason : error;
   if (reason instanceof GantryError) return reason;
   if (signal.aborted) return new RunCancelledError({ cause: reason });

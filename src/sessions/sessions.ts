@@ -1,8 +1,8 @@
 import { fork } from "./fork.js";
-import { requireSession, headOf } from "./require-session.js";
-import { listSubagentSessions } from "./subagents.js";
+import { requireSession, requireHead } from "./require-session.js";
+import { listSubagentSessionIds } from "./subagents.js";
 import { restore, revert } from "./revert.js";
-import { isHeld, ActiveLease, type BackgroundTasks } from "./lease.js";
+import { hasLiveHolder, ActiveLease, type BackgroundTasks } from "./lease.js";
 import { checkFolder, createNewSession, type NewSession } from "./new-session.js";
 import type { Logger } from "../ports/logger.js";
 import { InputError, PointNotFoundError, SessionNotFoundError } from "../ports/errors.js";
@@ -29,8 +29,8 @@ export interface SessionsOptions {
   mode: SessionMode;
   /** Whether a run of the chain is active in this process. */
   isRunningHere: (rootId: string) => boolean;
-  /** Notifies watchers of a chain of a change. `messages`: whether messages changed too. */
-  notifyWatchers: (rootId: string, messages: boolean) => void;
+  /** Notifies watchers of a chain of a change. `hasMessageChanges`: whether messages changed too. */
+  notifyWatchers: (rootId: string, hasMessageChanges: boolean) => void;
   watch: (id: string, options: WatchOptions) => AsyncIterable<WatchEvent>;
   /** Ends the chain's run in this process, if any, and waits for its end. */
   stopRun: (rootId: string) => Promise<void>;
@@ -85,7 +85,7 @@ export class Sessions {
     return session;
   }
 
-  /** The session by id or alias; undefined if there is none. */
+  /** Returns the session with an id or alias; undefined if there is none. */
   async get(id: string): Promise<Session | undefined> {
     const store = await this.#options.store();
     return store.get(id);
@@ -111,7 +111,7 @@ export class Sessions {
     if (view === "all") return store.messages((await requireSession(store, id)).id, { ...page, scope: "chain" });
     const head = await store.head(id);
     if (!head) throw new SessionNotFoundError(id);
-    return pageOf(head.messages, page);
+    return selectPage(head.messages, page);
   }
 
   /**
@@ -131,7 +131,7 @@ export class Sessions {
     fields: Pick<SessionFields, "title" | "provider" | "model" | "reasoningEffort" | "mode" | "permissionGrants">,
   ): Promise<Session> {
     const store = await this.#options.store();
-    const head = await headOf(store, id);
+    const head = await requireHead(store, id);
     const root = head.root.id;
     const { mode, permissionGrants } = fields;
     if (mode !== undefined && !SESSION_MODES.includes(mode))
@@ -149,9 +149,9 @@ export class Sessions {
   }
 
   /**
-   * Creates a session with a copy of the conversation up to and including a message. It shares no data with this one
-   * and survives its deletion. The original messages of a complete chain are copied; the copy is compacted again on
-   * use. Rejects with `SessionNotFoundError`, `PointNotFoundError` or `SessionBusyError`.
+   * Creates a session with a copy of the conversation up to and including a message. The copy shares no data with this
+   * session, and stays when this session is deleted. The original messages of a complete chain are copied; the copy is
+   * compacted again on use. Rejects with `SessionNotFoundError`, `PointNotFoundError` or `SessionBusyError`.
    */
   async fork(id: string, messageId: string): Promise<Session> {
     return this.#withLease(id, async (store, source) => {
@@ -163,8 +163,8 @@ export class Sessions {
   }
 
   /**
-   * Hides all messages after a message. Files changed meanwhile stay unless `files` is set; the result then lists them
-   * next to the snapshot for `restore`. Rejects like `fork`, with `files` also like `undo`.
+   * Hides all messages after a message. Files changed meanwhile stay unless `files` is set; the result then lists these
+   * files and the snapshot for `restore`. Rejects like `fork`, with `files` also like `undo`.
    */
   async revert(id: string, messageId: string): Promise<Snapshot>;
   async revert(
@@ -206,8 +206,8 @@ export class Sessions {
   }
 
   /**
-   * Reverts the last undo: messages and files are as before it. Not possible if messages were added since. Rejects like
-   * `undo`.
+   * Reverts the last undo: messages and files are as before the undo. Not possible if messages were added since.
+   * Rejects like `undo`.
    */
   async redo(id: string, options: Pick<UndoOptions, "dryRun" | "force"> = {}): Promise<UndoResult> {
     return this.#withLease(id, async (store, session, fence) => {
@@ -221,7 +221,7 @@ export class Sessions {
 
   /**
    * Restores the conversation from before the revert that made the snapshot. Messages added since are hidden first.
-   * Resolves with their new snapshot; undefined if there were none. Rejects like `fork`.
+   * Resolves with the new snapshot of these messages; undefined if there were none. Rejects like `fork`.
    */
   async restore(id: string, snapshotId: string): Promise<Snapshot | undefined> {
     return this.#withLease(id, async (store, { id: sessionId, chain }, fence) => {
@@ -233,7 +233,7 @@ export class Sessions {
 
   /** Snapshots that can be restored, oldest first. Rejects with `SessionNotFoundError`. */
   async snapshots(id: string): Promise<Snapshot[]> {
-    return (await headOf(await this.#options.store(), id)).snapshots;
+    return (await requireHead(await this.#options.store(), id)).snapshots;
   }
 
   /**
@@ -245,7 +245,7 @@ export class Sessions {
     if (this.#options.isRunningHere(chain.root)) return true;
     // A new run stores the end of interrupted ones, so at most one active run is stored.
     const activeRuns = await store.runs({ sessionId: chain.root, states: ["running", "waiting"], limit: 2 });
-    return activeRuns.some(isHeld);
+    return activeRuns.some(hasLiveHolder);
   }
 
   /**
@@ -257,7 +257,7 @@ export class Sessions {
     const { chain } = await requireSession(store, id);
     await this.#options.stopRun(chain.root);
     // The chain's own runs have ended, so no further subagents can start.
-    const ids = [chain.root, ...(await listSubagentSessions(store, chain.root))];
+    const ids = [chain.root, ...(await listSubagentSessionIds(store, chain.root))];
     for (const subagentId of ids.slice(1)) await this.#options.stopRun(subagentId);
     await store.delete(ids);
     for (const deletedId of ids) this.#options.notifyWatchers(deletedId, true);
@@ -304,7 +304,7 @@ function checkGrants(permissionGrants: readonly PermissionGrant[], storedGrants:
     throw new InputError("permissionGrants", "some of what the session has, or none");
 }
 
-function pageOf(messages: Message[], page: { after?: number; before?: number; limit?: number }): Message[] {
+function selectPage(messages: Message[], page: { after?: number; before?: number; limit?: number }): Message[] {
   const { after = -Infinity, before = Infinity, limit = Infinity } = page;
   const matchingMessages = messages.filter((message) => message.seq > after && message.seq < before);
   return page.before !== undefined && page.after === undefined

@@ -4,66 +4,70 @@ import type { RunRecord } from "../ports/run.js";
 import type { PermissionGrant, Session } from "../ports/session.js";
 
 /**
- * Values that a store wrote before version 0.1.0, under today's names. Each function returns its argument itself if no
- * name is old, so that a read of today's values costs nothing. Stores call them on what they parse.
+ * Converters for values that a store wrote before version 0.1.0, to today's field names. Stores call these functions on
+ * values that they parse. Each function returns its argument itself if no name is old, so that a read of today's values
+ * costs nothing.
  */
 
-type Names = Readonly<Record<string, string>>;
+/** Current field names, by old name. */
+type FieldNames = Readonly<Record<string, string>>;
 
-const SESSION: Names = { titled: "hasFinalTitle", leave: "permissionGrants", cuts: "rewinds" };
-const GRANT: Names = { what: "scope", by: "grantedBy", at: "grantedAt" };
-const RUN: Names = { key: "idempotencyKey", line: "queueLease" };
-const QUEUE_LEASE: Names = { until: "expiresAt" };
-const RETRY: Names = { at: "nextAttemptAt" };
-const TEXT: Names = { typed: "originalText" };
+const SESSION_FIELD_NAMES: FieldNames = { titled: "hasFinalTitle", leave: "permissionGrants", cuts: "rewinds" };
+const GRANT_FIELD_NAMES: FieldNames = { what: "scope", by: "grantedBy", at: "grantedAt" };
+const RUN_FIELD_NAMES: FieldNames = { key: "idempotencyKey", line: "queueLease" };
+const QUEUE_LEASE_FIELD_NAMES: FieldNames = { until: "expiresAt" };
+const RETRY_FIELD_NAMES: FieldNames = { at: "nextAttemptAt" };
+const TEXT_FIELD_NAMES: FieldNames = { typed: "originalText" };
 
-function renameFields<T extends object>(value: T, names: Names): T {
-  if (!Object.keys(names).some((name) => Object.hasOwn(value, name))) return value;
-  return Object.fromEntries(Object.entries(value).map(([name, field]) => [names[name] ?? name, field as unknown])) as T;
+function renameFields<T extends object>(value: T, currentNames: FieldNames): T {
+  if (!Object.keys(currentNames).some((name) => Object.hasOwn(value, name))) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([name, field]) => [currentNames[name] ?? name, field as unknown]),
+  ) as T;
 }
 
-/** Lists of exports are not checked yet: an entry may be anything. */
+/** Maps the records of a list. Other values stay, because lists of exports are not validated yet. */
 function mapRecords<T extends object>(values: readonly T[], change: (value: T) => T): T[] {
   const mapRecord = (value: T): T => (isRecord(value) ? change(value) : value);
   return values.some((value) => mapRecord(value) !== value) ? values.map(mapRecord) : (values as T[]);
 }
 
-/** A session of a store or an export, with today's names. */
+/** Returns a session of a store or an export with today's names. */
 export function currentSession(session: Session): Session {
-  const { permissionGrants, ...fields } = renameFields(session, SESSION);
+  const { permissionGrants, ...fields } = renameFields(session, SESSION_FIELD_NAMES);
   const grants = Array.isArray(permissionGrants) ? currentGrants(permissionGrants) : permissionGrants;
   return grants === session.permissionGrants ? session : { ...fields, permissionGrants: grants };
 }
 
-/** The permission grants of a session, with today's names. */
+/** Returns the permission grants of a session with today's names. */
 export function currentGrants(grants: readonly PermissionGrant[]): readonly PermissionGrant[] {
-  return mapRecords(grants, (grant) => renameFields(grant, GRANT));
+  return mapRecords(grants, (grant) => renameFields(grant, GRANT_FIELD_NAMES));
 }
 
-/** A run record, with today's names. */
+/** Returns a run record with today's names. */
 export function currentRun(run: RunRecord): RunRecord {
-  const renamedRun = renameFields(run, RUN);
+  const renamedRun = renameFields(run, RUN_FIELD_NAMES);
   const queueLease = isRecord(renamedRun.queueLease)
-    ? renameFields(renamedRun.queueLease, QUEUE_LEASE)
+    ? renameFields(renamedRun.queueLease, QUEUE_LEASE_FIELD_NAMES)
     : renamedRun.queueLease;
-  const retry = isRecord(renamedRun.retry) ? renameFields(renamedRun.retry, RETRY) : renamedRun.retry;
+  const retry = isRecord(renamedRun.retry) ? renameFields(renamedRun.retry, RETRY_FIELD_NAMES) : renamedRun.retry;
   return queueLease === renamedRun.queueLease && retry === renamedRun.retry
     ? renamedRun
     : { ...renamedRun, queueLease, retry };
 }
 
-/** The parts of a message, with today's names. */
+/** Returns the parts of a message with today's names. */
 export function currentParts(parts: readonly Part[]): Part[] {
-  return mapRecords(parts, (part) => (part.type === "text" ? renameFields(part, TEXT) : part));
+  return mapRecords(parts, (part) => (part.type === "text" ? renameFields(part, TEXT_FIELD_NAMES) : part));
 }
 
-/** A message whose parts have today's names. */
+/** Returns a message whose parts have today's names. */
 export function currentMessage(message: Message): Message {
   const parts = currentParts(message.parts);
   return parts === message.parts ? message : { ...message, parts };
 }
 
-/** A document of a document store, by the kind that its key begins with. */
+/** Returns a document of a document store with today's names. The key begins with the kind of the document. */
 export function currentDocument(key: string, value: unknown): unknown {
   const kind = key.slice(0, key.indexOf("/"));
   if (kind === "session" && isRecord(value)) return currentSession(value as unknown as Session);
@@ -73,7 +77,7 @@ export function currentDocument(key: string, value: unknown): unknown {
   return value;
 }
 
-/** A line of an export. */
+/** Returns a parsed line of an export with today's names. */
 export function currentLine(line: unknown): unknown {
   if (!isRecord(line)) return line;
   const { type, session, message, run } = line;

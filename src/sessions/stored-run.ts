@@ -1,7 +1,7 @@
 import type { RunRecord } from "../ports/run.js";
 import type { StoredRun } from "../ports/session-driver.js";
 import { now } from "../base/ids.js";
-import { isHeld, isDead } from "./lease.js";
+import { hasLiveHolder, isDead } from "./lease.js";
 
 /** Whether a run is stored as not ended. */
 export function isOpen({ state }: RunRecord): boolean {
@@ -13,14 +13,16 @@ export function isQueued({ state, queueLease }: RunRecord): boolean {
   return state === "queued" && queueLease !== null && queueLease.expiresAt > now() && !isDead(queueLease.holder);
 }
 
-/** The run with its effective state: `interrupted` if it is stored as active but no live process continues it. */
-export function withEffectiveState(stored: StoredRun): RunRecord {
-  const { run } = stored;
-  return isOpen(run) && !isHeld(stored) && !isQueued(run) ? asInterrupted(run) : run;
+/**
+ * Returns the run with its effective state: `interrupted` if it is stored as active but no live process continues it.
+ */
+export function withEffectiveState(storedRun: StoredRun): RunRecord {
+  const { run } = storedRun;
+  return isOpen(run) && !hasLiveHolder(storedRun) && !isQueued(run) ? toInterruptedRun(run) : run;
 }
 
-/** The run as interrupted: its process died before it could write the end. The time of the end is unknown. */
-export function asInterrupted(run: RunRecord): RunRecord {
+/** Returns the run as interrupted: its process died before it could write the end. The time of the end is unknown. */
+export function toInterruptedRun(run: RunRecord): RunRecord {
   return { ...run, state: "interrupted", retry: null };
 }
 
@@ -32,7 +34,7 @@ export function canRestart({ state, error }: RunRecord): boolean {
   return state === "interrupted" || error?.code === "shutting_down" || error?.code === "store";
 }
 
-/** Order of the queue: by time, then by id. */
+/** Whether a run comes before another in the queue: by time, then by id. */
 export function isBefore(
   run: Pick<RunRecord, "startedAt" | "id">,
   otherRun: Pick<RunRecord, "startedAt" | "id">,

@@ -1,15 +1,16 @@
 import type { Session } from "../ports/session.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 
-/** Sessions per page. */
+/** Sessions per query. */
 const PAGE_SIZE = 100;
 
 /**
- * Ids of the originals of a chain's subagents, and recursively of theirs. `rootId` is the id of the chain's original.
- * Each parent precedes its subagents.
+ * Returns the session ids of a chain's subagents, including nested subagents. `rootId` is the id of the chain's first
+ * session. Each parent precedes its subagents.
  */
-export async function listSubagentSessions(store: SessionDriver, rootId: string): Promise<string[]> {
+export async function listSubagentSessionIds(store: SessionDriver, rootId: string): Promise<string[]> {
   const sessionIds = new Set([rootId]);
+  // The loop also visits the ids that it adds to the set.
   for (const id of sessionIds)
     for (let before: Session | undefined; ;) {
       const { sessions } = await store.list({ spawnedBy: id, limit: PAGE_SIZE, ...(before && { before }) });

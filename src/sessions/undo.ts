@@ -4,7 +4,7 @@ import type { ExpectedChange, FileHistory, RestoreRequest, UndoMark, UndoneFile 
 import type { Message } from "../ports/message.js";
 import type { Session, Snapshot } from "../ports/session.js";
 import type { SessionDriver } from "../ports/session-driver.js";
-import { headOf } from "./require-session.js";
+import { requireHead } from "./require-session.js";
 import { restore, revert } from "./revert.js";
 
 /** Target and mode of an undo. */
@@ -26,7 +26,7 @@ export interface UndoOptions {
 
 /** Result of an undo, done or planned. */
 export interface UndoResult {
-  /** Every path that differs, ordered by path. */
+  /** Every path whose current state differs from the target state, ordered by path. */
   files: readonly UndoneFile[];
   /** Snapshot of the hidden messages, for `restore`; null if none were hidden. */
   snapshot: Snapshot | null;
@@ -42,21 +42,21 @@ interface UndoContext {
   fence: number;
 }
 
-/** Maximum number of runs searched for the last visible one. */
+/** Maximum number of runs that are searched for the last run with visible messages. */
 const MAX_RUNS = 100;
 
 /** Built-in tools that report the files they change. */
 const CHANGING_TOOLS: ReadonlySet<string> = new Set(["write", "edit", "multiedit", "apply_patch", "delete"]);
 
 /**
- * Undoes changes and messages. Without `to`, it continues an undo that a crash interrupted. Rejects with `InputError`,
+ * Undoes changes and messages. Without `to`, continues an undo that a crash interrupted. Rejects with `InputError`,
  * `PointNotFoundError`, `NothingToUndoError` or `UndoConflictError`.
  */
 export async function undo(context: UndoContext, options: UndoOptions): Promise<UndoResult> {
   const { store, history, session, fence } = context;
   const { dryRun = false, force = false, filesOnly = false, messagesOnly = false } = options;
   if (filesOnly && messagesOnly) throw new InputError("messagesOnly", "false where filesOnly is true");
-  const { newest, snapshots } = await headOf(store, session.id);
+  const { newest, snapshots } = await requireHead(store, session.id);
   const seq = newest.lastSeq;
   const lastUndo = await history?.lastUndo(session.chain.root);
   const interruptedUndo = lastUndo?.isOpen === true && lastUndo.seq === seq ? lastUndo : undefined;
@@ -66,7 +66,7 @@ export async function undo(context: UndoContext, options: UndoOptions): Promise<
       ? interruptedUndo
       : await resolveTarget(store, session, messages, options.to);
   const isEnd = (messages.at(-1)?.id ?? "") === lastMessageId;
-  // The interrupted undo is complete except for its mark.
+  // The interrupted undo is complete, but is not recorded as complete.
   const existingSnapshot =
     interruptedUndo && isEnd ? snapshots.find(({ id }) => id === interruptedUndo.snapshotId) : undefined;
   const isRevert = !filesOnly && !isEnd;
@@ -74,7 +74,7 @@ export async function undo(context: UndoContext, options: UndoOptions): Promise<
   const mark: UndoMark = { id: interruptedUndo?.id ?? newId(), snapshotId, seq, afterSeq, lastMessageId };
   const expectedChanges = findReportedChanges(messages, afterSeq);
   const request = {
-    ...sessionFolder(session),
+    ...getSessionFolder(session),
     target: { seq: afterSeq },
     undo: mark.id,
     mark,
@@ -101,26 +101,26 @@ export async function undo(context: UndoContext, options: UndoOptions): Promise<
 /** Reverts the last undo, also an interrupted one. Rejects like `undo`. */
 export async function redo(context: UndoContext, { dryRun = false, force = false }: UndoOptions): Promise<UndoResult> {
   const { store, history, session, fence } = context;
-  const { newest, snapshots } = await headOf(store, session.id);
+  const { newest, snapshots } = await requireHead(store, session.id);
   const seq = newest.lastSeq;
   const lastUndo = await history?.lastUndo(session.chain.root);
   // A redo would hide messages added since.
   if (!lastUndo || lastUndo.seq !== seq) throw new NothingToUndoError("there is no undo to revert");
   const { id, snapshotId, afterSeq, lastMessageId } = lastUndo;
   const mark: UndoMark = { id, snapshotId, seq, afterSeq, lastMessageId };
-  const request = { ...sessionFolder(session), target: { undo: id }, undo: newId(), mark, seq, dryRun, force };
+  const request = { ...getSessionFolder(session), target: { undo: id }, undo: newId(), mark, seq, dryRun, force };
   const files = (await history?.restore(request)) ?? [];
   if (!dryRun) {
     // An undo interrupted before its revert has hidden no messages.
-    const hidMessages = snapshots.some((snapshot) => snapshot.id === snapshotId);
-    if (hidMessages) await restore(store, fence, session.id, snapshotId);
+    const hasHiddenMessages = snapshots.some((snapshot) => snapshot.id === snapshotId);
+    if (hasHiddenMessages) await restore(store, fence, session.id, snapshotId);
     await history?.mark(session.chain.root, { redone: id });
   }
   const [lastMessage] = await store.messages(session.id, { scope: "chain", before: Number.MAX_SAFE_INTEGER, limit: 1 });
   return { files, snapshot: null, to: lastMessage?.id ?? "" };
 }
 
-/** Changes after a point, as reported by the calls that made them. */
+/** Returns the changes after a `seq`, as reported by the calls that made them. */
 function findReportedChanges(messages: readonly Message[], afterSeq: number): ExpectedChange[] {
   return messages.flatMap(({ seq, role, name, failed, shown, toolCallId: callId }) =>
     seq <= afterSeq || role !== "tool" || failed || !CHANGING_TOOLS.has(name)
@@ -134,8 +134,8 @@ function findReportedChanges(messages: readonly Message[], afterSeq: number): Ex
 }
 
 /**
- * Outcome without a file history: the files stay changed and are reported as lost. Throws `UndoConflictError` unless
- * `force` or `dryRun` is set.
+ * Returns the outcome without a file history: the files stay changed and are reported as lost. Throws
+ * `UndoConflictError` unless `force` or `dryRun` is set.
  */
 function reportLostFiles(
   expected: readonly ExpectedChange[],
@@ -148,11 +148,11 @@ function reportLostFiles(
   return files;
 }
 
-function sessionFolder({ chain, projectDir }: Session): { sessionId: string; projectDir: string } {
+function getSessionFolder({ chain, projectDir }: Session): { sessionId: string; projectDir: string } {
   return { sessionId: chain.root, projectDir };
 }
 
-/** The `seq` after which to undo, and the message that is the last one then. */
+/** Returns the `seq` after which to undo, and the last message that then remains. */
 async function resolveTarget(
   store: SessionDriver,
   { chain }: Session,

@@ -14,8 +14,14 @@ export interface Check {
 /** Checks of a contract's rules, by the name of the rule. */
 export type CheckRules<Args extends unknown[]> = Readonly<Record<string, (...args: Args) => Promise<void>>>;
 
+/** Default time limit for expected events, in ms. */
+export const DEFAULT_TIMEOUT_MS = 10_000;
+
 // Each `assert.ok` in the kits needs a message. Without one, Node parses the kit's source to create it, which takes up
 // to a minute.
+
+/** Interval between two reads of a condition that is awaited. */
+const POLL_INTERVAL_MS = 5;
 
 /** Asserts that `promise` rejects with a gantry error of this code. */
 export async function expectError(promise: Promise<unknown>, code: GantryError["code"], label: string): Promise<void> {
@@ -27,8 +33,8 @@ export async function expectError(promise: Promise<unknown>, code: GantryError["
   }
   assert.ok(outcome, `${label}: expected an error with code ${code}, but it resolved`);
   const { error } = outcome;
-  const actual = error instanceof Error ? (error as { code?: unknown }).code : undefined;
-  assert.equal(actual, code, `${label}: expected an error with code ${code}, got ${String(error)}`);
+  const actualCode = error instanceof Error ? (error as { code?: unknown }).code : undefined;
+  assert.equal(actualCode, code, `${label}: expected an error with code ${code}, got ${String(error)}`);
 }
 
 /** Settles like `promise`. Rejects with an assertion error that begins with `label` after `timeoutMs`. */
@@ -52,7 +58,7 @@ export async function waitUntil(condition: () => boolean, label: string, timeout
   const deadlineMs = Date.now() + timeoutMs;
   while (!condition()) {
     if (Date.now() > deadlineMs) assert.fail(`${label}: timed out after ${timeoutMs} ms`);
-    await pause(5);
+    await pause(POLL_INTERVAL_MS);
   }
 }
 
@@ -76,14 +82,16 @@ export function countOpenResources(): Map<string, number> {
   return counts;
 }
 
-/** Waits until all resources opened since `countsBefore` are closed. Rejects with the open ones after `timeoutMs`. */
+/**
+ * Waits until all resources opened since `countsBefore` are closed. After `timeoutMs`, rejects with the open resources.
+ */
 export async function expectNothingOpened(countsBefore: ReadonlyMap<string, number>, timeoutMs: number): Promise<void> {
   const findExtraResources = (): string[] =>
     [...countOpenResources()].flatMap(([kind, n]) =>
       n > (countsBefore.get(kind) ?? 0) ? [`${n - (countsBefore.get(kind) ?? 0)} ${kind}`] : [],
     );
   const deadlineMs = Date.now() + timeoutMs;
-  while (findExtraResources().length > 0 && Date.now() < deadlineMs) await pause(5);
+  while (findExtraResources().length > 0 && Date.now() < deadlineMs) await pause(POLL_INTERVAL_MS);
   assert.deepEqual(findExtraResources(), [], "still open");
 }
 
@@ -96,7 +104,10 @@ export function countOpenFiles(): number | undefined {
   }
 }
 
-/** Waits until fewer than `fileLimit` files were opened since `filesBefore`. Rejects after `timeoutMs`. */
+/**
+ * Waits until fewer than `fileLimit` files are open in addition to `filesBefore`. Rejects after `timeoutMs`. Resolves
+ * at once if the system does not report open files.
+ */
 export async function expectFewFilesOpened(
   filesBefore: number | undefined,
   fileLimit: number,
@@ -104,6 +115,6 @@ export async function expectFewFilesOpened(
 ): Promise<void> {
   const deadlineMs = Date.now() + timeoutMs;
   const countExtraFiles = (): number => (countOpenFiles() ?? 0) - (filesBefore ?? Infinity);
-  while (countExtraFiles() >= fileLimit && Date.now() < deadlineMs) await pause(5);
+  while (countExtraFiles() >= fileLimit && Date.now() < deadlineMs) await pause(POLL_INTERVAL_MS);
   assert.ok(countExtraFiles() < fileLimit, `${countExtraFiles()} files are still open`);
 }

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import type { CompactionInput, CompactionStrategy } from "../ports/compaction-strategy.js";
 import type { Message, ModelMessage, Part } from "../ports/message.js";
-import { withTimeout, type Check, type CheckRules } from "./check.js";
+import { DEFAULT_TIMEOUT_MS, withTimeout, type Check, type CheckRules } from "./check.js";
 
 /** Gives the checks access to a strategy. */
 export interface CompactionStrategyFixture {
   /** Called once at the start of every check. */
   create(): Promise<CompactionStrategy>;
-  /** Time limit of the checks for expected events, in ms. Default 10,000. No check passes by waiting that long. */
+  /** Time limit of the checks for expected events, in ms. Default 10,000. Only failing checks take that long. */
   readonly timeoutMs?: number | undefined;
 }
 
@@ -15,19 +15,19 @@ export interface CompactionStrategyFixture {
 export function compactionStrategyChecks(fixture: CompactionStrategyFixture): Check[] {
   return Object.entries(RULES).map(([name, body]) => ({
     name,
-    run: async () => body(await fixture.create(), fixture.timeoutMs ?? 10_000),
+    run: async () => body(await fixture.create(), fixture.timeoutMs ?? DEFAULT_TIMEOUT_MS),
   }));
 }
 
 const NEVER_ABORTED = new AbortController().signal;
 
 /** Approximates the core's token estimate: bytes / 3. */
-function estimate(messages: readonly ModelMessage[]): number {
+function estimateTokens(messages: readonly ModelMessage[]): number {
   return Math.ceil(Buffer.byteLength(JSON.stringify(messages)) / 3);
 }
 
 /** Returns a conversation in which each turn has a question, a call, its result and an answer. */
-function createConversation(turns: number): Message[] {
+function createConversation(turnCount: number): Message[] {
   const messages: Message[] = [];
   const add = (role: Message["role"], parts: Part[], toolCallId = "") => {
     const seq = messages.length + 1;
@@ -44,7 +44,7 @@ function createConversation(turns: number): Message[] {
       createdAt: new Date(seq * 1000).toISOString(),
     });
   };
-  for (let turn = 1; turn <= turns; turn += 1) {
+  for (let turn = 1; turn <= turnCount; turn += 1) {
     add("user", [{ type: "text", text: `question ${turn} ${"why ".repeat(50)}` }]);
     add("assistant", [{ type: "tool_call", id: `c${turn}`, name: "read", arguments: '{"path":"a"}' }]);
     add("tool", [{ type: "text", text: `result ${turn} ${"line ".repeat(200)}` }], `c${turn}`);
@@ -56,15 +56,15 @@ function createConversation(turns: number): Message[] {
 function createInput(messages: readonly Message[], overrides: Partial<CompactionInput> = {}): CompactionInput {
   return {
     messages,
-    budget: Math.floor(estimate(messages) / 2),
+    budget: Math.floor(estimateTokens(messages) / 2),
     keepMessages: 8,
-    estimate,
+    estimate: estimateTokens,
     ask: () => Promise.resolve("Summary: earlier questions and their answers."),
     ...overrides,
   };
 }
 
-/** Returns the id of a stored message. New messages have no id, or one that is not stored. */
+/** Returns the id of a message, or an empty string for a new message without an id. */
 const idOf = (message: ModelMessage | undefined): string => (message as Partial<Message> | undefined)?.id ?? "";
 
 const listCallIds = (messages: readonly ModelMessage[]): string[] =>
@@ -77,14 +77,14 @@ const RULES: CheckRules<[strategy: CompactionStrategy, timeoutMs: number]> = {
     const messages = createConversation(30);
     const result = await strategy.compact(createInput(messages), NEVER_ABORTED);
     assert.ok(Array.isArray(result) && result.length > 0, "a list of messages");
-    assert.ok(estimate(result) < estimate(messages), "smaller than before");
+    assert.ok(estimateTokens(result) < estimateTokens(messages), "smaller than before");
   },
   "compact: a tool call and its result are kept or removed together": async (strategy) => {
-    for (const turns of [2, 5, 30]) {
-      const messages = createConversation(turns);
+    for (const turnCount of [2, 5, 30]) {
+      const messages = createConversation(turnCount);
       const result = await strategy.compact(createInput(messages, { keepMessages: 3 }), NEVER_ABORTED);
       const resultCallIds = result.flatMap(({ toolCallId }) => (toolCallId === "" ? [] : [toolCallId]));
-      assert.deepEqual(listCallIds(result).sort(), resultCallIds.sort(), `calls and results after ${turns} turns`);
+      assert.deepEqual(listCallIds(result).sort(), resultCallIds.sort(), `calls and results after ${turnCount} turns`);
     }
   },
   "compact: kept messages keep their ids and order, and no id occurs twice": async (strategy) => {
@@ -108,21 +108,21 @@ const RULES: CheckRules<[strategy: CompactionStrategy, timeoutMs: number]> = {
   },
   "compact: does not modify its input": async (strategy) => {
     const messages = createConversation(10);
-    const before = structuredClone(messages);
+    const inputBefore = structuredClone(messages);
     await strategy.compact(createInput(messages), NEVER_ABORTED);
-    assert.deepEqual(messages, before);
+    assert.deepEqual(messages, inputBefore);
   },
   "compact: settles soon after an abort, even if the model never answers": async (strategy, timeoutMs) => {
-    const cancel = new AbortController();
+    const abortController = new AbortController();
     const ask: CompactionInput["ask"] = (_question, signal) =>
       new Promise((_resolve, reject) =>
         signal.addEventListener("abort", () => reject(signal.reason as Error), { once: true }),
       );
-    const work = strategy.compact(createInput(createConversation(30), { ask }), cancel.signal).then(
+    const work = strategy.compact(createInput(createConversation(30), { ask }), abortController.signal).then(
       () => undefined,
       () => undefined,
     );
-    cancel.abort(new Error("cancelled"));
+    abortController.abort(new Error("cancelled"));
     await withTimeout(work, "compact settles", timeoutMs);
   },
 };

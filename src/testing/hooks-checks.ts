@@ -5,7 +5,14 @@ import { combineHooks, findHookSetFault, addListeners } from "../plugin/hook-set
 import type { BusEvents } from "../ports/bus-events.js";
 import type { Hooks, HookSet } from "../ports/hooks.js";
 import { defineTool } from "../tools/define-tool.js";
-import { expectNothingOpened, countOpenResources, withTimeout, type Check, type CheckRules } from "./check.js";
+import {
+  DEFAULT_TIMEOUT_MS,
+  expectNothingOpened,
+  countOpenResources,
+  withTimeout,
+  type Check,
+  type CheckRules,
+} from "./check.js";
 import { callTools, ScriptedProvider } from "./scripted-provider.js";
 
 /** Gives the checks access to hooks. */
@@ -14,13 +21,13 @@ export interface HooksFixture {
   create(): Promise<HookSet>;
   /** Removes what `create` left. Called at the end of every check, after `close` of the hooks. */
   clean?: (() => Promise<void>) | undefined;
-  /** Time limit of the checks for expected events, in ms. Default 10,000. No check passes by waiting that long. */
+  /** Time limit of the checks for expected events, in ms. Default 10,000. Only failing checks take that long. */
   readonly timeoutMs?: number | undefined;
 }
 
 /** Returns one check for each rule of the `HookSet` contract. All are required. */
 export function hooksChecks(fixture: HooksFixture): Check[] {
-  const { timeoutMs = 10_000 } = fixture;
+  const { timeoutMs = DEFAULT_TIMEOUT_MS } = fixture;
   return Object.entries(RULES).map(([name, body]) => ({
     name,
     run: async () => {
@@ -41,14 +48,14 @@ const RULES: CheckRules<[set: HookSet, timeoutMs: number]> = {
   "members: functions, and listeners of known events": async (set) => assert.equal(findHookSetFault(set), undefined),
 
   "run: a run with a tool call ends with the hooks in place": async (set, timeoutMs) => {
-    await withTimeout(runWith([set], set), "the end of the run", timeoutMs);
+    await withTimeout(runAgentWith([set], set), "the end of the run", timeoutMs);
   },
   "afterToolCall: returns nothing, or an output with text": async (set, timeoutMs) => {
     const outputs: unknown[] = [];
     const afterToolCall: Hooks["afterToolCall"] = async (...args) => {
       outputs.push(await set.afterToolCall?.(...args));
     };
-    await withTimeout(runWith([{ afterToolCall }]), "the end of the run", timeoutMs);
+    await withTimeout(runAgentWith([{ afterToolCall }]), "the end of the run", timeoutMs);
     for (const output of outputs as ({ text: unknown } | undefined)[])
       assert.ok(output === undefined || typeof output?.text === "string", "afterToolCall returned no { text }");
   },
@@ -57,7 +64,7 @@ const RULES: CheckRules<[set: HookSet, timeoutMs: number]> = {
     const expectSettled = (name: string, hook: unknown) =>
       void hookResults.push(withTimeout(Promise.allSettled([hook]), `${name} settles`, timeoutMs));
     const abortedSignal = AbortSignal.abort(new Error("stop"));
-    await runWith([
+    await runAgentWith([
       {
         beforeToolCall: (call) => expectSettled("beforeToolCall", set.beforeToolCall?.(call, abortedSignal)),
         afterToolCall: (call, output) =>
@@ -77,13 +84,13 @@ const RULES: CheckRules<[set: HookSet, timeoutMs: number]> = {
       }
     };
     const recordingListeners = Object.fromEntries(BUS_EVENTS.map((event) => [event, recordFaults(event)]));
-    await withTimeout(runWith([], { listeners: recordingListeners }), "the end of the run", timeoutMs);
+    await withTimeout(runAgentWith([], { listeners: recordingListeners }), "the end of the run", timeoutMs);
     assert.deepEqual(faults, []);
   },
 };
 
-/** Runs an agent that calls a tool and answers. */
-async function runWith(hooks: readonly Hooks[], set: HookSet = {}): Promise<void> {
+/** Runs an agent with these hooks and listeners. The agent calls a tool and answers. */
+async function runAgentWith(hooks: readonly Hooks[], set: HookSet = {}): Promise<void> {
   const tool = defineTool({ name: "note", description: "Take a note.", kind: "think", run: () => "noted" });
   const provider = new ScriptedProvider([callTools(["note", {}]), "Done."]);
   await using agent = new Agent({ providers: [provider], tools: [tool], hooks: combineHooks(hooks) });

@@ -13,9 +13,9 @@ export type ScriptedChunk = ModelChunk | number | Promise<unknown>;
 
 /** A scripted answer with all settings. */
 export interface ScriptedAnswer {
-  /** Sent in order. */
+  /** Chunks in the order in which they are sent. */
   chunks?: readonly ScriptedChunk[];
-  /** Thrown after the chunks. Without chunks, thrown before anything is sent. */
+  /** Error that is thrown after the chunks. Default: none. */
   fault?: Error;
   /** Whether to stall after the chunks until the signal aborts. */
   hang?: boolean;
@@ -49,14 +49,16 @@ export interface ScriptedProviderOptions {
   /** Usage of each added `finish`. Default: 10 input and 5 output tokens. */
   usage?: { [Key in keyof ModelUsage]?: ModelUsage[Key] | undefined } | undefined;
   /**
-   * Answer to title requests (temperature 0.3, no tools), which then take no step from the script. They are stored in
-   * `titleRequests`.
+   * Answer to title requests (temperature 0.3, no tools), which then take no step from the script. Title requests are
+   * stored in `titleRequests`.
    *
-   * With null, title requests are like any other. Default `Scripted title`.
+   * Null: title requests take steps like other requests. Default `Scripted title`.
    */
   title?: ScriptedStep | null | undefined;
 }
 
+/** Temperature of the core's title requests. */
+const TITLE_TEMPERATURE = 0.3;
 const DEFAULT_MODEL: Model = { id: "scripted-1", name: "Scripted 1", ownedBy: "scripted", contextWindow: 128_000 };
 
 /** Returns the chunks of a complete text answer. */
@@ -70,9 +72,9 @@ export function say(text: string, usage?: Parameters<typeof finish>[1]): ModelCh
  */
 export function callTools(...calls: readonly (readonly [name: string, args: unknown, id?: string])[]): ModelChunk[] {
   return [
-    ...calls.map(([name, args, id], at): ModelChunk => {
+    ...calls.map(([name, args, id], i): ModelChunk => {
       const text = typeof args === "string" ? args : JSON.stringify(args);
-      return { type: "tool_call", id: id ?? `call_${at + 1}`, name, arguments: text };
+      return { type: "tool_call", id: id ?? `call_${i + 1}`, name, arguments: text };
     }),
     finish("tool_calls"),
   ];
@@ -111,6 +113,7 @@ export class ScriptedProvider implements ModelProvider {
   readonly titleRequests: ModelRequest[] = [];
   /** Number of active answers. */
   active = 0;
+  /** Whether `close` was called. */
   closed = false;
   readonly #steps: ScriptedStep[];
   readonly #options: ScriptedProviderOptions;
@@ -160,7 +163,7 @@ export class ScriptedProvider implements ModelProvider {
 
   #nextStep(request: ModelRequest): ScriptedStep {
     const title = this.#options.title === undefined ? "Scripted title" : this.#options.title;
-    if (title !== null && request.temperature === 0.3 && request.tools.length === 0) {
+    if (title !== null && request.temperature === TITLE_TEMPERATURE && request.tools.length === 0) {
       this.titleRequests.push(copyRequest(request));
       return title;
     }

@@ -6,7 +6,7 @@ import { hasCode } from "../ports/errors.js";
 import { isRecord } from "../base/json.js";
 import type { SubagentResult } from "../ports/spawn.js";
 import type { Tool, ToolContext, ToolOutput } from "../ports/tool.js";
-import { withTimeout, type Check, type CheckRules } from "./check.js";
+import { DEFAULT_TIMEOUT_MS, withTimeout, type Check, type CheckRules } from "./check.js";
 
 /** A tool and the project folder on which it works. */
 export interface ToolTestbed {
@@ -27,7 +27,7 @@ export interface ToolFixture {
   create(): Promise<ToolTestbed>;
   /** Removes what `create` left. Called at the end of every check. */
   clean(): Promise<void>;
-  /** Time limit of the checks for expected events, in ms. Default 10,000. No check passes by waiting that long. */
+  /** Time limit of the checks for expected events, in ms. Default 10,000. Only failing checks take that long. */
   readonly timeoutMs?: number | undefined;
 }
 
@@ -38,7 +38,7 @@ export function toolChecks(fixture: ToolFixture): Check[] {
     run: async () => {
       const testbed = await fixture.create();
       try {
-        await body(testbed, fixture.timeoutMs ?? 10_000);
+        await body(testbed, fixture.timeoutMs ?? DEFAULT_TIMEOUT_MS);
       } finally {
         await fixture.clean();
       }
@@ -46,9 +46,11 @@ export function toolChecks(fixture: ToolFixture): Check[] {
   }));
 }
 
+/** Time after which a call is aborted in the middle of its work, in ms. */
+const ABORT_DELAY_MS = 100;
 const KINDS = ["read", "edit", "delete", "search", "execute", "fetch", "think", "other"];
 
-const RULES: CheckRules<[ground: ToolTestbed, timeoutMs: number]> = {
+const RULES: CheckRules<[testbed: ToolTestbed, timeoutMs: number]> = {
   "name: letters, digits, `_` and `-`, at most 64 characters": async ({ tool }) =>
     assert.match(tool.name, /^[a-zA-Z0-9_-]{1,64}$/),
   "spec: a description, a kind, and whether it runs in parallel and needs permission": async ({ tool }) => {
@@ -65,22 +67,22 @@ const RULES: CheckRules<[ground: ToolTestbed, timeoutMs: number]> = {
     const properties = inputSchema["properties"] ?? {};
     assert.ok(isRecord(properties), "properties");
     for (const [name, schema] of Object.entries(properties)) assert.ok(isRecord(schema), `schema of ${name}`);
-    for (const name of requiredProperties(tool))
+    for (const name of listRequiredProperties(tool))
       assert.ok(name in properties, `the required name ${name} is not a property`);
     assert.equal(JSON.stringify(tool.inputSchema), text, "providers cache the prefix of a prompt: it must not change");
   },
   "parse: accepts what a model sends, and does not modify it": async ({ tool, input }) => {
     const inputBefore = JSON.stringify(input);
-    const first: unknown = tool.parse(input);
-    assert.deepEqual(tool.parse(structuredClone(input)), first, "the same input gives the same arguments");
+    const firstArguments: unknown = tool.parse(input);
+    assert.deepEqual(tool.parse(structuredClone(input)), firstArguments, "the same input gives the same arguments");
     assert.equal(JSON.stringify(input), inputBefore);
   },
   "parse: rejects values that are not objects with ToolInputError": async ({ tool }) => {
-    for (const garbage of [5, true, "text", [1], [[]]]) expectRejected(tool, garbage);
+    for (const invalidInput of [5, true, "text", [1], [[]]]) expectRejected(tool, invalidInput);
   },
   "parse: rejects a missing or wrong argument with ToolInputError": async ({ tool, input }) => {
     const validInput = isRecord(input) ? input : {};
-    for (const name of requiredProperties(tool)) {
+    for (const name of listRequiredProperties(tool)) {
       const { [name]: _omitted, ...incompleteInput } = validInput;
       expectRejected(tool, incompleteInput);
     }
@@ -92,7 +94,7 @@ const RULES: CheckRules<[ground: ToolTestbed, timeoutMs: number]> = {
     }
   },
   "parse: throws nothing but ToolInputError, for any value": async ({ tool, input }) => {
-    const oddInputs: unknown[] = [
+    const unusualInputs: unknown[] = [
       undefined,
       null,
       {},
@@ -100,9 +102,9 @@ const RULES: CheckRules<[ground: ToolTestbed, timeoutMs: number]> = {
       { ...(isRecord(input) ? input : {}), "\0": "\ud800", deep: nestArrays(200) },
       "x".repeat(100_000),
     ];
-    for (const oddInput of oddInputs) {
+    for (const unusualInput of unusualInputs) {
       try {
-        tool.parse(oddInput);
+        tool.parse(unusualInput);
       } catch (error) {
         assert.ok(hasCode(error, "tool_input"), `expected a ToolInputError, got ${String(error)}`);
       }
@@ -155,14 +157,14 @@ const RULES: CheckRules<[ground: ToolTestbed, timeoutMs: number]> = {
     { tool, input, slow, projectDir, state },
     timeoutMs,
   ) => {
-    const abort = new AbortController();
+    const abortController = new AbortController();
     const work = expectSettled(
       tool,
       slow ?? input,
-      createContext(projectDir, { state, signal: abort.signal }),
+      createContext(projectDir, { state, signal: abortController.signal }),
       timeoutMs,
     );
-    setTimeout(() => abort.abort(new Error("stop")), slow === undefined ? 0 : 100);
+    setTimeout(() => abortController.abort(new Error("stop")), slow === undefined ? 0 : ABORT_DELAY_MS);
     await work;
   },
   "run: supports two concurrent calls if the tool is parallel": async (
@@ -176,12 +178,13 @@ const RULES: CheckRules<[ground: ToolTestbed, timeoutMs: number]> = {
   },
 };
 
-function requiredProperties(tool: Tool): string[] {
+function listRequiredProperties(tool: Tool): string[] {
   const required = tool.inputSchema["required"] ?? [];
   assert.ok(Array.isArray(required) && required.every((name) => typeof name === "string"), "required");
   return required as string[];
 }
 
+/** Asserts that `parse` rejects the input with a `ToolInputError` whose message is not empty or too long. */
 function expectRejected(tool: Tool, input: unknown): void {
   let outcome: { error: unknown } | undefined;
   try {
@@ -259,18 +262,18 @@ function checkOutput(output: ToolOutput): void {
   assert.ok(output.failed === undefined || typeof output.failed === "boolean", "failed");
 }
 
-/** Returns the names of the file functions called during the work, including asynchronous ones. */
+/** Returns the names of the synchronous and asynchronous file functions that `work` calls. */
 function recordFileCalls(work: () => void): string[] {
   const fileCalls: string[] = [];
   const restores: (() => void)[] = [];
   for (const target of [fs, fs.promises] as unknown as Record<string, unknown>[]) {
-    for (const [name, original] of Object.entries(target)) {
-      if (typeof original !== "function" || /^[A-Z_]/.test(name)) continue;
+    for (const [name, originalFunction] of Object.entries(target)) {
+      if (typeof originalFunction !== "function" || /^[A-Z_]/.test(name)) continue;
       target[name] = (...args: unknown[]): unknown => {
         fileCalls.push(name);
-        return Reflect.apply(original as (...all: unknown[]) => unknown, target, args);
+        return Reflect.apply(originalFunction as (...all: unknown[]) => unknown, target, args);
       };
-      restores.push(() => (target[name] = original));
+      restores.push(() => (target[name] = originalFunction));
     }
   }
   syncBuiltinESMExports();

@@ -6,8 +6,10 @@ import type { SchemaIssue, SchemaResult, StandardSchema } from "./standard-schem
 
 /** Other argument names that models use for a path. */
 export const PATH_ALIASES = ["file_path", "filePath", "filename", "file"] as const;
-/** Maximum issues in an error message. The others are only counted. */
+/** Maximum issues that an error message lists. Further issues are only counted. */
 const MAX_ISSUES = 12;
+/** Maximum characters of a wrong value in an error message. */
+const MAX_SHOWN_VALUE_CHARACTERS = 80;
 
 /** One argument: the schema that parses it, and its description for the model. */
 export interface Field<T> extends v.GenericSchema<unknown, T> {
@@ -44,15 +46,17 @@ export interface Arguments<T> extends StandardSchema<T> {
   unreadKeys(input: Readonly<Record<string, unknown>>): string[];
 }
 
-/** Issue for a value that does not match. */
-export function unexpected(expected: string, value: unknown): SchemaIssue {
+/** Creates the issue for a value that does not have the expected type. */
+export function createTypeIssue(expected: string, value: unknown): SchemaIssue {
   const received = value === undefined ? "nothing" : (JSON.stringify(value) ?? typeof value);
-  return { message: `expected ${expected}, got ${received.length > 80 ? `${received.slice(0, 79)}…` : received}` };
+  return {
+    message: `expected ${expected}, got ${received.length > MAX_SHOWN_VALUE_CHARACTERS ? `${received.slice(0, MAX_SHOWN_VALUE_CHARACTERS - 1)}…` : received}`,
+  };
 }
 
-/** The same message in the form that valibot expects. */
-export function expectedMessage(expected: string): (issue: { readonly input: unknown }) => string {
-  return ({ input }) => unexpected(expected, input).message;
+/** Returns a function that creates the message of `createTypeIssue`, in the form that valibot expects. */
+export function createTypeMessage(expected: string): (issue: { readonly input: unknown }) => string {
+  return ({ input }) => createTypeIssue(expected, input).message;
 }
 
 /** Parses a list or an object that the model sent as a JSON string. Returns any other value unchanged. */
@@ -80,7 +84,7 @@ export function readerSchema<T>(expected: string, read: (value: unknown) => T | 
     v.rawTransform<unknown, T>(({ dataset: { value }, addIssue, NEVER }) => {
       const result = read(value);
       if (result !== undefined) return result;
-      addIssue(unexpected(expected, value) as { message: string });
+      addIssue(createTypeIssue(expected, value) as { message: string });
       return NEVER;
     }),
   );
@@ -103,7 +107,7 @@ export function text(
     return typeof candidate === "string" && (oneOf?.includes(candidate) ?? true) ? candidate : undefined;
   });
   const lengthDescription = minLength === 1 ? "a string that is not empty" : `at least ${minLength} characters`;
-  return field(v.pipe(valueSchema, v.minLength(minLength, expectedMessage(lengthDescription))), { schema, aliases });
+  return field(v.pipe(valueSchema, v.minLength(minLength, createTypeMessage(lengthDescription))), { schema, aliases });
 }
 
 export function integer(
@@ -142,14 +146,16 @@ export function list<T>(description: string, item: Field<T>, options: { min?: nu
       const unpackedValue = unpackJson(value, "[");
       return Array.isArray(unpackedValue) ? (unpackedValue as unknown[]) : undefined;
     }),
-    v.minLength(min, expectedMessage(`an array of at least ${min}`)),
-    v.maxLength(max, ({ input }) => unexpected(`an array of at most ${max}`, `${input.length} entries`).message),
+    v.minLength(min, createTypeMessage(`an array of at least ${min}`)),
+    v.maxLength(max, ({ input }) => createTypeIssue(`an array of at most ${max}`, `${input.length} entries`).message),
     v.array(item),
   );
   return field(valueSchema, { schema });
 }
 
 /**
+ * Creates a field for an object.
+ *
  * - `isSparse`: absent fields are omitted from the result instead of undefined. Default: false.
  * - `keepsOthers`: keys that are not fields stay in the result. Default: false.
  */
@@ -171,7 +177,7 @@ export function object<ObjectFields extends Fields>(
       return isRecord(unpackedValue) ? resolveAliases(fields, unpackedValue, keepsOthers) : undefined;
     }),
     (keepsOthers ? v.looseObject(fields) : v.object(fields)) as v.GenericSchema<object, object>,
-    v.transform((values) => (isSparse ? withoutMissing(values) : values)),
+    v.transform((values) => (isSparse ? omitUndefined(values) : values)),
   );
   return field(objectSchema as v.GenericSchema<unknown, Values<ObjectFields>>, {
     schema,
@@ -197,11 +203,11 @@ function resolveAliases(fields: Fields, input: Readonly<Record<string, unknown>>
   return values;
 }
 
-function withoutMissing(values: object): object {
+function omitUndefined(values: object): object {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== undefined));
 }
 
-/** The key of a field in an object: its name, or the first alias that exists. */
+/** Returns the key of a field in an object: its name, or the first alias that exists. */
 function keyOf(name: string, { aliases }: FieldSpec, value: object): string {
   return [name, ...aliases].find((key) => Object.hasOwn(value, key)) ?? name;
 }
@@ -227,7 +233,7 @@ export function hidden<T>(baseField: Field<T>): Field<T | undefined> {
 /**
  * Defines the arguments of a tool. Null counts as absent; numbers and booleans may come as strings.
  *
- * `check` receives all values. It returns them, possibly changed, or throws `ToolInputError`.
+ * `check` receives all values. `check` returns the values, possibly changed, or throws `ToolInputError`.
  */
 export function defineArguments<ObjectFields extends Fields>(
   fields: ObjectFields,

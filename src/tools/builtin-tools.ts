@@ -54,7 +54,10 @@ export interface BuiltinToolsOptions {
         sandbox?: "auto" | "required" | "off" | undefined;
         /** Whether commands in the sandbox can use the network. Default: false with `required`, otherwise true. */
         network?: boolean | undefined;
-        /** Absolute path of a folder for the sandbox's temporary files. Default: they are removed with the command. */
+        /**
+         * Absolute path of a folder for the sandbox's temporary files. Default: the files are removed after each
+         * command.
+         */
         scratchPath?: string | undefined;
         /**
          * Absolute path of a folder for outputs that are longer than the shown part. Default: the omitted part is lost.
@@ -104,7 +107,7 @@ export interface BuiltinToolsOptions {
 const DEFAULT_ENV = { PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin" };
 
 /**
- * Creates the built-in tools of a coding agent. They run without asking; pass fewer tools to an agent to restrict it.
+ * Creates the built-in tools of a coding agent. The tools run without asking. Pass fewer tools to restrict an agent.
  */
 export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
   const {
@@ -129,27 +132,30 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
   const environmentSecrets = processSecrets();
   const secrets = { [Symbol.iterator]: () => [...configuredSecrets, ...environmentSecrets][Symbol.iterator]() };
   const redactor = new Redactor(() => secrets);
-  const files = { allowPaths, deniedPaths, readOnlyPaths, protectedPaths, outputsPath };
-  const clean = (output: string): string => redactor.hide(cleanOutput(output));
-  const background = new Background({ outputs: outputsPath, detached: keptPath }, redactor, clean);
-  const commands = { ...{ ...files, env, sandbox, network, scratchPath }, ...(shell !== undefined && { shell }) };
+  const fileOptions = { allowPaths, deniedPaths, readOnlyPaths, protectedPaths, outputsPath };
+  const cleanText = (output: string): string => redactor.hide(cleanOutput(output));
+  const background = new Background({ outputs: outputsPath, detached: keptPath }, redactor, cleanText);
+  const commandOptions = {
+    ...{ ...fileOptions, env, sandbox, network, scratchPath },
+    ...(shell !== undefined && { shell }),
+  };
   const { syntax = true, commands: checkCommands = [], timeoutMs = 2_000 } = options.checks ?? {};
-  const sandboxOptions = enabled ? commands : undefined;
+  const sandboxOptions = enabled ? commandOptions : undefined;
   const checks = new EditChecks({ syntax, commands: checkCommands, commandOptions: sandboxOptions, timeoutMs });
   const tools = [
-    readTool(files),
-    { ...checks.wrap(writeTool(files)), close: () => checks.close() },
-    checks.wrap(editTool(files)),
-    checks.wrap(multieditTool(files)),
-    checks.wrap(applyPatchTool(files)),
-    checks.wrap(deleteTool(files)),
-    listTool(files),
-    globTool(files),
-    grepTool(files),
+    readTool(fileOptions),
+    { ...checks.wrap(writeTool(fileOptions)), close: () => checks.close() },
+    checks.wrap(editTool(fileOptions)),
+    checks.wrap(multieditTool(fileOptions)),
+    checks.wrap(applyPatchTool(fileOptions)),
+    checks.wrap(deleteTool(fileOptions)),
+    listTool(fileOptions),
+    globTool(fileOptions),
+    grepTool(fileOptions),
     ...(enabled
       ? [
           bashTool({
-            ...{ ...files, env, secrets, timeout, sandbox, network, scratchPath, background, startMs },
+            ...{ ...fileOptions, env, secrets, timeout, sandbox, network, scratchPath, background, startMs },
             ...(shell === undefined ? {} : { shell }),
           }),
           bashOutputTool(background),
@@ -162,7 +168,7 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     todoreadTool(),
     askUserTool(),
     taskTool(options.task),
-    skillTool(files),
+    skillTool(fileOptions),
   ];
   return tools.map((tool) => redactTools(tool, redactor));
 }

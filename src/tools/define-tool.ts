@@ -10,7 +10,7 @@ import type {
   ToolKind,
   ToolOutput,
 } from "../ports/tool.js";
-import { describeIssues, unexpected, unpackJson } from "./arguments.js";
+import { describeIssues, createTypeIssue, unpackJson } from "./arguments.js";
 import { IgnoredArguments } from "./ignored-arguments.js";
 import { argumentsFromJsonSchema, type FromJsonSchema } from "./json-schema.js";
 import type { StandardSchema } from "./standard-schema.js";
@@ -48,7 +48,9 @@ export interface ToolDefinition<Schema extends StandardSchema | JsonSchema> {
   readonly needsSkills?: boolean | undefined;
   /** Whether a model is offered the tool. Default: true for all models. */
   models?: ((model: { readonly provider: string; readonly id: string }) => boolean) | undefined;
-  /** Names of the tools that this tool replaces. A model that is offered this tool is not offered those. */
+  /**
+   * Names of the tools that this tool replaces. A model that is offered this tool is not offered the replaced tools.
+   */
   readonly replaces?: readonly string[] | undefined;
   /** One line for the user. Must not access the disk. Default: the name and the arguments. */
   describe?:
@@ -68,6 +70,7 @@ export interface ToolDefinition<Schema extends StandardSchema | JsonSchema> {
 }
 
 const KINDS_WITHOUT_PERMISSION: readonly ToolKind[] = ["read", "search", "think"];
+const MAX_DEFAULT_TITLE_CHARACTERS = 200;
 const NO_ARGUMENTS = { type: "object", properties: {}, additionalProperties: false } as const;
 
 /**
@@ -120,11 +123,14 @@ export function defineTool<const Schema extends StandardSchema | JsonSchema = ty
 }
 
 function isStandard(schema: StandardSchema | JsonSchema): schema is StandardSchema {
-  // ArkType schemas are functions.
+  // No check for an object, because ArkType schemas are functions.
   return "~standard" in schema;
 }
 
-/** Returns the JSON Schema as plain JSON, so that every read gives the same result. */
+/**
+ * Returns the JSON Schema of the arguments as a plain copy, which later changes of the original do not affect. Throws
+ * `InputError` if there is no JSON Schema, or if it does not describe an object.
+ */
 function createInputSchema(
   name: string,
   { "~standard": standard }: StandardSchema,
@@ -148,7 +154,7 @@ function createInputSchema(
 
 function requireRecord(input: unknown): Record<string, unknown> {
   const unpackedInput = unpackJson(input ?? {}, "{");
-  if (!isRecord(unpackedInput)) throw new ToolInputError(describeIssues([unexpected("an object", unpackedInput)]));
+  if (!isRecord(unpackedInput)) throw new ToolInputError(describeIssues([createTypeIssue("an object", unpackedInput)]));
   return unpackedInput;
 }
 
@@ -171,5 +177,7 @@ function describeCall(name: string, args: unknown): string {
     argumentsText = "";
   }
   const line = argumentsText === "" || argumentsText === "{}" ? name : `${name} ${argumentsText}`;
-  return toPrintable(line.length > 200 ? `${line.slice(0, 199)}…` : line);
+  return toPrintable(
+    line.length > MAX_DEFAULT_TITLE_CHARACTERS ? `${line.slice(0, MAX_DEFAULT_TITLE_CHARACTERS - 1)}…` : line,
+  );
 }

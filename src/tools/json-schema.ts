@@ -5,7 +5,7 @@ import {
   asNumber,
   field,
   flag,
-  expectedMessage,
+  createTypeMessage,
   list,
   object,
   optional,
@@ -68,13 +68,13 @@ function createField(schema: unknown): Field<unknown> {
 
 function createTypedField(type: unknown, schema: Readonly<Record<string, unknown>>): Field<unknown> {
   const choices = "const" in schema ? [schema["const"]] : schema["enum"];
-  if (Array.isArray(choices)) return enumField(choices);
+  if (Array.isArray(choices)) return createEnumField(choices);
   switch (type) {
     case "string":
-      return stringField(schema);
+      return createStringField(schema);
     case "integer":
     case "number":
-      return numberField(type === "integer", schema);
+      return createNumberField(type === "integer", schema);
     case "boolean":
       return flag("");
     case "array":
@@ -83,13 +83,13 @@ function createTypedField(type: unknown, schema: Readonly<Record<string, unknown
         max: readBound(schema["maxItems"], Infinity),
       });
     case "object":
-      return objectField(schema);
+      return createObjectField(schema);
     default:
       return createAnyField();
   }
 }
 
-function objectField(schema: Readonly<Record<string, unknown>>): Field<unknown> {
+function createObjectField(schema: Readonly<Record<string, unknown>>): Field<unknown> {
   const required = Array.isArray(schema["required"]) ? schema["required"] : [];
   const properties = isRecord(schema["properties"]) ? schema["properties"] : {};
   const fields = Object.entries(properties).map(([name, propertySchema]): [string, Field<unknown>] => {
@@ -112,18 +112,18 @@ const createAnyField = (): Field<unknown> =>
     { schema: {}, nullable: true },
   );
 
-function enumField(choice: readonly unknown[]): Field<unknown> {
+function createEnumField(choices: readonly unknown[]): Field<unknown> {
   const valueSchema = readerSchema(
-    `one of ${choice.map((choiceValue) => JSON.stringify(choiceValue)).join(", ")}`,
+    `one of ${choices.map((choiceValue) => JSON.stringify(choiceValue)).join(", ")}`,
     (value) =>
-      choice.find(
+      choices.find(
         (choiceValue) => choiceValue === value || (typeof choiceValue !== "string" && String(choiceValue) === value),
       ),
   );
-  return field(valueSchema, { schema: {}, nullable: choice.includes(null) });
+  return field(valueSchema, { schema: {}, nullable: choices.includes(null) });
 }
 
-function numberField(isInteger: boolean, schema: Readonly<Record<string, unknown>>): Field<unknown> {
+function createNumberField(isInteger: boolean, schema: Readonly<Record<string, unknown>>): Field<unknown> {
   const min = readBound(schema["minimum"], -Infinity);
   const max = readBound(schema["maximum"], Infinity);
   const limits = [...(min > -Infinity ? [`>= ${min}`] : []), ...(max < Infinity ? [`<= ${max}`] : [])].join(" and ");
@@ -135,10 +135,10 @@ function numberField(isInteger: boolean, schema: Readonly<Record<string, unknown
   return field(valueSchema, { schema: {} });
 }
 
-function stringField(schema: Readonly<Record<string, unknown>>): Field<unknown> {
+function createStringField(schema: Readonly<Record<string, unknown>>): Field<unknown> {
   const max = readBound(schema["maxLength"], Infinity);
   const textField = text("", { minLength: readBound(schema["minLength"], 0) });
-  return field(v.pipe(textField, v.maxLength(max, expectedMessage(`at most ${max} characters`))), textField.spec);
+  return field(v.pipe(textField, v.maxLength(max, createTypeMessage(`at most ${max} characters`))), textField.spec);
 }
 
 function readBound(value: unknown, fallback: number): number {

@@ -1,4 +1,4 @@
-/** Names of all built-in tools. A separate list, so that code that needs only names loads no tools. */
+/** Names of all built-in tools. This separate list lets other code use the names without loading the tools. */
 export const TOOL_NAMES = [
   "read",
   "write",

@@ -1,7 +1,7 @@
 import { ToolError } from "../ports/errors.js";
 import type { Tool, ToolOutput } from "../ports/tool.js";
 import type { ToolSource } from "../ports/tool-source.js";
-import { HiddenStream } from "../base/hidden-stream.js";
+import { RedactedStream } from "../base/hidden-stream.js";
 import { ThrottledOutput } from "../base/throttled-output.js";
 import type { Redactor } from "../base/redact.js";
 
@@ -27,7 +27,7 @@ export function redactTools(tool: Tool, redactor: Redactor): Tool {
     parse: (input): unknown => tool.parse(input),
     describe: (args, projectDir) => tool.describe(args, projectDir),
     run: async (args: unknown, context) => {
-      const stream = new HiddenStream(redactor, (text) => context.progress(text));
+      const stream = new RedactedStream(redactor, (text) => context.progress(text));
       const throttledOutput = new ThrottledOutput((text, isCut) => stream.push(text, isCut));
       try {
         return redactOutput(

@@ -12,26 +12,26 @@ type TreeSitter = typeof import("@vscode/tree-sitter-wasm");
 export type Grammar = "bash" | "go" | "java" | "javascript" | "php" | "python" | "ruby" | "rust" | "tsx" | "typescript";
 
 /** Maximum memory of all parsers of a thread, in pages of 64 KiB: 256 MiB. 20 KB of nested text can take 2 GB. */
-const MAX_PAGES = 4096;
-const INITIAL_PAGES = 512;
+const MAX_MEMORY_PAGES = 4096;
+const INITIAL_MEMORY_PAGES = 512;
 
 /** The package contains WebAssembly files, so bundles do not include it. */
 const PACKAGE = "@vscode/tree-sitter-wasm";
 
-const parsers = new Map<Grammar, Promise<Parser>>();
-let library: Promise<TreeSitter> | undefined;
+const parsersByGrammar = new Map<Grammar, Promise<Parser>>();
+let libraryPromise: Promise<TreeSitter> | undefined;
 
 /**
- * Returns the syntax tree of a text, which the caller must delete, or null if parsing takes more than `ms`.
+ * Returns the syntax tree of a text, which the caller must delete, or null if parsing takes more than `timeoutMs`.
  *
  * Rejects if the grammar cannot be loaded, or if the text needs too much memory. In the second case the library cannot
  * be used again in this thread.
  */
-export async function parseText(grammar: Grammar, text: string, ms: number): Promise<Tree | null> {
-  let loading = parsers.get(grammar);
-  if (!loading) parsers.set(grammar, (loading = loadParser(grammar)));
-  const parser = await loading;
-  const endMs = performance.now() + ms;
+export async function parseText(grammar: Grammar, text: string, timeoutMs: number): Promise<Tree | null> {
+  let parserPromise = parsersByGrammar.get(grammar);
+  if (!parserPromise) parsersByGrammar.set(grammar, (parserPromise = loadParser(grammar)));
+  const parser = await parserPromise;
+  const endMs = performance.now() + timeoutMs;
   const tree = parser.parse(text, null, { progressCallback: () => performance.now() > endMs });
   // Without the reset, the parser would continue with the old text after a timeout.
   if (!tree) parser.reset();
@@ -39,13 +39,13 @@ export async function parseText(grammar: Grammar, text: string, ms: number): Pro
 }
 
 async function loadParser(grammar: Grammar): Promise<Parser> {
-  const { Language, Parser: Parsers } = await (library ??= loadLibrary());
-  return new Parsers().setLanguage(await Language.load(locateFile(`tree-sitter-${grammar}.wasm`)));
+  const { Language, Parser: ParserClass } = await (libraryPromise ??= loadLibrary());
+  return new ParserClass().setLanguage(await Language.load(locateFile(`tree-sitter-${grammar}.wasm`)));
 }
 
 async function loadLibrary(): Promise<TreeSitter> {
   const treeSitter = createPackageRequire()(PACKAGE) as TreeSitter;
-  const wasmMemory = new WebAssembly.Memory({ initial: INITIAL_PAGES, maximum: MAX_PAGES });
+  const wasmMemory = new WebAssembly.Memory({ initial: INITIAL_MEMORY_PAGES, maximum: MAX_MEMORY_PAGES });
   // The library prints the reason for an abort. The error of the job reports it instead.
   const options = { locateFile, wasmMemory, printErr: () => undefined };
   await treeSitter.Parser.init(options);

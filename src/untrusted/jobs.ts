@@ -3,7 +3,7 @@ import type { EditedFile, EditJob } from "./edits/apply-edit.js";
 import type { GlobsJob } from "./search/matching-globs.js";
 import type { JsonFault, JsonJob } from "./json-errors.js";
 import type { FileMatches, SearchJob } from "./search/line-search.js";
-import type { JudgeJob, Judgement } from "./shell-rules/evaluate-call.js";
+import type { CallEvaluationJob, CallEvaluation } from "./shell-rules/evaluate-call.js";
 import type { PageJob, PageText } from "./html/page.js";
 import type { Expression } from "./search/expression.js";
 import type { SyntaxFault, SyntaxJob } from "./syntax-errors.js";
@@ -11,7 +11,7 @@ import type { SchemaAnswer, SchemaJob } from "./schema-check.js";
 
 /** Jobs of a worker thread, by name. */
 export interface Jobs {
-  /** Answered when the thread's code is loaded. */
+  /** Waits until the thread's code is loaded. */
   ready: Record<string, never>;
   /** Text of a page, from an offset. */
   page: PageJob;
@@ -26,7 +26,7 @@ export interface Jobs {
   /** Checks a JSON Schema, and a value against it. */
   schema: SchemaJob;
   /** Evaluates a tool call by permission rules. */
-  judge: JudgeJob;
+  judge: CallEvaluationJob;
   /** Finds new JSON errors in changed files. */
   json: JsonJob;
   /** Finds new syntax errors in changed files. */
@@ -38,16 +38,18 @@ export interface Jobs {
 export interface Answers {
   ready: null;
   page: PageText;
-  edit: EditedFile | { refused: string };
-  patch: PatchedFile | { refused: string };
-  expression: { flags: string } | { refused: string };
+  edit: EditedFile | { errorMessage: string };
+  patch: PatchedFile | { errorMessage: string };
+  expression: { flags: string } | { errorMessage: string };
   search: FileMatches[];
   schema: SchemaAnswer;
-  judge: Judgement;
+  judge: CallEvaluation;
+  /** For each file: its new error, or null if there is none. */
   json: (JsonFault | null)[];
+  /** For each file: its new errors. */
   syntax: SyntaxFault[][];
   globs: boolean[];
 }
 
-/** A thread's reply: the answer, or an error message. */
-export type Reply = { answer: Answers[keyof Answers] } | { fault: string };
+/** A thread's reply: the answer, or an error message of the failed job. */
+export type Reply = { answer: Answers[keyof Answers] } | { errorMessage: string };

@@ -1,8 +1,8 @@
 import { JsonError, parseJson } from "../base/json.js";
 
-/** Files that are read as strict JSON, without comments or trailing commas. */
+/** Names of files that are read as strict JSON, without comments or trailing commas. */
 const STRICT_JSON_NAMES = /^(?:package|package-lock|npm-shrinkwrap|composer)\.json$/i;
-/** Files that are or may be JSON5, a different language. */
+/** Names of files that are or may be JSON5, a different language. */
 const JSON5_NAMES =
   /\.json5$|^(?:babel\.config|renovate|\.renovaterc)(?:\.json)?$|^\.(?:babelrc|jscsrc|renovaterc)(?:\.json)?$/i;
 /**
@@ -12,20 +12,24 @@ const JSON5_NAMES =
 const SETTINGS_NAMES =
   /\.(?:jsonc|code-workspace|code-snippets|sublime-\w+)$|(?:^|\/)\.[^/]+(?:\/|$)|(?:config|settings|rc|options|rules|launch|tasks|extensions|keybindings|keymap|devcontainer|extractor|deno|biome|turbo|nx|wrangler|angular|project|rush|cspell|lerna|vercel|firebase|typedoc)(?:\.[\w-]+)*\.json$/i;
 
+/** Maximum depth of arrays and objects. */
+const MAX_DEPTH = 10_000;
+
 /** The position of an error in a JSON text, and its reason. */
 export interface JsonFault {
+  /** Line number, from 1. */
   line: number;
   message: string;
 }
 
-/** Files by path, with their texts before and after a change. `oldText` is null for a new file. */
+/** Files by path, with their texts before and after a change. `oldText`: null for a new file. */
 export interface JsonJob {
   files: readonly { name: string; oldText: string | null; newText: string }[];
 }
 
 /**
- * New JSON errors, one entry per file. Null if there is no error, if the file had one before, or if the deviation may
- * be intended.
+ * Returns an entry for each file: its new JSON error, or null. The entry is null if there is no error, if the file had
+ * an error before the change, or if the deviation may be intended.
  */
 export function findJsonFaults({ files }: JsonJob): (JsonFault | null)[] {
   return files.map(({ name, oldText, newText }) => {
@@ -36,20 +40,20 @@ export function findJsonFaults({ files }: JsonJob): (JsonFault | null)[] {
 }
 
 /**
- * Finds the error in a text that must be JSON; undefined if it is valid, or may be valid for its reader. `oldText`:
- * the text before a change. Takes linear time, as `JSON.parse`.
+ * Finds the error in a text that must be JSON. Returns undefined if the text is valid, or may be valid for its reader.
+ * `oldText`: the text before a change; undefined for a new file. Takes linear time, like `JSON.parse`.
  */
 export function findJsonFault(text: string, name: string, oldText?: string): JsonFault | undefined {
   const fileName = name.slice(name.lastIndexOf("/") + 1);
   const textWithoutMark = text.replace(/^\uFEFF/, "");
   // A template, or a language that is not JSON.
   if (JSON5_NAMES.test(fileName) || /\{\{|\{%|<%|\$\{/.test(textWithoutMark)) return undefined;
-  const uncommented = withoutComments(textWithoutMark);
+  const strictForm = blankExtensions(textWithoutMark);
   if (STRICT_JSON_NAMES.test(fileName)) return findParseFault(textWithoutMark);
-  const fault = findParseFault(uncommented.text);
+  const fault = findParseFault(strictForm.text);
   if (fault) return isJsonLines(textWithoutMark) ? undefined : fault;
   // Only comments or trailing commas deviate from strict JSON. Comments are intended.
-  if (uncommented.hasComments || SETTINGS_NAMES.test(name)) return undefined;
+  if (strictForm.hasComments || SETTINGS_NAMES.test(name)) return undefined;
   return oldText === undefined || !findParseFault(oldText.replace(/^\uFEFF/, ""))
     ? findParseFault(textWithoutMark)
     : undefined;
@@ -64,7 +68,7 @@ function findParseFault(json: string): JsonFault | undefined {
   // Many programs create an empty file before they write.
   if (json.trim() === "") return undefined;
   try {
-    parseJson(json, 10_000, Infinity);
+    parseJson(json, MAX_DEPTH, Infinity);
     return undefined;
   } catch (error) {
     if (!(error instanceof JsonError)) throw error;
@@ -75,10 +79,11 @@ function findParseFault(json: string): JsonFault | undefined {
   }
 }
 
-/** Replaces comments and trailing commas with blanks, so that positions stay the same. */
-function withoutComments(text: string): { text: string; hasComments: boolean } {
+/** Replaces comments and trailing commas with blanks, so that all positions stay the same. */
+function blankExtensions(text: string): { text: string; hasComments: boolean } {
   let hasComments = false;
   const characters = text.split("");
+  /** Index of a comma after which no value has started; -1 if there is none. */
   let commaIndex = -1;
   for (let i = 0; i < text.length; i++) {
     const char = text[i];

@@ -19,16 +19,14 @@ const PARSE_TIMEOUT_MS = 1_000;
 const MAX_FAULTS = 5;
 const MAX_SHOWN_CHARACTERS = 40;
 const BRACKETS: Readonly<Record<string, string>> = { "{": "}", "(": ")", "[": "]" };
-/**
- * Valid TypeScript that the grammar rejects: an imported type with members or arguments, and the variance of a type
- * parameter.
- */
+/** An imported type with members or arguments: valid TypeScript that the grammar rejects. */
 const IMPORTED_TYPE = /\bimport\((["'])[^"'\n]*\1\)/g;
+/** The variance of a type parameter: valid TypeScript that the grammar rejects. */
 const TYPE_VARIANCE = /(?<=[<,]\s*)\b(?:in\s+out|in|out)(?=\s+[A-Za-z_$][\w$]*\s*(?:[,>=]|extends\b))/g;
 
 /**
- * Syntax errors of a change, one list per file. Empty if the file had an error before, because the parser does not
- * recover well.
+ * Returns the new syntax errors of each file. The list of a file that had an error before the change is empty, because
+ * the parser does not recover well.
  */
 export function findSyntaxFaults({ files }: SyntaxJob): Promise<SyntaxFault[][]> {
   return Promise.all(
@@ -43,7 +41,7 @@ export function findSyntaxFaults({ files }: SyntaxJob): Promise<SyntaxFault[][]>
 
 async function findFaults(grammar: Grammar, text: string, oldText: string | null): Promise<SyntaxFault[]> {
   const isTyped = grammar === "typescript" || grammar === "tsx";
-  const tree = await parseText(grammar, isTyped ? withoutRareTypes(text) : text, PARSE_TIMEOUT_MS);
+  const tree = await parseText(grammar, isTyped ? maskRareTypes(text) : text, PARSE_TIMEOUT_MS);
   if (!tree) return [];
   try {
     const faults: SyntaxFault[] = [];
@@ -66,7 +64,10 @@ async function findFaults(grammar: Grammar, text: string, oldText: string | null
   }
 }
 
-/** An error node may start far above its cause, and ends after it. */
+/**
+ * Creates the report of an error node. Such a node may start far above the cause of the error, and ends after the
+ * cause.
+ */
 function createFault(node: Node, changedRow: number | undefined): SyntaxFault {
   const { row } = node.startPosition;
   if (changedRow !== undefined && row < changedRow && changedRow <= node.endPosition.row)
@@ -80,8 +81,8 @@ function createFault(node: Node, changedRow: number | undefined): SyntaxFault {
   return { line: row + 1, message: `syntax error near ${quoteStart(node.text)}` };
 }
 
-/** Replaces these types with text that the grammar accepts. All positions stay the same. */
-function withoutRareTypes(text: string): string {
+/** Replaces types that the grammar rejects with text that it accepts. All positions stay the same. */
+function maskRareTypes(text: string): string {
   return text
     .replaceAll(IMPORTED_TYPE, (match) => "_".repeat(match.length))
     .replaceAll(TYPE_VARIANCE, (match) => match.replaceAll(/\S/g, " "));

@@ -8,7 +8,7 @@ export const workerFiles: Readonly<Record<string, string>> = {};
  * Loads the files of `workerData`. Packages are never resolved from the working directory, because it belongs to a
  * project.
  */
-const FROM_FILES = `
+const BUNDLE_LOADER_CODE = `
 const { workerData: { files } } = require("node:worker_threads");
 const { compileFunction } = require("node:vm");
 const modules = {};
@@ -21,12 +21,14 @@ const load = (name) => {
 };
 load("./worker.js");`;
 
-/** The sources need tsx, which threads do not inherit in older versions of Node. */
-function fromSource(): string {
+/**
+ * Returns code that loads the worker from its source with tsx, which threads do not inherit in older versions of Node.
+ */
+function createSourceLoaderCode(): string {
   const file = JSON.stringify(new URL("./worker.ts", import.meta.url).href);
   const tsx = JSON.stringify(import.meta.resolve("tsx/esm/api"));
   return `import(${tsx}).then(({ register }) => (register(), import(${file})))`;
 }
 
 /** The code of a worker thread, for `new Worker(code, { eval: true })`. */
-export const workerCode = Object.keys(workerFiles).length > 0 ? FROM_FILES : fromSource();
+export const workerCode = Object.keys(workerFiles).length > 0 ? BUNDLE_LOADER_CODE : createSourceLoaderCode();

@@ -2,6 +2,6 @@
 export interface WorkerData {
   /** URL of a file of this package, from which packages are resolved. */
   readonly packageUrl: string;
-  /** See worker-code.ts. */
+  /** The bundled files of the worker, by import name; empty if the worker runs from its sources. */
   readonly files: Readonly<Record<string, string>>;
 }

@@ -4,15 +4,15 @@ import { patchText } from "./edits/apply-chunks.js";
 import { editText } from "./edits/apply-edit.js";
 import { compileExpression } from "./search/expression.js";
 import type { Answers, Jobs, Reply } from "./jobs.js";
-import { matchingGlobs } from "./search/matching-globs.js";
+import { checkGlobs } from "./search/matching-globs.js";
 import { findJsonFaults } from "./json-errors.js";
 import { evaluateCall } from "./shell-rules/evaluate-call.js";
 import { searchLines } from "./search/line-search.js";
-import { pageText } from "./html/page.js";
+import { extractPageText } from "./html/page.js";
 
 const handlers: { [Name in keyof Jobs]: (job: Jobs[Name]) => Answers[Name] | Promise<Answers[Name]> } = {
   ready: () => null,
-  page: pageText,
+  page: extractPageText,
   edit: editText,
   patch: patchText,
   expression: compileExpression,
@@ -22,20 +22,20 @@ const handlers: { [Name in keyof Jobs]: (job: Jobs[Name]) => Answers[Name] | Pro
   judge: evaluateCall,
   syntax: async (job) => (await import("./syntax-errors.js")).findSyntaxFaults(job),
   json: findJsonFaults,
-  globs: matchingGlobs,
+  globs: checkGlobs,
 };
 
-type Question = { [Name in keyof Jobs]: { name: Name; job: Jobs[Name] } }[keyof Jobs];
+type JobRequest = { [Name in keyof Jobs]: { name: Name; job: Jobs[Name] } }[keyof Jobs];
 
-async function answerJob(question: Question): Promise<void> {
+async function answerJob(request: JobRequest): Promise<void> {
   let reply: Reply;
   try {
-    const { name, job } = question;
+    const { name, job } = request;
     reply = { answer: await (handlers[name] as (input: typeof job) => Promise<Answers[typeof name]>)(job) };
   } catch (error) {
-    reply = { fault: error instanceof Error ? error.message : String(error) };
+    reply = { errorMessage: error instanceof Error ? error.message : String(error) };
   }
   parentPort?.postMessage(reply);
 }
 
-parentPort?.on("message", (question: Question) => void answerJob(question));
+parentPort?.on("message", (question: JobRequest) => void answerJob(question));

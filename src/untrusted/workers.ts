@@ -8,14 +8,15 @@ import type { WorkerData } from "./worker-data.js";
 /**
  * Runs all work on untrusted input: web pages, patterns and folders of repositories, regular expressions of models.
  *
- * Any of these can be made to run forever, and only the end of its thread stops it. Each job therefore runs in a worker
- * thread with limits on time and memory, and ends when the caller's signal aborts.
+ * Each of these inputs can make a job run forever, and only the end of the thread stops the job. Each job therefore
+ * runs in a worker thread with limits on time and memory, and ends when the caller's signal aborts.
  */
 
 /** Maximum concurrent threads; further callers wait. Limits the memory and the CPU share taken from the server. */
 const MAX_THREADS = Math.max(4, 2 * availableParallelism());
-/** Number of idle threads to keep, and for how long in ms. Agents call tools in quick succession. */
+/** Maximum idle threads that are kept, because agents call tools in quick succession. */
 const MAX_IDLE_THREADS = 2;
+/** Time after which an idle thread ends, in ms. */
 const IDLE_TIMEOUT_MS = 10_000;
 /** Time limit for a thread to load its code, in ms. Only a machine without free memory takes that long. */
 const START_TIMEOUT_MS = 30_000;
@@ -24,7 +25,7 @@ const END_TIMEOUT_MS = 500;
 const RESOURCE_LIMITS = { maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4 };
 
 const idleThreads: { thread: SandboxedWorker; timer: NodeJS.Timeout }[] = [];
-const waiters: (() => void)[] = [];
+const slotWaiters: (() => void)[] = [];
 let threadCount = 0;
 
 /** Calls `use` with a thread and takes the thread back afterwards. Rejects with the signal's reason on abort. */
@@ -61,24 +62,24 @@ function waitForSlot(signal: AbortSignal): Promise<void> {
       removeListener();
       resolve();
     };
-    waiters.push(takeSlot);
+    slotWaiters.push(takeSlot);
     const removeListener = onAbort(signal, () => {
-      waiters.splice(waiters.indexOf(takeSlot), 1);
+      slotWaiters.splice(slotWaiters.indexOf(takeSlot), 1);
       reject(signal.reason as Error);
     });
   });
 }
 
 function releaseSlot(): void {
-  const nextWaiter = waiters.shift();
+  const nextWaiter = slotWaiters.shift();
   if (nextWaiter) nextWaiter();
   else threadCount--;
 }
 
 async function returnWorker(thread: SandboxedWorker): Promise<void> {
-  if (thread.release() && waiters.length === 0 && idleThreads.length < MAX_IDLE_THREADS) {
+  if (thread.release() && slotWaiters.length === 0 && idleThreads.length < MAX_IDLE_THREADS) {
     const entry = { thread, timer: setTimeout(() => void dropIdleThread(entry), IDLE_TIMEOUT_MS) };
-    // Neither the timer nor the thread keeps the process alive. Both end with it.
+    // Neither the timer nor the thread keeps the process alive. Both end with the process.
     entry.timer.unref();
     idleThreads.push(entry);
     return;
@@ -96,14 +97,15 @@ async function dropIdleThread(entry: (typeof idleThreads)[number]): Promise<void
   releaseSlot();
 }
 
-/** A worker thread that processes jobs one after another. */
+/** A worker thread that processes one job after another. */
 export class SandboxedWorker {
   readonly #worker: Worker;
   #signal: AbortSignal = AbortSignal.abort();
   /** Whether the thread has ended or cannot be used again. */
   #isBroken = false;
-  /** Number of unanswered jobs, and the promise of the last one. */
-  #pendingJobs = 0;
+  /** Number of unanswered jobs. */
+  #pendingJobCount = 0;
+  /** Settles after the last job that was sent, and never rejects. */
   #lastJob: Promise<unknown> = Promise.resolve();
 
   private constructor(worker: Worker) {
@@ -146,7 +148,7 @@ export class SandboxedWorker {
   /** Ends the use by a caller. Returns false if the thread cannot be used again. @internal */
   release(): boolean {
     // An unanswered job may run forever.
-    if (this.#isBroken || this.#pendingJobs > 0) return false;
+    if (this.#isBroken || this.#pendingJobCount > 0) return false;
     this.#worker.unref();
     return true;
   }
@@ -158,19 +160,19 @@ export class SandboxedWorker {
   }
 
   /**
-   * Sends a job and waits at most `ms`, counted from its turn. Buffers in `transfer` move to the thread and become
-   * unusable here.
+   * Sends a job and waits at most `ms`, counted from the end of the previous job. Buffers in `transfer` move to the
+   * thread and become unusable in this thread.
    *
-   * Rejects with `WorkLimitError` if the job takes too much time or memory. Such a thread is not used again, nor is one
-   * whose caller aborted.
+   * Rejects with `WorkLimitError` if the job takes too much time or memory. After such an error, or after an abort by
+   * the caller, the thread is not used again.
    */
   runJob<Name extends keyof Jobs>(
     name: Name,
     job: Jobs[Name],
     limits: { ms: number; transfer?: readonly Uint8Array[] },
   ): Promise<Answers[Name]> {
-    this.#pendingJobs++;
-    const answer = this.#lastJob.then(() => this.#sendJob(name, job, limits)).finally(() => this.#pendingJobs--);
+    this.#pendingJobCount++;
+    const answer = this.#lastJob.then(() => this.#sendJob(name, job, limits)).finally(() => this.#pendingJobCount--);
     this.#lastJob = answer.catch(() => undefined);
     return answer;
   }
@@ -196,10 +198,10 @@ export class SandboxedWorker {
       const onMessage = (reply: Reply): void =>
         settle(
           () => {
-            if ("fault" in reply) reject(new WorkLimitError("failed", reply.fault));
+            if ("errorMessage" in reply) reject(new WorkLimitError("failed", reply.errorMessage));
             else resolve(reply.answer as Answers[Name]);
           },
-          !("fault" in reply),
+          !("errorMessage" in reply),
         );
       const onError = (error: NodeJS.ErrnoException): void => {
         const isOutOfMemory = error.code === "ERR_WORKER_OUT_OF_MEMORY";
@@ -219,7 +221,7 @@ export class SandboxedWorker {
       const timeout = createDeadline(limits.ms, signal);
       const removeListener = onAbort(timeout.signal, () => {
         const timeoutError = new WorkLimitError("time", `it takes over ${limits.ms / 1000} s`);
-        settle(() => reject(timeout.expired ? timeoutError : (signal.reason as Error)));
+        settle(() => reject(timeout.hasExpired ? timeoutError : (signal.reason as Error)));
       });
       worker.on("message", onMessage).on("error", onError).on("exit", onExit);
       worker.postMessage({ name, job }, limits.transfer?.map((bytes) => bytes.buffer as ArrayBuffer) ?? []);

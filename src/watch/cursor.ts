@@ -7,7 +7,10 @@ export interface Cursor {
   readonly rewindCount: number;
   /** `seq` of the last message that the reader has; 0 before the first. */
   readonly seq: number;
-  /** UTF-16 units of the message's text and reasoning that the reader has. Undefined if the reader has all of it. */
+  /**
+   * UTF-16 units of the message's text and reasoning that the reader has. Undefined if the reader has the complete
+   * message.
+   */
   readonly receivedLengths: { readonly text: number; readonly reasoning: number } | undefined;
   /** Undefined for a cursor that only gives a start position, without anything received before. */
   readonly check: CursorCheck | undefined;
@@ -32,7 +35,7 @@ const CURSOR_PATTERN =
 
 /**
  * Formats a cursor, which is opaque to clients. It consists of a hash of the session, the position, and the check. The
- * position is `rewinds.seq` after a message, or `rewinds.seq.text.reasoning` in a growing one.
+ * position is `rewinds.seq` after a message, or `rewinds.seq.text.reasoning` in a growing message.
  */
 export function formatCursor(rootId: string, { rewindCount, seq, receivedLengths, check }: Cursor): string {
   const positionText = `${rewindCount}.${seq}${receivedLengths ? `.${receivedLengths.text}.${receivedLengths.reasoning}` : ""}`;
@@ -41,7 +44,9 @@ export function formatCursor(rootId: string, { rewindCount, seq, receivedLengths
   return `${computeHash(rootId).toString(36)}-${positionText}${hashes === undefined ? "" : `-${hashes}`}`;
 }
 
-/** Throws `InputError` for an invalid cursor, and for a cursor of another session. */
+/**
+ * Parses a cursor; `""` is the start. Throws `InputError` for an invalid cursor, and for a cursor of another session.
+ */
 export function parseCursor(rootId: string, text: string): Cursor {
   if (text === "") return START_CURSOR;
   const match = CURSOR_PATTERN.exec(text);
@@ -95,7 +100,7 @@ export async function isCursorStored(
 /** Computes the FNV-1a hash with 32 bits, sufficient to detect errors. `prefixHash`: hash of the preceding text. */
 export function computeHash(text: string, prefixHash = 0x811c9dc5): number {
   let hash = prefixHash;
-  for (let at = 0; at < text.length; at += 1) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+  for (let i = 0; i < text.length; i += 1) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
   return hash >>> 0;
 }
 

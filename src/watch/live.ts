@@ -1,6 +1,6 @@
 import type { ProcessState } from "../ports/background.js";
 import type { SessionDriver, StoredRun } from "../ports/session-driver.js";
-import { isOurs } from "../sessions/holder.js";
+import { isOwnHolder } from "../sessions/holder.js";
 import { withEffectiveState, isOpen } from "../sessions/stored-run.js";
 import type { SessionState } from "../ports/watch.js";
 import { Plan } from "./plan.js";
@@ -8,9 +8,15 @@ import type { Presence } from "./presence.js";
 import { SessionTail } from "./tail.js";
 import { notifierOf } from "../sessions/polling-notifier.js";
 
+/** Maximum open asks in the state of a session. */
+const MAX_ASKS = 100;
+/** Runs per query, after the first query for one run. */
+const RUN_PAGE_SIZE = 50;
+
 /** The chains that are watched or written in this process. */
 export class LiveSessions {
-  readonly #tails = new Map<string, { tail: SessionTail; users: number }>();
+  /** Tails by root id, each with the number of watchers and runs that use it. */
+  readonly #tails = new Map<string, { tail: SessionTail; userCount: number }>();
   readonly #listProcesses: ListProcesses;
   readonly #presence: Presence;
 
@@ -22,8 +28,8 @@ export class LiveSessions {
 
   /** Returns the shared tail of a chain. Call `release` when it is no longer needed. */
   open(rootId: string, store: SessionDriver): { tail: SessionTail; release: () => void } {
-    const entry = this.#tails.get(rootId) ?? { tail: this.#createTail(rootId, store), users: 0 };
-    entry.users += 1;
+    const entry = this.#tails.get(rootId) ?? { tail: this.#createTail(rootId, store), userCount: 0 };
+    entry.userCount += 1;
     entry.tail.refresh();
     this.#tails.set(rootId, entry);
     let isActive = true;
@@ -32,8 +38,8 @@ export class LiveSessions {
       release: () => {
         if (!isActive) return;
         isActive = false;
-        entry.users -= 1;
-        if (entry.users === 0) this.#tails.delete(rootId);
+        entry.userCount -= 1;
+        if (entry.userCount === 0) this.#tails.delete(rootId);
       },
     };
   }
@@ -67,16 +73,16 @@ async function readSessionState(
   plan: Plan,
   listProcesses: ListProcesses,
 ): Promise<SessionState | undefined> {
-  const [head, stored, processes] = await Promise.all([
+  const [head, storedRun, processes] = await Promise.all([
     store.head(rootId, { messages: false }),
     findNewestRun(store, rootId),
     listProcesses(rootId),
   ]);
   if (!head) return undefined;
   const { root, newest } = head;
-  const run = stored ? withEffectiveState(stored) : null;
+  const run = storedRun ? withEffectiveState(storedRun) : null;
   const isRunOpen = run !== null && isOpen(run);
-  const asks = run?.state === "waiting" ? await store.asks({ sessionId: rootId, open: true, limit: 100 }) : [];
+  const asks = run?.state === "waiting" ? await store.asks({ sessionId: rootId, open: true, limit: MAX_ASKS }) : [];
   return {
     session: root,
     run,
@@ -84,7 +90,7 @@ async function readSessionState(
     asks: asks.filter(({ runId }) => runId === run?.id).reverse(),
     plan: await plan.readAt(root.rewinds.length, newest.lastSeq),
     ...(processes.length > 0 && { processes }),
-    runningElsewhere: isRunOpen && !!stored?.holder && !isOurs(stored.holder),
+    runningElsewhere: isRunOpen && !!storedRun?.holder && !isOwnHolder(storedRun.holder),
   };
 }
 
@@ -94,7 +100,7 @@ async function findNewestRun(store: SessionDriver, rootId: string): Promise<Stor
   for (
     let page = await store.runs(query);
     ;
-    page = await store.runs({ ...query, limit: 50, before: page.at(-1)!.run })
+    page = await store.runs({ ...query, limit: RUN_PAGE_SIZE, before: page.at(-1)!.run })
   ) {
     const startedRun = page.find(({ run }) => run.queueLease === null);
     if (startedRun || page.length === 0) return startedRun;

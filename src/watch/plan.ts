@@ -25,22 +25,23 @@ export class Plan {
   /** Reads the plan after the chain's last `seq`. A changed number of rewinds makes the cached plan void. */
   async readAt(rewindCount: number, seq: number): Promise<readonly PlanEntry[]> {
     const cachedPlan =
-      this.#cachedPlan.rewindCount === rewindCount ? this.#cachedPlan : { cuts: rewindCount, seq: 0, entries: [] };
+      this.#cachedPlan.rewindCount === rewindCount ? this.#cachedPlan : { rewindCount, seq: 0, entries: [] };
     if (cachedPlan.seq >= seq) return cachedPlan.entries;
     const entries = (await this.#readNewest(cachedPlan.seq, seq + 1)) ?? cachedPlan.entries;
     this.#cachedPlan = { rewindCount, seq, entries };
     return entries;
   }
 
+  /** Reads the newest plan in a range of `seq`; undefined if the range contains none. */
   async #readNewest(after: number, before: number): Promise<PlanEntry[] | undefined> {
-    const results = { scope: "chain", tool: PLAN_TOOL } as const;
-    if (after > 0) return readPlan(await this.#store.messages(this.#rootId, { ...results, after, before }));
-    // Backwards, because each call writes the complete list.
-    for (let end = before; ;) {
-      const page = await this.#store.messages(this.#rootId, { ...results, before: end, limit: PAGE_SIZE });
-      const list = readPlan(page);
-      if (list || page.length < PAGE_SIZE) return list;
-      end = page[0]?.seq ?? 0;
+    const resultQuery = { scope: "chain", tool: PLAN_TOOL } as const;
+    if (after > 0) return readPlan(await this.#store.messages(this.#rootId, { ...resultQuery, after, before }));
+    // Read from the newest result, because each call writes the complete list.
+    for (let beforeSeq = before; ;) {
+      const page = await this.#store.messages(this.#rootId, { ...resultQuery, before: beforeSeq, limit: PAGE_SIZE });
+      const plan = readPlan(page);
+      if (plan || page.length < PAGE_SIZE) return plan;
+      beforeSeq = page[0]?.seq ?? 0;
     }
   }
 }

@@ -4,8 +4,8 @@ import { monotonicMs } from "../base/clock.js";
 export type CanAnswer = (rootId: string) => boolean;
 
 /**
- * The clients of an agent that answer requests, and the session that each shows. A request waits for a while after the
- * last such client disconnects, because a reloaded page disconnects and connects again.
+ * The clients of an agent that answer requests, and the session that each shows. A request waits for `graceMs` after
+ * the last such client disconnects, because a reloaded page disconnects and connects again.
  */
 export class Presence {
   readonly #graceMs: number;
@@ -32,6 +32,7 @@ export class Presence {
    * function disconnects the client.
    */
   connect(canAnswer: CanAnswer, shownSessionId = ""): () => void {
+    // A new function for each connection, because two clients may pass the same function.
     const client: CanAnswer = (rootId) => canAnswer(rootId);
     this.#clients.set(client, shownSessionId);
     return () => {

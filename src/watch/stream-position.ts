@@ -2,12 +2,12 @@ import type { Message } from "../ports/message.js";
 import type { WatchEvent } from "../ports/watch.js";
 import { type Cursor, formatCursor, computeHash, hashRewinds, type CursorCheck } from "./cursor.js";
 
-type Kind = "text" | "reasoning";
-type Hashes = Readonly<Record<Kind, number>>;
+type TextKind = "text" | "reasoning";
+type Hashes = Readonly<Record<TextKind, number>>;
 
 const EMPTY_HASHES: Hashes = { text: computeHash(""), reasoning: computeHash("") };
 
-/** Maximum characters per delta. Slow readers get several. */
+/** Maximum characters per delta. Slow readers get several deltas. */
 const MAX_DELTA_CHARACTERS = 16 * 1024;
 
 /** Events that move a reader from one position to another. */
@@ -37,13 +37,13 @@ export class StreamPosition {
   }
 
   /** The cursor in the form that readers see. */
-  get id(): string {
+  get cursorText(): string {
     return (this.#id ??= formatCursor(this.#rootId, this.cursor));
   }
 
   /** Positions with the same key continue with the same events. */
   get key(): string {
-    return this.#sentHashes ? this.id : `?${this.id}`;
+    return this.#sentHashes ? this.cursorText : `?${this.cursorText}`;
   }
 
   /** Returns the `seq` after which the reader's messages are void; undefined if all are valid. */
@@ -61,8 +61,11 @@ export class StreamPosition {
       : new StreamPosition(this.#rootId, this.cursor, rewindsHash, this.#sentHashes);
   }
 
-  /** Moves back to `after`: all later messages are void. `last`: the message at `after`, or a later one. */
-  rewind(after: number, rewinds: readonly number[], last: Message | undefined): PositionChange {
+  /**
+   * Moves back to `after`: all later messages are void. `nextMessage`: the first visible message from `after` on;
+   * undefined if there is none.
+   */
+  rewind(after: number, rewinds: readonly number[], nextMessage: Message | undefined): PositionChange {
     const { seq, receivedLengths, check } = this.cursor;
     const rewindCount = rewinds.length;
     const rewindsHash = hashRewinds(rewinds);
@@ -78,9 +81,9 @@ export class StreamPosition {
         rewindsHash,
       );
       // A reader that received later messages has all of this message, finished or not.
-      if (last?.seq === after) position = position.#afterMessage(last);
+      if (nextMessage?.seq === after) position = position.#afterMessage(nextMessage);
     }
-    return { events: [{ type: "rewind", cursor: position.id, after }], position };
+    return { events: [{ type: "rewind", cursor: position.cursorText, after }], position };
   }
 
   /**
@@ -91,7 +94,7 @@ export class StreamPosition {
     const { seq, receivedLengths, check } = this.cursor;
     if (message.seq < seq) return { events: [], position: this };
     if (message.seq > seq) return this.#sendFullMessage(message);
-    // A message that was sent as complete but is not: the store has lost its end.
+    // The message was sent as complete but is stored as growing: the store has lost the end of the message.
     if (!receivedLengths)
       return message.finished || isGrowing || !check?.messageHash
         ? { events: [], position: this }
@@ -100,7 +103,7 @@ export class StreamPosition {
     const sentHashes = this.#sentHashes ?? hashTexts(texts, receivedLengths);
     const isShorter = texts.text.length < receivedLengths.text || texts.reasoning.length < receivedLengths.reasoning;
     if ((this.#sentHashes || isGrowing) && !message.finished && isShorter) return { events: [], position: this };
-    // While it is watched, a message only grows. Its final text may differ, so compare the hashes again.
+    // A watched message only grows. The final text may differ, so compare the hashes again.
     const storedHashes = message.finished ? hashTexts(texts, receivedLengths) : sentHashes;
     if (isShorter || (check && combineHashes(storedHashes) !== check.contentHash))
       return this.#sendFullMessage(message);
@@ -110,12 +113,12 @@ export class StreamPosition {
       for (let start = receivedLengths[kind]; start < texts[kind].length; start += MAX_DELTA_CHARACTERS) {
         const text = texts[kind].slice(start, start + MAX_DELTA_CHARACTERS);
         position = position.#afterDelta(message.id, kind, text);
-        events.push({ type: "delta", cursor: position.id, messageId: message.id, seq, kind, text });
+        events.push({ type: "delta", cursor: position.cursorText, messageId: message.id, seq, kind, text });
       }
     }
     if (message.finished) {
       position = position.#afterMessage(message);
-      events.push({ type: "message_end", cursor: position.id, message: copyMessage(message) });
+      events.push({ type: "message_end", cursor: position.cursorText, message: copyMessage(message) });
     }
     return { events, position };
   }
@@ -123,18 +126,19 @@ export class StreamPosition {
   #sendFullMessage(message: Message): PositionChange {
     const { text, reasoning } = joinTexts(message);
     if (!message.finished && text.length + reasoning.length > MAX_DELTA_CHARACTERS) {
-      const first = this.#sendFullMessage({ ...message, parts: [] });
-      const remainder = first.position.createEvents(message);
-      return { events: [...first.events, ...remainder.events], position: remainder.position };
+      const startChange = this.#sendFullMessage({ ...message, parts: [] });
+      const textChange = startChange.position.createEvents(message);
+      return { events: [...startChange.events, ...textChange.events], position: textChange.position };
     }
     const position = this.#afterMessage(message);
-    return { events: [{ type: "message", cursor: position.id, message: copyMessage(message) }], position };
+    return { events: [{ type: "message", cursor: position.cursorText, message: copyMessage(message) }], position };
   }
 
-  #afterDelta(messageId: string, kind: Kind, text: string): StreamPosition {
+  /** Returns the position after a piece of text of the growing message. */
+  #afterDelta(messageId: string, kind: TextKind, text: string): StreamPosition {
     const { receivedLengths = { text: 0, reasoning: 0 } } = this.cursor;
-    const before = this.#sentHashes ?? EMPTY_HASHES;
-    const hashes = { ...before, [kind]: computeHash(text, before[kind]) };
+    const previousHashes = this.#sentHashes ?? EMPTY_HASHES;
+    const hashes = { ...previousHashes, [kind]: computeHash(text, previousHashes[kind]) };
     return this.#moveTo(
       { ...this.cursor, receivedLengths: { ...receivedLengths, [kind]: receivedLengths[kind] + text.length } },
       { messageHash: computeHash(messageId), contentHash: combineHashes(hashes) },
@@ -146,10 +150,10 @@ export class StreamPosition {
   #afterMessage(message: Message): StreamPosition {
     const { id, seq, finished } = message;
     const texts = finished ? undefined : joinTexts(message);
-    const within = texts && { text: texts.text.length, reasoning: texts.reasoning.length };
-    const hashes = texts && within && hashTexts(texts, within);
+    const lengths = texts && { text: texts.text.length, reasoning: texts.reasoning.length };
+    const hashes = texts && lengths && hashTexts(texts, lengths);
     return this.#moveTo(
-      { ...this.cursor, seq, receivedLengths: within },
+      { ...this.cursor, seq, receivedLengths: lengths },
       { messageHash: computeHash(id), contentHash: hashes ? combineHashes(hashes) : 0 },
       hashes,
     );
@@ -161,13 +165,13 @@ export class StreamPosition {
   }
 }
 
-function joinTexts({ parts }: Message): Record<Kind, string> {
-  const joinParts = (kind: Kind): string => parts.map((part) => (part.type === kind ? part.text : "")).join("");
+function joinTexts({ parts }: Message): Record<TextKind, string> {
+  const joinParts = (kind: TextKind): string => parts.map((part) => (part.type === kind ? part.text : "")).join("");
   return { text: joinParts("text"), reasoning: joinParts("reasoning") };
 }
 
 /** Hashes the beginnings of the texts, up to these lengths. */
-function hashTexts(texts: Record<Kind, string>, length: Record<Kind, number>): Hashes {
+function hashTexts(texts: Record<TextKind, string>, length: Record<TextKind, number>): Hashes {
   return {
     text: computeHash(texts.text.slice(0, length.text)),
     reasoning: computeHash(texts.reasoning.slice(0, length.reasoning)),
@@ -175,6 +179,7 @@ function hashTexts(texts: Record<Kind, string>, length: Record<Kind, number>): H
 }
 
 function combineHashes({ text, reasoning }: Hashes): number {
+  // The factor distinguishes swapped hashes.
   return (text ^ Math.imul(reasoning, 31)) >>> 0;
 }
 

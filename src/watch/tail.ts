@@ -76,7 +76,7 @@ export class SessionTail {
   readonly #wakeCallbacks = new Set<() => void>();
   /** Wakes waiting watchers when the minimum interval has passed. */
   #wakeTimer: NodeJS.Timeout | undefined;
-  #lastWakeMs = -REMOTE_UPDATE_INTERVAL_MS;
+  #lastWakeAtMs = -REMOTE_UPDATE_INTERVAL_MS;
   /** All visible messages from this `seq` on are in `#messages`, as stored. */
   #cachedFromSeq = Infinity;
   #messages: Message[] = [];
@@ -163,11 +163,11 @@ export class SessionTail {
       if (existingPart && "text" in existingPart) existingPart.text += text;
       else parts?.push({ type, text });
     }
-    for (const final of finish) {
-      const index = this.#messages.findLastIndex(({ id }) => id === final.id);
-      const { seq, sessionId } = this.#messages[index] ?? final;
-      if (index >= 0) this.#messages[index] = { ...final, seq, sessionId, finished: true };
-      for (const id of this.#progress.keys()) if (final.toolCallId === id) this.#progress.delete(id);
+    for (const finalMessage of finish) {
+      const index = this.#messages.findLastIndex(({ id }) => id === finalMessage.id);
+      const { seq, sessionId } = this.#messages[index] ?? finalMessage;
+      if (index >= 0) this.#messages[index] = { ...finalMessage, seq, sessionId, finished: true };
+      for (const id of this.#progress.keys()) if (finalMessage.toolCallId === id) this.#progress.delete(id);
     }
     for (const { toolCallId } of add) this.#progress.delete(toolCallId);
     this.#incrementVersion();
@@ -194,10 +194,10 @@ export class SessionTail {
 
   /** Appends output of a running tool. */
   appendProgress(callId: string, text: string): void {
-    const { length, text: before } = this.#progress.get(callId) ?? { length: 0, text: "" };
+    const { length, text: cachedText } = this.#progress.get(callId) ?? { length: 0, text: "" };
     this.#progress.set(callId, {
       length: length + text.length,
-      text: lastCharacters(before + text, MAX_PROGRESS_CHARACTERS),
+      text: lastCharacters(cachedText + text, MAX_PROGRESS_CHARACTERS),
     });
     this.#incrementVersion();
   }
@@ -222,8 +222,9 @@ export class SessionTail {
       // If an older query finishes after a newer one, its result is outdated.
       if (this.#state === query) this.#isRunning = runState === "running" || runState === "waiting";
       if (!state) return undefined;
-      const text = JSON.stringify(state);
-      if (text !== this.#reportedState?.text) this.#reportedState = { text, event: { type: "state", state } };
+      const stateJson = JSON.stringify(state);
+      if (stateJson !== this.#reportedState?.text)
+        this.#reportedState = { text: stateJson, event: { type: "state", state } };
       return this.#reportedState.event;
     });
     // After a failure the next call queries again.
@@ -339,15 +340,16 @@ export class SessionTail {
     if (this.#wakeCallbacks.size > 0) this.#wakeSoon();
   }
 
+  /** Wakes the waiting watchers, now or when the minimum interval has passed. */
   #wakeSoon(): void {
     if (this.#wakeTimer) return;
     const wake = () => {
       this.#wakeTimer = undefined;
-      this.#lastWakeMs = performance.now();
+      this.#lastWakeAtMs = performance.now();
       for (const resume of [...this.#wakeCallbacks]) resume();
     };
     const remainingMs =
-      this.#lastWakeMs +
+      this.#lastWakeAtMs +
       (this.hasLocalWriter ? LOCAL_UPDATE_INTERVAL_MS : REMOTE_UPDATE_INTERVAL_MS) -
       performance.now();
     if (remainingMs > 0) this.#wakeTimer = setTimeout(wake, remainingMs);

@@ -94,7 +94,7 @@ class Watch {
         // The agent and its store may close during a read.
         if (signal.aborted) return;
         if (!follow || !this.#sentState || !isUnavailable(error)) throw error;
-        // A random delay, so that watchers do not all reconnect at once.
+        // A random part of the delay, from 50 to 100 %, so that watchers do not all retry at once.
         await delay(retryDelayMs * (0.5 + Math.random() / 2), signal).catch(() => undefined);
         retryDelayMs = Math.min(2 * retryDelayMs, RETRY_DELAY_MS.max);
         continue;
@@ -104,7 +104,7 @@ class Watch {
     }
   }
 
-  /** Whether the session was not rewound since the cursor. */
+  /** Whether the reader knows all rewinds of the session. */
   async #isUpToDate(): Promise<boolean> {
     const state = await this.#tail.readState();
     return state?.state.session.rewinds.length === this.#position.cursor.rewindCount;
@@ -122,12 +122,12 @@ class Watch {
       }
       if (!this.#sentState) {
         this.#sentState = state;
-        yield this.#sendsCursor ? { ...state, cursor: this.#position.id } : state;
+        yield this.#sendsCursor ? { ...state, cursor: this.#position.cursorText } : state;
       }
       const { rewinds } = state.state.session;
-      const voidAfter = lowerSeq(this.#voidAfter, this.#position.findVoidAfter(rewinds));
-      const first = Math.max(1, Math.min(this.#position.cursor.seq, voidAfter ?? Infinity));
-      const page = await this.#tail.readPage(first, rewinds.length);
+      const voidAfter = findLowerSeq(this.#voidAfter, this.#position.findVoidAfter(rewinds));
+      const firstSeq = Math.max(1, Math.min(this.#position.cursor.seq, voidAfter ?? Infinity));
+      const page = await this.#tail.readPage(firstSeq, rewinds.length);
       if (voidAfter === undefined) this.#position = this.#position.withRewinds(rewinds);
       else yield* this.#sendChange(this.#position.rewind(voidAfter, rewinds, page.messages[0]));
       this.#voidAfter = undefined;
@@ -148,6 +148,7 @@ class Watch {
   }
 }
 
-function lowerSeq(firstSeq: number | undefined, secondSeq: number | undefined): number | undefined {
+/** Returns the lower of two `seq`; undefined means no limit. */
+function findLowerSeq(firstSeq: number | undefined, secondSeq: number | undefined): number | undefined {
   return firstSeq === undefined || secondSeq === undefined ? (firstSeq ?? secondSeq) : Math.min(firstSeq, secondSeq);
 }

@@ -12,7 +12,7 @@ export class Watchers {
   readonly #listProcesses: (rootId: string) => Promise<readonly ProcessState[]>;
   readonly #closeSignal: AbortSignal;
   readonly #presence: Presence;
-  #live: LiveSessions | undefined;
+  #liveSessions: LiveSessions | undefined;
 
   /** `listProcesses` lists the background processes of a chain. `closeSignal` is aborted when the agent closes. */
   constructor(
@@ -28,7 +28,7 @@ export class Watchers {
   }
 
   get liveSessions(): LiveSessions {
-    return (this.#live ??= new LiveSessions(this.#listProcesses, this.#presence));
+    return (this.#liveSessions ??= new LiveSessions(this.#listProcesses, this.#presence));
   }
 
   /** Like `Sessions.watch`. Ends when the agent closes. */
@@ -48,7 +48,7 @@ export class Watchers {
     }
   }
 
-  /** Notifies watchers that this process changed a chain. `hasMessageChanges`: whether its messages changed too. */
+  /** Notifies watchers that this process changed a chain. `hasMessageChanges`: whether messages changed too. */
   async notify(rootId: string, hasMessageChanges: boolean): Promise<void> {
     const store = await this.#store();
     if (hasMessageChanges) this.liveSessions.notifyMessageChange(rootId, store);

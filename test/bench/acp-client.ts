@@ -33,7 +33,7 @@ export class AcpClient {
 
   constructor(child: ChildProcess) {
     this.#child = child;
-    child.stdout?.setEncoding("utf8").on("data", (text: string) => this.#read(text));
+    child.stdout?.setEncoding("utf8").on("data", (text: string) => this.#readText(text));
     const rejectPending = (message: string): void => {
       for (const { reject } of this.#pendingRequests.values()) reject(new Error(message));
       this.#pendingRequests.clear();
@@ -78,7 +78,7 @@ export class AcpClient {
     this.#child.stdin?.write(`${JSON.stringify({ jsonrpc: "2.0", ...frame })}\n`);
   }
 
-  #read(text: string): void {
+  #readText(text: string): void {
     const lines = (this.#incompleteLine + text).split("\n");
     this.#incompleteLine = lines.pop() ?? "";
     for (const line of lines) if (line.startsWith("{")) this.#handleFrame(JSON.parse(line) as Frame);

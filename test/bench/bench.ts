@@ -13,6 +13,7 @@ export const resolveBenchFile = (name: string): string => fileURLToPath(new URL(
 
 /** Options of the command line. */
 export interface BenchOptions {
+  /** Whether scenarios have fewer rounds. */
   quick: boolean;
   /** Ids of rows; empty for all. */
   rows: readonly string[];
@@ -34,7 +35,7 @@ export interface Peer {
   command: string;
 }
 
-/** Samples of one subject in one row, and the mean CPU time of a sample. */
+/** Samples of one subject in one row, in the unit of the row, and the mean CPU time of a sample. */
 export interface Figure {
   samples: number[];
   cpuMs?: number;
@@ -44,7 +45,7 @@ export interface Figure {
 export interface RowMeasurement {
   row: string;
   /** The value that is compared with the goal. */
-  judged: number;
+  comparedValue: number;
   gantry: Figure;
   floor?: Figure;
   peers?: Readonly<Record<string, Figure>>;
@@ -55,7 +56,7 @@ export interface RowMeasurement {
 /** Measures one or more rows together. It returns at least the requested rows. */
 export interface Scenario {
   rows: readonly string[];
-  /** Returns why the rows cannot be measured here; undefined if they can. */
+  /** Returns why the rows cannot be measured on this machine; undefined if they can. Default: they can. */
   getSkipReason?(): Promise<string | undefined>;
   run(bench: Bench): Promise<RowMeasurement[]>;
 }
@@ -67,9 +68,9 @@ export class Bench {
   readonly modelUrl: string;
   readonly #child: ChildProcess;
 
-  private constructor(options: BenchOptions, model: string, child: ChildProcess) {
+  private constructor(options: BenchOptions, modelUrl: string, child: ChildProcess) {
     this.options = options;
-    this.modelUrl = model;
+    this.modelUrl = modelUrl;
     this.#child = child;
   }
 
@@ -136,8 +137,8 @@ export class Bench {
     const [node, ...gantryArguments] = this.getGantryCommand("serve", "--port", "0");
     const spawnedMs = performance.now();
     const child = startProcess([node, ...nodeArgs, ...gantryArguments], { cwd, env: this.createEnvironment(home) });
-    const base = await waitForMatch(child, /listening on (\S+)/);
-    return { child, baseUrl: base, startMs: performance.now() - spawnedMs };
+    const baseUrl = await waitForMatch(child, /listening on (\S+)/);
+    return { child, baseUrl, startDurationMs: performance.now() - spawnedMs };
   }
 }
 
@@ -146,28 +147,32 @@ export interface Server {
   child: ChildProcess;
   baseUrl: string;
   /** Time from the spawn to the line that reports the address, in ms. */
-  startMs: number;
+  startDurationMs: number;
 }
 
-/** Resolves with the first match in a process's output and discards the rest. Rejects if the process exits first. */
+/**
+ * Resolves with the first group of the first match in a process's output, or with the match if the pattern has no
+ * group. Discards later output. Rejects if the process exits first.
+ */
 export async function waitForMatch(child: ChildProcess, pattern: RegExp): Promise<string> {
   const { stdout } = child;
   if (!stdout) throw new Error("no output to read");
   const exit = once(child, "exit").then(([code, signal]) => {
-    throw new Error(`${child.spawnargs.join(" ")} ended (${code ?? signal}) before it was up`);
+    throw new Error(`${child.spawnargs.join(" ")} ended (${code ?? signal}) without the expected output ${pattern}`);
   });
   let output = "";
-  const match = new Promise<string>((resolve) =>
+  let hasMatched = false;
+  const firstMatch = new Promise<string>((resolve) =>
     stdout.setEncoding("utf8").on("data", (text: string) => {
-      if (output === "-") return;
+      if (hasMatched) return;
       output += text;
       const match = pattern.exec(output);
       if (!match) return;
-      output = "-";
+      hasMatched = true;
       resolve(match[1] ?? match[0]);
     }),
   );
-  return Promise.race([match, exit]);
+  return Promise.race([firstMatch, exit]);
 }
 
 /**

@@ -2,7 +2,10 @@
 // an answer.
 
 const formatEvent = (data, event) => `${event ? `event: ${event}\n` : ""}data: ${JSON.stringify(data)}\n\n`;
-/** Returns a word of five characters. Words rarely repeat, because some agents stop an answer that repeats itself. */
+/**
+ * Returns a word of five characters: "hello", or a space and a hash of the index in base 36. Words rarely repeat,
+ * because some agents stop an answer that repeats itself.
+ */
 const createWord = (index) =>
   index === 0 ? "hello" : ` ${(((index * 2654435761) >>> 0) % 1679616).toString(36).padStart(4, "z")}`;
 const TITLE_PATTERN = /\btitle\b/i;
@@ -49,10 +52,10 @@ const chat = {
     ];
   },
   renderText(tokens) {
-    const delta = (content, index) => ({ ...(index === 0 ? { role: "assistant" } : {}), content });
+    const createDelta = (content, index) => ({ ...(index === 0 ? { role: "assistant" } : {}), content });
     return [
       ...Array.from({ length: tokens }, (_, index) =>
-        this.renderChunk([{ index: 0, delta: delta(createWord(index), index), finish_reason: null }]),
+        this.renderChunk([{ index: 0, delta: createDelta(createWord(index), index), finish_reason: null }]),
       ),
       ...this.renderEnd("stop", tokens),
     ];
@@ -84,15 +87,18 @@ const responses = {
     const response = { id: "resp-1", object: "response", created_at: 1, model: "m1" };
     const usage = { input_tokens: 10, output_tokens: 5, total_tokens: 15 };
     const details = { input_tokens_details: { cached_tokens: 0 }, output_tokens_details: { reasoning_tokens: 0 } };
-    const event = (type, data) => formatEvent({ type, ...data }, type);
+    const renderEvent = (type, data) => formatEvent({ type, ...data }, type);
     return [
-      event("response.created", { response: { ...response, status: "in_progress", output: [] } }),
-      event("response.output_item.added", { output_index: 0, item: { ...item, status: "in_progress", content: [] } }),
+      renderEvent("response.created", { response: { ...response, status: "in_progress", output: [] } }),
+      renderEvent("response.output_item.added", {
+        output_index: 0,
+        item: { ...item, status: "in_progress", content: [] },
+      }),
       ...deltas.map((delta) =>
-        event("response.output_text.delta", { item_id: item.id, output_index: 0, content_index: 0, delta }),
+        renderEvent("response.output_text.delta", { item_id: item.id, output_index: 0, content_index: 0, delta }),
       ),
-      event("response.output_item.done", { output_index: 0, item }),
-      event("response.completed", {
+      renderEvent("response.output_item.done", { output_index: 0, item }),
+      renderEvent("response.completed", {
         response: { ...response, status: "completed", output: [item], usage: { ...usage, ...details } },
       }),
     ];
@@ -128,10 +134,10 @@ const google = {
       isTitleRequest: declarations.length === 0 && TITLE_PATTERN.test(readText(systemInstruction?.parts)),
     };
   },
-  createResponse(parts, end) {
+  createResponse(parts, isLast) {
     const usageMetadata = { promptTokenCount: 10, candidatesTokenCount: 5, totalTokenCount: 15 };
     const content = { role: "model", parts };
-    return { candidates: [{ content, index: 0, ...(end ? { finishReason: "STOP" } : {}) }], usageMetadata };
+    return { candidates: [{ content, index: 0, ...(isLast ? { finishReason: "STOP" } : {}) }], usageMetadata };
   },
   renderText(tokens) {
     return Array.from({ length: tokens }, (_, index) =>

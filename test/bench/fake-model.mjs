@@ -6,7 +6,7 @@
 // - `[tool=shell]`: a call of the agent's tool that runs a command, with the command `true`
 //
 // Any other prompt, a request for a title and a tool result get a short answer at once. The argument is a port;
-// default: any. It prints its port as a line of JSON and exits when its standard input ends.
+// default: any. The process prints its address as a line of JSON and exits when its standard input ends.
 import { createServer } from "node:http";
 import { wires } from "./fake-model-wires.mjs";
 
@@ -46,12 +46,12 @@ function createArguments({ properties = {}, required = [] }, path) {
   return values;
 }
 
-const piecesByPlan = new Map();
+const piecesByKey = new Map();
 
 /** Returns the pieces of an answer, one for each write. */
 function renderPieces(plan, wire) {
   const key = `${wire.name} ${JSON.stringify(plan)}`;
-  let pieces = piecesByPlan.get(key);
+  let pieces = piecesByKey.get(key);
   if (pieces) return pieces;
   const events = plan.call ? wire.renderCall(plan.call) : wire.renderText(plan.tokens);
   pieces = [];
@@ -61,8 +61,8 @@ function renderPieces(plan, wire) {
     for (let offset = 0; offset < stream.length; offset += WRITE_BYTES)
       pieces.push(stream.subarray(offset, offset + WRITE_BYTES));
   }
-  // Calls contain file names of one run and are not cached; other answers are few.
-  if (!plan.call) piecesByPlan.set(key, pieces);
+  // Calls contain file names of one run and are not cached. There are few other answers.
+  if (!plan.call) piecesByKey.set(key, pieces);
   return pieces;
 }
 
@@ -72,7 +72,7 @@ let streamCount = 0;
  * Writes one token at a time, every `intervalMs` ms. Concurrent streams start at different offsets, so that they do not
  * write in step.
  */
-function writePaced(response, pieces, { tokens, intervalMs }) {
+function writeAtInterval(response, pieces, { tokens, intervalMs }) {
   let nextIndex = 0;
   let timer = setTimeout(
     () => {
@@ -110,7 +110,7 @@ const server = createServer((request, response) => {
       for (const piece of pieces.slice(0, -1)) response.write(piece);
       return response.end(pieces.at(-1));
     }
-    writePaced(response, pieces, plan);
+    writeAtInterval(response, pieces, plan);
   });
 });
 // Prevents the server from closing a kept-alive socket while a request is sent.

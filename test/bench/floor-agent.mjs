@@ -33,7 +33,7 @@ function requestModel(messages, onText) {
         incompleteLine = lines.pop();
         for (const line of lines) {
           if (!line.startsWith("data: {")) continue;
-          const delta = JSON.parse(line.slice(6)).choices[0]?.delta;
+          const delta = JSON.parse(line.slice("data: ".length)).choices[0]?.delta;
           if (delta?.content) {
             text += delta.content;
             onText(delta.content);

@@ -1,5 +1,5 @@
 // Reference for a streaming server: it forwards each delta of the model as an event and stores nothing. The argument is
-// the model's URL. It prints its address and exits when its standard input ends.
+// the model's URL. The process prints its address and exits when its standard input ends.
 import { Agent, createServer, request } from "node:http";
 
 const url = `${process.argv[2]}/chat/completions`;
@@ -18,7 +18,7 @@ function streamAnswer(message, response) {
       let events = "";
       for (const line of lines) {
         if (!line.startsWith("data: {")) continue;
-        const content = JSON.parse(line.slice(6)).choices[0]?.delta?.content;
+        const content = JSON.parse(line.slice("data: ".length)).choices[0]?.delta?.content;
         if (content) events += `event: agent\ndata: ${JSON.stringify({ type: "token", content })}\n\n`;
       }
       if (events !== "") response.write(events);

@@ -1,5 +1,5 @@
-// Reference for a turn on a stored session: reads its rows, then requests the model. `node floor-session.mjs PRODUCT
-// FILE MODEL ID TIMES` prints the time of each turn in ms, as a line of JSON.
+// Reference for a turn on a stored session: reads the messages, then requests the model. `node floor-session.mjs
+// PRODUCT FILE MODEL ID TIMES` prints the time of each turn in ms, as a line of JSON.
 import { Agent, request } from "node:http";
 import { createRequire } from "node:module";
 import path from "node:path";

@@ -9,13 +9,16 @@ import { makeTempDir, type TempDir } from "../helpers/temp-dir.js";
 import { callTool, createToolContext } from "../helpers/tool-context.js";
 
 const MIB = 1024 * 1024;
+const NS_PER_MS = 1e6;
+const PAGE_BYTES = 4.5 * MIB;
+/** Only cases whose name contains this text are measured. */
 const NAME_FILTER = process.argv[2] ?? "";
-/** Time limit of a case, in ms. A slower case is aborted if possible. */
-const LIMIT_MS = 150_000;
+/** Time limit of a case. A slower case is aborted if possible. */
+const CASE_LIMIT_MS = 150_000;
 
 const tools = new Map(builtinTools({ webfetch: { allowPrivate: true } }).map((tool) => [tool.name, tool] as const));
 
-/** Markup up to 4.5 MiB: a head that occurs once, and a piece that is repeated. */
+/** Parts of pages: a head that occurs once, and a piece that is repeated up to PAGE_BYTES. */
 const PAGES: Readonly<Record<string, [head: string, piece: string]>> = {
   "an ordinary page": [
     "<title>T</title>",
@@ -61,7 +64,7 @@ async function measure(caseName: string, runCase: () => Promise<{ text: string }
   const ms = performance.now() - startMs;
   await new Promise((resolve) => setTimeout(resolve, 20));
   delays.disable();
-  print({ caseName, ms, delayMs: delays.max / 1e6, output });
+  print({ caseName, ms, delayMs: delays.max / NS_PER_MS, output });
 }
 
 function print({ caseName, ms, delayMs, output }: Measurement): void {
@@ -76,7 +79,7 @@ async function measurePages(): Promise<void> {
   for (const [name, [head, piece]] of Object.entries(PAGES))
     bodies.set(
       `/${encodeURIComponent(name)}`,
-      head + piece.repeat(Math.floor((4.5 * MIB - head.length) / Buffer.byteLength(piece))),
+      head + piece.repeat(Math.floor((PAGE_BYTES - head.length) / Buffer.byteLength(piece))),
     );
   bodies.set("/small", "<div>".repeat(160_000));
   const server = createServer((request, response) => {
@@ -88,7 +91,7 @@ async function measurePages(): Promise<void> {
     callTool(
       tools.get("webfetch")!,
       { url: `http://127.0.0.1:${port}${path}` },
-      createToolContext("/", { signal: AbortSignal.timeout(LIMIT_MS) }),
+      createToolContext("/", { signal: AbortSignal.timeout(CASE_LIMIT_MS) }),
     );
   await measure("page: nested div, 0.8 MB", fetchPage("/small"));
   for (const name of Object.keys(PAGES)) await measure(`page: ${name}`, fetchPage(`/${encodeURIComponent(name)}`));
@@ -114,7 +117,7 @@ async function writeEmptyFiles(folder: TempDir, count: number, createName: (n: n
 }
 
 async function measureRules(): Promise<void> {
-  const cases: [what: string, count: number, ignore: string][] = [
+  const cases: [caseName: string, count: number, ignore: string][] = [
     ["250 ordinary rules, 100,000 files", 100_000, ORDINARY_RULES],
     ["1 MiB of *a*a*a*b, 300 files", 300, `${"*a".repeat(20)}*b\n`.repeat(MIB / 43)],
     ["1 MiB of **/a*/**/b*, 300 files", 300, `${"**/a*/".repeat(8)}b*\n`.repeat(Math.floor(MIB / 51))],
@@ -129,7 +132,7 @@ async function measureRules(): Promise<void> {
     await using folder = await makeTempDir();
     await folder.write({ ".gitignore": ignoreText, "many.txt": "" });
     await writeEmptyFiles(folder, count, (n) => (count > 1_000 ? `file-${n}.txt` : `${"a".repeat(240)}${n}`));
-    const context = createToolContext(folder.path, { signal: AbortSignal.timeout(LIMIT_MS) });
+    const context = createToolContext(folder.path, { signal: AbortSignal.timeout(CASE_LIMIT_MS) });
     await measure(`list: ${caseName}`, () => callTool(tools.get("list")!, { path: "many" }, context));
     if (count < 1_000) continue;
     await measure(`glob: *.{ts,tsx,...}; ${caseName}`, () =>
@@ -156,7 +159,7 @@ async function measureRules(): Promise<void> {
     callTool(
       tools.get("list")!,
       { depth: 5 },
-      createToolContext(deepFolder.path, { signal: AbortSignal.timeout(LIMIT_MS) }),
+      createToolContext(deepFolder.path, { signal: AbortSignal.timeout(CASE_LIMIT_MS) }),
     ),
   );
 }

@@ -1,8 +1,9 @@
-// A minimal HTTP client: it keeps connections alive and counts bodies.
+// A minimal HTTP client that keeps connections alive and measures durations.
 import http from "node:http";
 
 /** A complete response. */
 export interface HttpResponse {
+  /** Duration from the request to the end of the body. */
   ms: number;
   status: number;
   headers: http.IncomingHttpHeaders;
@@ -11,20 +12,21 @@ export interface HttpResponse {
 
 /** Measurements of a stream of server-sent events, read to its end. */
 export interface StreamMeasurement {
+  /** Duration from the request to the end of the stream. */
   ms: number;
-  /** Time to the first text, in ms. */
-  firstMs: number;
+  /** Time to the first text; NaN without text. */
+  firstTextMs: number;
   /** Characters of text received. */
   characters: number;
 }
 
-/** Sends requests to one server. Callers must `close` it. */
+/** Sends requests to one server. Callers must `close` the client. */
 export class HttpClient {
   readonly baseUrl: string;
   readonly #agent = new http.Agent({ keepAlive: true, maxSockets: Infinity });
 
-  constructor(base: string) {
-    this.baseUrl = base;
+  constructor(baseUrl: string) {
+    this.baseUrl = baseUrl;
   }
 
   /** Sends a POST request. Rejects for any status other than 200. */
@@ -45,7 +47,7 @@ export class HttpClient {
     const startMs = performance.now();
     const response = await this.#sendRequest("POST", path, JSON.stringify(body));
     let incompleteLine = "";
-    let firstMs = NaN;
+    let firstTextMs = NaN;
     let characters = 0;
     response.setEncoding("utf8");
     for await (const piece of response as AsyncIterable<string>) {
@@ -53,13 +55,13 @@ export class HttpClient {
       incompleteLine = lines.pop() ?? "";
       for (const line of lines) {
         if (!line.startsWith("data: {")) continue;
-        const deltaText = readText(JSON.parse(line.slice(6)) as Payload);
+        const deltaText = readText(JSON.parse(line.slice("data: ".length)) as Payload);
         if (!deltaText) continue;
-        if (characters === 0) firstMs = performance.now() - startMs;
+        if (characters === 0) firstTextMs = performance.now() - startMs;
         characters += deltaText.length;
       }
     }
-    return { ms: performance.now() - startMs, firstMs, characters };
+    return { ms: performance.now() - startMs, firstTextMs, characters };
   }
 
   close(): void {

@@ -48,13 +48,13 @@ export const serveStart: Scenario = {
   async run(bench) {
     const home = bench.createHome();
     const project = bench.createProject();
-    const gantry = { samples: [] as number[], cpu: [] as number[] };
-    const floor = { samples: [] as number[], cpu: [] as number[] };
+    const gantry = { samples: [] as number[], cpuSamplesMs: [] as number[] };
+    const floor = { samples: [] as number[], cpuSamplesMs: [] as number[] };
     const peers = bench.options.httpPeers.map((peer) => ({ peer, samples: [] as number[] }));
     const measureGantry = async (): Promise<void> => {
       const server = await bench.startServer(home, project);
-      gantry.cpu.push(readCpuMs(server.child));
-      gantry.samples.push(server.startMs);
+      gantry.cpuSamplesMs.push(readCpuMs(server.child));
+      gantry.samples.push(server.startDurationMs);
       await endProcess(server.child);
     };
     const measureFloor = async (): Promise<void> => {
@@ -68,20 +68,20 @@ export const serveStart: Scenario = {
       // A few samples are enough, because a peer takes seconds to start.
       if (samples.length >= 5) return;
       const server = await HttpPeerServer.start(bench, peer, project);
-      samples.push(server.startMs);
+      samples.push(server.startDurationMs);
       await server.close();
     });
     await measureGantry();
     await measureFloor();
-    gantry.samples.length = gantry.cpu.length = floor.samples.length = 0;
+    gantry.samples.length = gantry.cpuSamplesMs.length = floor.samples.length = 0;
     await runInterleaved([measureGantry, measureFloor, ...peerMeasurements], bench.getRounds(30, 10), (measure) =>
       measure(),
     );
     return [
       {
         row: "serve-start",
-        judged: median(gantry.samples) / median(floor.samples),
-        gantry: { samples: gantry.samples, cpuMs: mean(gantry.cpu) },
+        comparedValue: median(gantry.samples) / median(floor.samples),
+        gantry: { samples: gantry.samples, cpuMs: mean(gantry.cpuSamplesMs) },
         floor: { samples: floor.samples },
         peers: Object.fromEntries(peers.map(({ peer, samples }) => [peer.name, { samples }])),
       },
@@ -108,7 +108,7 @@ export const singleRuns: Scenario = {
     const server = await bench.startServer(home, project);
     const client = new HttpClient(server.baseUrl);
     const model = new HttpClient(bench.modelUrl);
-    const freshRuns = { samples: [] as number[], cpu: [] as number[] };
+    const freshRuns = { samples: [] as number[], cpuSamplesMs: [] as number[] };
     const directRequests = { samples: [] as number[] };
     const storedTurns = { samples: [] as number[] };
     const { id } = await runPrompt(client, "hi");
@@ -119,7 +119,7 @@ export const singleRuns: Scenario = {
     const measureFreshRun = async (): Promise<void> => {
       const cpuMsBefore = readCpuMs(server.child);
       freshRuns.samples.push((await runPrompt(client, "hi")).ms);
-      freshRuns.cpu.push(readCpuMs(server.child) - cpuMsBefore);
+      freshRuns.cpuSamplesMs.push(readCpuMs(server.child) - cpuMsBefore);
     };
     const measureDirectRequest = async (): Promise<void> => {
       directRequests.samples.push((await model.post("/chat/completions", createModelRequest("hi"))).ms);
@@ -143,14 +143,14 @@ export const singleRuns: Scenario = {
     return [
       {
         row: "first-turn-http",
-        judged: median(firstTurnsMs) / median(storedTurns.samples),
+        comparedValue: median(firstTurnsMs) / median(storedTurns.samples),
         gantry: { samples: firstTurnsMs },
         floor: storedTurns,
       },
       {
         row: "fresh-run",
-        judged: median(freshRuns.samples) - median(directRequests.samples),
-        gantry: { samples: freshRuns.samples, cpuMs: mean(freshRuns.cpu) },
+        comparedValue: median(freshRuns.samples) - median(directRequests.samples),
+        gantry: { samples: freshRuns.samples, cpuMs: mean(freshRuns.cpuSamplesMs) },
         floor: directRequests,
         peers,
         notes: [`in a process's first 200: ${median(earlyRunsMs).toFixed(1)} ms`],
@@ -159,10 +159,13 @@ export const singleRuns: Scenario = {
   },
 };
 
-/** Rates, durations and CPU time of rounds with 64 concurrent clients. */
+/** Measurements of rounds with 64 concurrent clients. */
 export interface LoadSamples {
+  /** Runs per second of each round. */
   rates: number[];
+  /** Duration of each run of all rounds, in ms. */
   samples: number[];
+  /** CPU time of the server in all rounds. */
   cpuMs: number;
 }
 
@@ -250,18 +253,18 @@ export function createLoadSamples(): LoadSamples {
 function createLoadMeasurements(
   row: string,
   gantryLoad: LoadSamples,
-  model: LoadSamples,
+  modelLoad: LoadSamples,
 ): [rate: RowMeasurement, p99: RowMeasurement] {
   const p99 = quantile(gantryLoad.samples, 0.99);
   const cpuMs = gantryLoad.cpuMs / gantryLoad.samples.length;
   const rates: Figure = { samples: gantryLoad.rates, cpuMs };
   return [
-    { row, judged: median(gantryLoad.rates), gantry: rates, floor: { samples: model.rates } },
+    { row, comparedValue: median(gantryLoad.rates), gantry: rates, floor: { samples: modelLoad.rates } },
     {
       row: `${row}-p99`,
-      judged: p99,
+      comparedValue: p99,
       gantry: { samples: [p99] },
-      floor: { samples: [quantile(model.samples, 0.99)] },
+      floor: { samples: [quantile(modelLoad.samples, 0.99)] },
       notes: [
         `p50 ${median(gantryLoad.samples).toFixed(0)} ms, at most ${Math.max(...gantryLoad.samples).toFixed(0)} ms`,
       ],

@@ -1,5 +1,5 @@
 // `npm run bench:json`: duration of each operation of the JSON driver, compared with the SQLite driver in the same run.
-// It takes the fastest of several rounds. Not part of the tests, because the result depends on the machine.
+// Reports the fastest of several rounds. Not part of the tests, because the result depends on the machine.
 import type { SessionDriver } from "gantry/plugin";
 import {
   aMessage,
@@ -17,11 +17,11 @@ const ROUND_COUNT = 3;
 const SESSION_COUNT = 1000;
 const DELTA_COUNT = 2000;
 
-type Kind = "json" | "sqlite";
+type DriverName = "json" | "sqlite";
 
-async function openDriver(kind: Kind, path: string): Promise<SessionDriver> {
+async function openDriver(driverName: DriverName, path: string): Promise<SessionDriver> {
   const driver =
-    kind === "json"
+    driverName === "json"
       ? new (await import("gantry/adapters/lowdb-json-driver")).LowdbJsonDriver({ path })
       : new (await import("gantry/adapters/sqlite-driver")).SqliteDriver({ path });
   await driver.open();
@@ -29,9 +29,9 @@ async function openDriver(kind: Kind, path: string): Promise<SessionDriver> {
 }
 
 /** Measures the duration of one operation of each kind, in µs. */
-async function measure(kind: Kind): Promise<Map<string, number>> {
+async function measure(driverName: DriverName): Promise<Map<string, number>> {
   await using folder = await makeTempDir();
-  const durations = new Map<string, number>();
+  const durationsUs = new Map<string, number>();
   const measureOperation = async (
     name: string,
     count: number,
@@ -39,9 +39,9 @@ async function measure(kind: Kind): Promise<Map<string, number>> {
   ): Promise<void> => {
     const startMs = performance.now();
     for (let n = 0; n < count; n++) await operation(n);
-    durations.set(name, ((performance.now() - startMs) / count) * 1000);
+    durationsUs.set(name, ((performance.now() - startMs) / count) * 1000);
   };
-  let driver = await openDriver(kind, folder.at("store"));
+  let driver = await openDriver(driverName, folder.at("store"));
   await driver.create({ session: aSession("long"), messages: someMessages("long", 1, 500) });
   const lease = await acquireLease(driver, "long", "h");
   await driver.write("long", change({ fence: lease.fence, add: [aGrowingMessage("long", 501)] }));
@@ -53,7 +53,7 @@ async function measure(kind: Kind): Promise<Map<string, number>> {
   await measureOperation("add a message", 200, (n) =>
     driver.write("long", change({ add: [aMessage("long", 502 + n)] })),
   );
-  await measureOperation("the same, on the disk", 200, (n) =>
+  await measureOperation("add a message, synced to the disk", 200, (n) =>
     driver.write("long", change({ add: [aMessage("long", 702 + n)], sync: true })),
   );
   await measureOperation("create", SESSION_COUNT, (n) =>
@@ -69,25 +69,25 @@ async function measure(kind: Kind): Promise<Map<string, number>> {
   });
   await driver.close();
   await measureOperation(`open ${SESSION_COUNT} sessions, list and close`, 5, async () => {
-    driver = await openDriver(kind, folder.at("store"));
+    driver = await openDriver(driverName, folder.at("store"));
     await driver.list({ limit: 20 });
     await driver.close();
   });
-  return durations;
+  return durationsUs;
 }
 
-const bestDurations: Record<Kind, Map<string, number>> = { json: new Map(), sqlite: new Map() };
+const bestDurationsUs: Record<DriverName, Map<string, number>> = { json: new Map(), sqlite: new Map() };
 for (let round = 0; round < ROUND_COUNT; round++)
-  for (const kind of ["json", "sqlite"] as const)
-    for (const [name, duration] of await measure(kind))
-      bestDurations[kind].set(name, Math.min(duration, bestDurations[kind].get(name) ?? Infinity));
+  for (const driverName of ["json", "sqlite"] as const)
+    for (const [name, durationUs] of await measure(driverName))
+      bestDurationsUs[driverName].set(name, Math.min(durationUs, bestDurationsUs[driverName].get(name) ?? Infinity));
 process.stdout.write(`${"µs".padEnd(42)}     json   sqlite  json/sqlite\n`);
-for (const [name, jsonDuration] of bestDurations.json) {
-  const sqliteDuration = bestDurations.sqlite.get(name) ?? NaN;
+for (const [name, jsonUs] of bestDurationsUs.json) {
+  const sqliteUs = bestDurationsUs.sqlite.get(name) ?? NaN;
   const columns = [
-    jsonDuration.toFixed(0).padStart(9),
-    sqliteDuration.toFixed(0).padStart(9),
-    (jsonDuration / sqliteDuration).toFixed(2).padStart(13),
+    jsonUs.toFixed(0).padStart(9),
+    sqliteUs.toFixed(0).padStart(9),
+    (jsonUs / sqliteUs).toFixed(2).padStart(13),
   ];
   process.stdout.write(`${name.padEnd(42)}${columns.join("")}\n`);
 }

@@ -3,13 +3,17 @@ import { execFileSync } from "node:child_process";
 import { cpus, loadavg, tmpdir, totalmem } from "node:os";
 import { quantile, median } from "./statistics.js";
 
-/** Repeats a fixed piece of work. The difference from its best time shows the load by other processes. */
+/**
+ * Repeats a fixed computation. `spread` is the 90th percentile divided by the best time, and shows the load by other
+ * processes. `load` is the load average of the last minute.
+ */
 export function measureNoise(repetitions = 40): { medianMs: number; spread: number; load: number } {
   const durationsMs: number[] = [];
   for (let n = 0; n < repetitions; n++) {
     const startMs = performance.now();
     let sum = 0;
     for (let step = 0; step < 3_000_000; step++) sum = (sum * 31 + step) | 0;
+    // The use of `sum`, which is never 0.5, prevents the removal of the loop by the compiler.
     durationsMs.push(performance.now() - startMs + (sum === 0.5 ? 1 : 0));
   }
   // The first samples run cold code.

@@ -65,14 +65,14 @@ if (options.json !== undefined)
     `${JSON.stringify({ machine: machineLines, noise: { before: noiseBefore, after: noiseAfter }, results }, null, 2)}\n`,
   );
 if (options.markdown !== undefined) {
-  const tableMarks = /(<!-- bench:begin -->\n)[^]*?(\n<!-- bench:end -->)/;
+  const tablePattern = /(<!-- bench:begin -->\n)[^]*?(\n<!-- bench:end -->)/;
   const text = readFileSync(options.markdown, "utf8");
-  if (!tableMarks.test(text))
+  if (!tablePattern.test(text))
     throw new Error(`${options.markdown} has no marks <!-- bench:begin --> and <!-- bench:end -->`);
   const resultTable = `\n${formatMarkdown(results, [...machineLines, ...noiseLines])}\n`;
   writeFileSync(
     options.markdown,
-    text.replace(tableMarks, (_all, begin: string, finish: string) => begin + resultTable + finish),
+    text.replace(tablePattern, (_all, begin: string, finish: string) => begin + resultTable + finish),
   );
 }
 if (options.check && results.some(({ pass }) => !pass)) process.exitCode = 1;

@@ -6,9 +6,9 @@ import { AiSdkProvider, WIRES } from "gantry/adapters/language-models";
 import { startFakeModelServer } from "../helpers/fake-model-server.js";
 import { baseUrlOf, SITUATIONS, WIRE_MODELS } from "../helpers/model-situations.js";
 
-const key = "sk-matrix-0123456789abcdef";
+const apiKey = "sk-matrix-0123456789abcdef";
 const lines = [`| situation | ${WIRES.join(" | ")} |`, `| --- |${" --- |".repeat(WIRES.length)}`];
-let failed = false;
+let hasFailure = false;
 for (const { name, exceptions, run } of SITUATIONS) {
   const cells: string[] = [];
   for (const wire of WIRES) {
@@ -17,13 +17,13 @@ for (const { name, exceptions, run } of SITUATIONS) {
       cells.push(`none: ${reason}`);
       continue;
     }
-    const server = await startFakeModelServer({ apiKey: key });
-    const provider = new AiSdkProvider({ name: "lab", driver: wire, baseUrl: baseUrlOf(wire, server), apiKey: key });
+    const server = await startFakeModelServer({ apiKey: apiKey });
+    const provider = new AiSdkProvider({ name: "lab", driver: wire, baseUrl: baseUrlOf(wire, server), apiKey: apiKey });
     try {
-      await run({ wire, model: WIRE_MODELS[wire], server, provider, key });
+      await run({ wire, model: WIRE_MODELS[wire], server, provider, key: apiKey });
       cells.push("yes");
     } catch (error) {
-      failed = true;
+      hasFailure = true;
       cells.push("**no**");
       process.stderr.write(`${wire}: ${name}: ${String(error)}\n`);
     }
@@ -33,4 +33,4 @@ for (const { name, exceptions, run } of SITUATIONS) {
   lines.push(`| ${name} | ${cells.join(" | ")} |`);
 }
 process.stdout.write(`${lines.join("\n")}\n`);
-process.exitCode = failed ? 1 : 0;
+process.exitCode = hasFailure ? 1 : 0;

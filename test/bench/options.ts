@@ -9,9 +9,13 @@ export type ProfileKind = (typeof PROFILES)[number];
 
 /** Options of the output, in addition to those of the measurement. */
 export interface CommandOptions extends BenchOptions {
+  /** File for the results as JSON; undefined: none. */
   json: string | undefined;
+  /** Document whose table is replaced; undefined: none. */
   markdown: string | undefined;
+  /** Whether a failed row sets exit code 1. */
   check: boolean;
+  /** Kind of work to profile instead of the measurement; undefined: measure the rows. */
   profile: ProfileKind | undefined;
 }
 

@@ -1,9 +1,10 @@
 // A counting proxy between a client and PostgreSQL. It forwards every byte and parses enough of the frontend/backend
-// protocol to count statements, round trips and bytes. Does not support TLS.
+// protocol to count statements, round trips and bytes. Does not support TLS. Message types of a client: P (Parse),
+// B (Bind), E (Execute), Q (Query), S (Sync); of the server: A (NotificationResponse), Z (ReadyForQuery).
 import { once } from "node:events";
 import net from "node:net";
 
-/** Traffic of all connections since the last `take`. */
+/** Traffic of all connections since the last `takeTraffic`. */
 export interface Traffic {
   /** Executed statements in the order of sending, named by their function or first words. */
   statements: string[];
@@ -22,7 +23,7 @@ const createTraffic = (): Traffic => ({ statements: [], roundTrips: 0, sentBytes
 /** Name for statements that notify other connections. No client waits for them, and they are sent together. */
 export const HINT = "hint";
 
-/** Returns the name of a statement: the called function without its version suffix, or else the first two words. */
+/** Returns the name of a statement: the called function without its version suffix, otherwise the first two words. */
 export function getStatementName(text: string): string {
   const [, functionName] =
     /\b(?:from|select)\s+(?:"(?:[^"]|"")*"|\w+)\."?([a-z_]+?)(?:_?v?\d\w*|_[0-9a-f]{6,})?"?\s*\(/i.exec(text) ?? [];
@@ -46,11 +47,11 @@ export class MessageParser {
     for (;;) {
       const typeBytes = this.#isUntyped ? 0 : 1;
       if (this.#incompleteBytes.length < typeBytes + 4) return;
-      const end = typeBytes + this.#incompleteBytes.readInt32BE(typeBytes);
-      if (this.#incompleteBytes.length < end) return;
+      const endOffset = typeBytes + this.#incompleteBytes.readInt32BE(typeBytes);
+      if (this.#incompleteBytes.length < endOffset) return;
       const type = this.#incompleteBytes.toString("latin1", 0, typeBytes);
-      const body = this.#incompleteBytes.subarray(typeBytes + 4, end);
-      this.#incompleteBytes = this.#incompleteBytes.subarray(end);
+      const body = this.#incompleteBytes.subarray(typeBytes + 4, endOffset);
+      this.#incompleteBytes = this.#incompleteBytes.subarray(endOffset);
       this.#isUntyped = false;
       yield { type, body };
     }
@@ -60,7 +61,7 @@ export class MessageParser {
 /** Reads the text from an offset up to the terminating NUL. */
 const readText = (body: Buffer, offset: number): string => body.toString("utf8", offset, body.indexOf(0, offset));
 
-/** Listens on loopback and counts the traffic. Callers must `close` it. */
+/** Listens on loopback and counts the traffic. Callers must `close` the proxy. */
 export class CountingProxy {
   readonly #server: net.Server;
   readonly #sockets = new Set<net.Socket>();
@@ -100,12 +101,13 @@ export class CountingProxy {
     const clientMessages = new MessageParser(true);
     const serverMessages = new MessageParser(false);
     // Texts of prepared statements by name, and statement names by portal.
-    const texts = new Map<string, string>();
-    const portals = new Map<string, string>();
+    const statementTextsByName = new Map<string, string>();
+    const statementNamesByPortal = new Map<string, string>();
     let isStarted = false;
     client.on("data", (piece: Buffer) => {
       if (isStarted) this.#traffic.sentBytes += piece.length;
-      for (const { type, body } of clientMessages.read(piece)) this.#countMessage(type, body, texts, portals);
+      for (const { type, body } of clientMessages.read(piece))
+        this.#countMessage(type, body, statementTextsByName, statementNamesByPortal);
       server.write(piece);
     });
     server.on("data", (piece: Buffer) => {
@@ -130,15 +132,22 @@ export class CountingProxy {
     }
   }
 
-  #countMessage(type: string, body: Buffer, texts: Map<string, string>, portals: Map<string, string>): void {
+  #countMessage(
+    type: string,
+    body: Buffer,
+    statementTextsByName: Map<string, string>,
+    statementNamesByPortal: Map<string, string>,
+  ): void {
     if (type === "P") {
       const name = readText(body, 0);
-      texts.set(name, readText(body, Buffer.byteLength(name) + 1));
+      statementTextsByName.set(name, readText(body, Buffer.byteLength(name) + 1));
     } else if (type === "B") {
       const portal = readText(body, 0);
-      portals.set(portal, readText(body, Buffer.byteLength(portal) + 1));
+      statementNamesByPortal.set(portal, readText(body, Buffer.byteLength(portal) + 1));
     } else if (type === "E")
-      this.#traffic.statements.push(getStatementName(texts.get(portals.get(readText(body, 0)) ?? "") ?? "unknown"));
+      this.#traffic.statements.push(
+        getStatementName(statementTextsByName.get(statementNamesByPortal.get(readText(body, 0)) ?? "") ?? "unknown"),
+      );
     else if (type === "Q") this.#traffic.statements.push(getStatementName(readText(body, 0)));
     if (type === "Q" || type === "S") this.#traffic.roundTrips += 1;
   }

@@ -19,29 +19,30 @@ type RowKind = (typeof ROW_KINDS)[number];
 interface StoreSubject {
   server: Server;
   client: HttpClient;
-  sessions: string[];
-  loads: Map<string, LoadSamples & { storeCpuMs: number }>;
+  sessionIds: string[];
+  /** Measured loads by row id. */
+  loadsByRow: Map<string, LoadSamples & { storeCpuMs: number }>;
   readStoreCpuMs(): number;
 }
 
 async function createSubject(bench: Bench, home: string, readStoreCpuMs = (): number => 0): Promise<StoreSubject> {
   const server = await bench.startServer(home);
   const client = new HttpClient(server.baseUrl);
-  const sessions = await Promise.all(
+  const sessionIds = await Promise.all(
     Array.from({ length: CONCURRENT_CLIENTS }, async () => (await runPrompt(client, "hi")).id),
   );
-  return { server, client, sessions, loads: new Map(), readStoreCpuMs };
+  return { server, client, sessionIds, loadsByRow: new Map(), readStoreCpuMs };
 }
 
 async function measureLoad(
-  { server, client, sessions, loads, readStoreCpuMs }: StoreSubject,
+  { server, client, sessionIds, loadsByRow, readStoreCpuMs }: StoreSubject,
   kind: RowKind,
   jobCount: number,
 ) {
-  const load = loads.get(kind.row) ?? { ...createLoadSamples(), storeCpuMs: 0 };
-  loads.set(kind.row, load);
+  const load = loadsByRow.get(kind.row) ?? { ...createLoadSamples(), storeCpuMs: 0 };
+  loadsByRow.set(kind.row, load);
   const [cpuMsBefore, storeCpuMsBefore] = [readCpuMs(server.child), readStoreCpuMs()];
-  const runJob = (worker: number) => runPrompt(client, "hi", kind.isStored ? sessions[worker] : undefined);
+  const runJob = (worker: number) => runPrompt(client, "hi", kind.isStored ? sessionIds[worker] : undefined);
   const { perSecond, samples } = await runConcurrently(jobCount, runJob, kind.workerCount);
   load.cpuMs += readCpuMs(server.child) - cpuMsBefore;
   load.storeCpuMs += readStoreCpuMs() - storeCpuMsBefore;
@@ -65,7 +66,7 @@ export const postgresRuns: Scenario = {
     const pairs = kinds.flatMap((kind) => subjects.map((subject) => ({ subject, kind })));
     // The first round runs cold code and is not counted.
     for (const { subject, kind } of pairs) await measureLoad(subject, kind, getJobCount(kind));
-    for (const { loads } of subjects) loads.clear();
+    for (const { loadsByRow } of subjects) loadsByRow.clear();
     await runInterleaved(pairs, bench.getRounds(7, 3), ({ subject, kind }) =>
       measureLoad(subject, kind, getJobCount(kind)),
     );
@@ -74,7 +75,7 @@ export const postgresRuns: Scenario = {
       client.close();
       await endProcess(server.child);
     }
-    const [postgresLoads, sqliteLoads] = subjects.map(({ loads }) => loads);
+    const [postgresLoads, sqliteLoads] = subjects.map(({ loadsByRow }) => loadsByRow);
     const measurements = kinds.map(({ row }) => createMeasurement(row, postgresLoads?.get(row), sqliteLoads?.get(row)));
     const memory = `the process had ${peaksMb[0]} MB at most, with SQLite ${peaksMb[1]} MB`;
     return measurements.map((measurement, index) =>
@@ -87,7 +88,7 @@ export const postgresRuns: Scenario = {
 
 function createMeasurement(
   row: string,
-  postgresLoad: StoreSubject["loads"] extends Map<string, infer L> ? L | undefined : never,
+  postgresLoad: StoreSubject["loadsByRow"] extends Map<string, infer L> ? L | undefined : never,
   sqliteLoad = postgresLoad,
 ) {
   if (!postgresLoad || !sqliteLoad) throw new Error(`${row} was not measured`);
@@ -95,7 +96,7 @@ function createMeasurement(
   const formatP99 = ({ samples }: LoadSamples): string => quantile(samples, 0.99).toFixed(1);
   const measurement: RowMeasurement = {
     row,
-    judged: median(postgresLoad.rates) / median(sqliteLoad.rates),
+    comparedValue: median(postgresLoad.rates) / median(sqliteLoad.rates),
     gantry: { samples: postgresLoad.rates, cpuMs: msPerRun(postgresLoad.cpuMs, postgresLoad) },
     floor: { samples: sqliteLoad.rates, cpuMs: msPerRun(sqliteLoad.cpuMs, sqliteLoad) },
     notes: [

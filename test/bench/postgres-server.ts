@@ -13,13 +13,13 @@ const DEFAULT_SETTINGS = {
   max_wal_size: "1GB",
 };
 
-/** Returns why PostgreSQL cannot be measured here; undefined if it can. */
+/** Returns why PostgreSQL cannot be measured on this machine; undefined if PostgreSQL is available. */
 export async function getPostgresSkipReason(): Promise<string | undefined> {
   const { NO_POSTGRES } = await import("../helpers/postgres.js");
   return NO_POSTGRES || undefined;
 }
 
-/** A schema on a server. Disposal removes both; a server from GANTRY_TEST_POSTGRES remains. */
+/** A schema on a server. Disposal removes the schema and the server; a server from GANTRY_TEST_POSTGRES remains. */
 export class BenchDatabase implements AsyncDisposable {
   readonly #url: URL;
   readonly #schema = `gantry_${randomBytes(8).toString("hex")}`;

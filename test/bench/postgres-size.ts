@@ -1,6 +1,6 @@
-// `npm run bench:size -- [sessions]`: bytes of sessions, messages and runs in PostgreSQL's tables, indexes and log. It
-// writes that many sessions of 12 to 20 messages, then adds a turn to each with the same writes as the kernel. Not part
-// of the tests.
+// `npm run bench:size -- [sessions]`: bytes of sessions, messages and runs in PostgreSQL's tables, indexes and log.
+// Writes `sessions` sessions of 8 to 16 messages, then adds a turn to each session with the same writes as the kernel.
+// Not part of the tests.
 import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import type { Message, RunRecord, Session } from "gantry";
@@ -11,7 +11,9 @@ import { ROOT } from "./bench.js";
 import { BenchDatabase } from "./postgres-server.js";
 
 const SESSION_COUNT = Number(process.argv[2] ?? 100_000);
-const MAX_CONCURRENT = 24;
+const MAX_CONCURRENT_SESSIONS = 24;
+/** Smaller tables and indexes are not printed. */
+const MIN_PRINTED_BYTES = 64 * 1024;
 const HOLDER = { id: "size", host: "bench", boot: "b", pid: 1, started: "1" };
 /** Characters of a prompt, a call's arguments, a tool's result and an answer. */
 const TEXT_CHARACTERS = { prompt: 200, call: 120, result: 2000, answer: 800 };
@@ -24,6 +26,7 @@ const TEXT = ["docs", "src/run", "src/tools", "src/watch"]
   .join("\n");
 let textOffset = 0;
 function takeText(length: number): string {
+  // A prime step, so that texts at consecutive calls differ.
   textOffset = (textOffset + 48_271) % (TEXT.length - length);
   return TEXT.slice(textOffset, textOffset + length);
 }
@@ -109,7 +112,7 @@ async function runConcurrently(count: number, runJob: (n: number) => Promise<unk
   const worker = async (): Promise<void> => {
     while (nextIndex < count) await runJob(nextIndex++);
   };
-  await Promise.all(Array.from({ length: MAX_CONCURRENT }, worker));
+  await Promise.all(Array.from({ length: MAX_CONCURRENT_SESSIONS }, worker));
   return (performance.now() - startMs) / 1000;
 }
 
@@ -150,7 +153,7 @@ async function addTurn(driver: SessionDriver, n: number): Promise<void> {
 await using database = await BenchDatabase.create({ shared_buffers: "512MB", max_wal_size: "4GB" });
 const { schema, url } = database;
 
-const driver = new PostgresDriver(database.createDriverOptions(MAX_CONCURRENT) as never);
+const driver = new PostgresDriver(database.createDriverOptions(MAX_CONCURRENT_SESSIONS) as never);
 await driver.open();
 
 const print = (line: string): boolean => process.stdout.write(`${line}\n`);
@@ -171,20 +174,20 @@ async function printSizes(rowCounts: Record<string, number>): Promise<void> {
   let total = 0;
   for (const { name, of, bytes, toast, live, dead, hot, vacuums } of rows as Record<string, number>[]) {
     total += Number(bytes) + Number(toast ?? 0);
-    if (Number(bytes) + Number(toast ?? 0) < 64 * 1024) continue;
+    if (Number(bytes) + Number(toast ?? 0) < MIN_PRINTED_BYTES) continue;
     const mb = ((Number(bytes) + Number(toast ?? 0)) / 1e6).toFixed(1).padStart(8);
     const isTable = String(name) === String(of);
     const rowCount = rowCounts[String(of)];
-    const figures = [
+    const notes = [
       rowCount ? `${((Number(bytes) + Number(toast ?? 0)) / rowCount).toFixed(0)} B each` : "",
       isTable && Number(live) ? `${live} rows, ${dead} dead` : "",
-      isTable && Number(toast) ? `of it TOAST ${(Number(toast) / 1e6).toFixed(1)} MB` : "",
+      isTable && Number(toast) ? `of these TOAST ${(Number(toast) / 1e6).toFixed(1)} MB` : "",
       isTable && hot !== null && hot !== undefined ? `HOT ${(Number(hot) * 100).toFixed(0)} %` : "",
       isTable && Number(vacuums) ? `${vacuums} autovacuums` : "",
     ];
-    print(`${mb} MB  ${isTable ? "" : "  "}${name}  ${figures.filter(Boolean).join("; ")}`);
+    print(`${mb} MB  ${isTable ? "" : "  "}${name}  ${notes.filter(Boolean).join("; ")}`);
   }
-  print(`${(total / 1e6).toFixed(1).padStart(8)} MB  in all, ${(total / SESSION_COUNT).toFixed(0)} B a session`);
+  print(`${(total / 1e6).toFixed(1).padStart(8)} MB  in total, ${(total / SESSION_COUNT).toFixed(0)} B a session`);
 }
 
 const countRows = async (): Promise<Record<string, number>> => {
@@ -203,7 +206,7 @@ const countRows = async (): Promise<Record<string, number>> => {
 
 for (const [title, processSession] of [
   ["written", writeStoredSession],
-  ["lived one turn more", addTurn],
+  ["extended by one turn", addTurn],
 ] as const) {
   const [logBytesBefore, cpuMsBefore] = [await readLogBytes(), database.readCpuMs()];
   const seconds = await runConcurrently(SESSION_COUNT, (n) => processSession(driver, n));
@@ -219,6 +222,6 @@ const bodySizes = await runAsAdmin(
   `SELECT avg(octet_length(body))::float8 AS body, sum(octet_length(body))::float8 AS total FROM ${schema}.messages`,
 );
 print(
-  `\na message's body as JSON: ${Number(bodySizes[0]?.body).toFixed(0)} B in the middle; all ${(Number(bodySizes[0]?.total) / 1e6).toFixed(1)} MB`,
+  `\na message's body as JSON: ${Number(bodySizes[0]?.body).toFixed(0)} B on average; all ${(Number(bodySizes[0]?.total) / 1e6).toFixed(1)} MB`,
 );
 await driver.close();

@@ -65,7 +65,7 @@ function formatStatements(statements: readonly string[]): string {
 
 const sumBytes = ({ sentBytes, receivedBytes }: TrafficSummary): number => sentBytes + receivedBytes;
 
-/** Waits until earlier work and deferred work of a turn are complete. */
+/** Waits 200 ms, in which earlier work and deferred work of a turn complete. */
 const waitForDeferredWork = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 200));
 
 async function measureTraffic(proxy: CountingProxy, operation: () => Promise<unknown>): Promise<Traffic> {
@@ -77,8 +77,8 @@ async function measureTraffic(proxy: CountingProxy, operation: () => Promise<unk
 }
 
 /**
- * Statements, round trips and bytes of a turn: on a session that this process used last, and on one that another
- * process used last.
+ * Statements, round trips and bytes of a turn: on a session that the measured server used last (warm), and on a session
+ * that another server used last (cold).
  */
 export const postgresTraffic: Scenario = {
   rows: ["pg-trips", "pg-trips-cold", "pg-bytes", "pg-bytes-cold"],
@@ -124,17 +124,20 @@ export const postgresTraffic: Scenario = {
 };
 
 function createMeasurements(
-  warm: readonly TrafficSummary[],
-  cold: readonly TrafficSummary[],
+  warmSummaries: readonly TrafficSummary[],
+  coldSummaries: readonly TrafficSummary[],
   freshSummary: TrafficSummary,
   slowSummary: TrafficSummary,
 ): RowMeasurement[] {
   const listWaitCounts = (summaries: readonly TrafficSummary[]): number[] =>
     summaries.map(({ waitCount }) => waitCount);
-  const [fewBytes, manyBytes] = [cold.at(0), cold.at(-1)].map((summary) => (summary ? sumBytes(summary) : NaN));
-  const perMessage =
-    ((manyBytes ?? NaN) - (fewBytes ?? NaN)) / ((HISTORY_LENGTHS.at(-1) ?? 0) - (HISTORY_LENGTHS.at(0) ?? 0));
-  const bytes = warm.map(sumBytes);
+  const [shortHistoryBytes, longHistoryBytes] = [coldSummaries.at(0), coldSummaries.at(-1)].map((summary) =>
+    summary ? sumBytes(summary) : NaN,
+  );
+  const bytesPerMessage =
+    ((longHistoryBytes ?? NaN) - (shortHistoryBytes ?? NaN)) /
+    ((HISTORY_LENGTHS.at(-1) ?? 0) - (HISTORY_LENGTHS.at(0) ?? 0));
+  const bytes = warmSummaries.map(sumBytes);
   const formatNotes = (summaries: readonly TrafficSummary[]): string[] =>
     summaries.map(
       ({ sentBytes, receivedBytes, roundTrips, statements }, index) =>
@@ -144,30 +147,30 @@ function createMeasurements(
   return [
     {
       row: "pg-trips",
-      judged: Math.max(...listWaitCounts(warm)),
-      gantry: { samples: listWaitCounts(warm) },
+      comparedValue: Math.max(...listWaitCounts(warmSummaries)),
+      gantry: { samples: listWaitCounts(warmSummaries) },
       notes: [
-        ...formatNotes(warm),
+        ...formatNotes(warmSummaries),
         `a fresh run, with the title: ${freshSummary.roundTrips} round trips, ${sumBytes(freshSummary).toLocaleString("en-US")} bytes: ${freshSummary.statements}`,
         `an answer of ${SLOW_ANSWER.tokens} tokens in ${SLOW_ANSWER.seconds} s: ${slowSummary.roundTrips} round trips, ${sumBytes(slowSummary).toLocaleString("en-US")} bytes: ${slowSummary.statements}`,
       ],
     },
     {
       row: "pg-trips-cold",
-      judged: Math.max(...listWaitCounts(cold)),
-      gantry: { samples: listWaitCounts(cold) },
-      notes: formatNotes(cold),
+      comparedValue: Math.max(...listWaitCounts(coldSummaries)),
+      gantry: { samples: listWaitCounts(coldSummaries) },
+      notes: formatNotes(coldSummaries),
     },
     {
       row: "pg-bytes",
-      judged: (bytes.at(-1) ?? NaN) / (bytes.at(0) ?? NaN),
+      comparedValue: (bytes.at(-1) ?? NaN) / (bytes.at(0) ?? NaN),
       gantry: { samples: bytes.slice(-1) },
       floor: { samples: bytes.slice(0, 1) },
     },
     {
       row: "pg-bytes-cold",
-      judged: perMessage / REQUEST_MESSAGE_BYTES,
-      gantry: { samples: [perMessage] },
+      comparedValue: bytesPerMessage / REQUEST_MESSAGE_BYTES,
+      gantry: { samples: [bytesPerMessage] },
       floor: { samples: [REQUEST_MESSAGE_BYTES] },
     },
   ];

@@ -17,11 +17,12 @@ export interface StartOptions {
 }
 
 const runningChildren = new Set<ChildProcess>();
-const folders = new Set<string>();
+const tempFolders = new Set<string>();
 /** Duration of a clock tick in /proc: USER_HZ is 100 on all platforms of Node. */
 const TICK_MS = 10;
+const EXIT_LIMIT_MS = 6_000;
 
-/** Starts a process. Callers must `end` it, or call `endAll`. */
+/** Starts a process. Callers must call `endProcess` for the process, or `endAllProcesses`. */
 export function startProcess(command: Command, { cwd, env, stderr = "ignore" }: StartOptions = {}): ChildProcess {
   const [program, ...args] = typeof command === "string" ? ["/bin/sh", "-c", `exec env ${command}`] : command;
   const child = spawn(program, args, { cwd, env, stdio: ["pipe", "pipe", stderr], detached: true });
@@ -41,13 +42,13 @@ function signalGroup(child: ChildProcess, signal: NodeJS.Signals): void {
   }
 }
 
-/** Asks a process to exit and waits for the exit. Kills the process after 6 s, and finally its group. */
+/** Requests the exit of a process and waits for the exit. Kills the process after 6 s, and finally its group. */
 export async function endProcess(child: ChildProcess): Promise<void> {
   if (child.pid !== undefined && child.exitCode === null && child.signalCode === null) {
     const exit = once(child, "exit");
     child.stdin?.end();
     signalGroup(child, "SIGTERM");
-    const killTimer = setTimeout(() => signalGroup(child, "SIGKILL"), 6_000);
+    const killTimer = setTimeout(() => signalGroup(child, "SIGKILL"), EXIT_LIMIT_MS);
     await exit;
     clearTimeout(killTimer);
   }
@@ -55,22 +56,22 @@ export async function endProcess(child: ChildProcess): Promise<void> {
   runningChildren.delete(child);
 }
 
-/** Creates a temporary folder, which `endAll` removes. */
+/** Creates a temporary folder, which `endAllProcesses` removes. */
 export function createTempFolder(): string {
   const folder = realpathSync(mkdtempSync(path.join(tmpdir(), "gantry-bench-")));
-  folders.add(folder);
+  tempFolders.add(folder);
   return folder;
 }
 
 /** Kills all processes and removes all temporary folders. */
 export function endAllProcesses(): void {
   for (const child of runningChildren) signalGroup(child, "SIGKILL");
-  for (const folder of folders) rmSync(folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 });
+  for (const folder of tempFolders) rmSync(folder, { recursive: true, force: true, maxRetries: 5, retryDelay: 50 });
   runningChildren.clear();
-  folders.clear();
+  tempFolders.clear();
 }
 
-/** Ends all processes also if a signal ends the bench. */
+/** Registers `endAllProcesses` for the end of the bench, also if a signal ends the bench. */
 export function endOnSignals(): void {
   for (const [signal, code] of [
     ["SIGINT", 130],
@@ -107,7 +108,7 @@ function listTree(root: number): number[] {
 }
 
 /**
- * User and system CPU time of a process and its descendants until now, in ms with a resolution of 10. NaN if unknown.
+ * User and system CPU time of a process and its descendants until now, with a resolution of 10 ms. NaN if unknown.
  */
 export function readCpuMs({ pid }: ChildProcess, includesDescendants = true): number {
   return pid === undefined ? NaN : readTreeCpuMs(pid, includesDescendants);
@@ -128,7 +129,7 @@ export function readTreeCpuMs(pid: number, includesDescendants = true): number {
 /** Current and peak memory of a process and its descendants, in MB. NaN if unknown. */
 export function readMemory({ pid }: ChildProcess): { currentMb: number; peakMb: number } {
   if (process.platform !== "linux" || pid === undefined) return { currentMb: NaN, peakMb: NaN };
-  const total = { currentMb: 0, peakMb: 0 };
+  const memory = { currentMb: 0, peakMb: 0 };
   for (const treePid of listTree(pid)) {
     let status = "";
     try {
@@ -136,10 +137,10 @@ export function readMemory({ pid }: ChildProcess): { currentMb: number; peakMb: 
     } catch {
       // The process has just ended.
     }
-    const field = (name: string): number =>
+    const readFieldMb = (name: string): number =>
       Number(new RegExp(`^${name}:\\s*(\\d+)`, "m").exec(status)?.[1] ?? 0) / 1024;
-    total.currentMb += field("VmRSS");
-    total.peakMb += field("VmHWM");
+    memory.currentMb += readFieldMb("VmRSS");
+    memory.peakMb += readFieldMb("VmHWM");
   }
-  return total;
+  return memory;
 }

@@ -51,9 +51,9 @@ export async function profile(bench: Bench, kind: ProfileKind): Promise<string> 
   );
   const suffix = window.repetitions === 1 ? "" : ` each of ${window.repetitions}`;
   return [
-    `${kind}: ${(costs.total / window.repetitions).toFixed(1)} ms at work${suffix}`,
-    ...formatSection("by package or folder, in ms", costs.byPackage, window.repetitions, costs.total),
-    ...formatSection("by function, in ms", costs.byFunction, window.repetitions, costs.total),
+    `${kind}: ${(costs.totalMs / window.repetitions).toFixed(1)} ms at work${suffix}`,
+    ...formatSection("by package or folder, in ms", costs.byPackage, window.repetitions, costs.totalMs),
+    ...formatSection("by function, in ms", costs.byFunction, window.repetitions, costs.totalMs),
     "",
   ].join("\n");
 }
@@ -62,14 +62,14 @@ function formatSection(
   title: string,
   costs: ReadonlyMap<string, number>,
   repetitions: number,
-  total: number,
+  totalMs: number,
 ): string[] {
-  const largest = [...costs].sort(([, a], [, b]) => b - a).slice(0, MAX_COSTS);
-  const percent = (ms: number): string => `${((ms / total) * 100).toFixed(1)} %`.padStart(7);
+  const largestCosts = [...costs].sort(([, a], [, b]) => b - a).slice(0, MAX_COSTS);
+  const formatPercent = (ms: number): string => `${((ms / totalMs) * 100).toFixed(1)} %`.padStart(7);
   return [
     "",
     title,
-    ...largest.map(([name, ms]) => `${(ms / repetitions).toFixed(2).padStart(8)} ${percent(ms)}  ${name}`),
+    ...largestCosts.map(([name, ms]) => `${(ms / repetitions).toFixed(2).padStart(8)} ${formatPercent(ms)}  ${name}`),
   ];
 }
 
@@ -130,13 +130,13 @@ async function profileServer(
   bench: Bench,
   nodeArgs: readonly string[],
   prepare: Prepare,
-  [warmUp, repetitions]: readonly [number, number] = [200, 640],
+  [warmUpRuns, repetitions]: readonly [number, number] = [200, 640],
   home = bench.createHome(),
 ): Promise<MeasuredWindow> {
   const server = await bench.startServer(home, bench.createProject(), nodeArgs);
   const client = new HttpClient(server.baseUrl);
   const runWork = await prepare(client);
-  await runWork(warmUp);
+  await runWork(warmUpRuns);
   const startUs = readClockUs();
   await runWork(repetitions);
   const window = { startUs, endUs: readClockUs(), repetitions };
@@ -149,45 +149,45 @@ function sumCosts(
   { startTime, nodes, samples, timeDeltas }: Profile,
   { startUs, endUs }: MeasuredWindow,
   product: string,
-): { total: number; byPackage: Map<string, number>; byFunction: Map<string, number> } {
-  const maps = new Map<string, SourceMap | undefined>();
+): { totalMs: number; byPackage: Map<string, number>; byFunction: Map<string, number> } {
+  const sourceMapsByScript = new Map<string, SourceMap | undefined>();
   const frames = new Map(nodes.map(({ id, callFrame }) => [id, callFrame]));
   const byPackage = new Map<string, number>();
   const byFunction = new Map<string, number>();
-  const add = (costs: Map<string, number>, name: string, ms: number): unknown =>
+  const addCost = (costs: Map<string, number>, name: string, ms: number): unknown =>
     costs.set(name, (costs.get(name) ?? 0) + ms);
-  let [timeUs, total] = [startTime, 0];
+  let [timeUs, totalMs] = [startTime, 0];
   samples.forEach((id, index) => {
-    const delta = timeDeltas[index] ?? 0;
-    timeUs += delta;
+    const deltaUs = timeDeltas[index] ?? 0;
+    timeUs += deltaUs;
     const frame = frames.get(id);
     if (!frame || timeUs < startUs || timeUs > endUs || frame.functionName === "(idle)") return;
-    total += delta / 1000;
-    const { name, owner } = findOrigin(frame, product, maps);
-    add(byPackage, owner, delta / 1000);
-    add(byFunction, name, delta / 1000);
+    totalMs += deltaUs / 1000;
+    const { name, owner } = findOrigin(frame, product, sourceMapsByScript);
+    addCost(byPackage, owner, deltaUs / 1000);
+    addCost(byFunction, name, deltaUs / 1000);
   });
-  return { total, byPackage, byFunction };
+  return { totalMs, byPackage, byFunction };
 }
 
 /** Finds the owner of a frame's code (a package, a folder of this project, a part of Node), and its function. */
 function findOrigin(
   { functionName, url, lineNumber, columnNumber }: CallFrame,
   product: string,
-  maps: Map<string, SourceMap | undefined>,
+  sourceMapsByScript: Map<string, SourceMap | undefined>,
 ): { name: string; owner: string } {
   const functionLabel = functionName || "(anonymous)";
   if (url === "") return { name: functionLabel, owner: functionLabel };
   if (!url.startsWith("file:")) return { name: `${functionLabel} ${url}`, owner: url.split("/").slice(0, 2).join("/") };
   const script = fileURLToPath(url);
-  if (!maps.has(script)) {
+  if (!sourceMapsByScript.has(script)) {
     try {
-      maps.set(script, new SourceMap(JSON.parse(readFileSync(`${script}.map`, "utf8"))));
+      sourceMapsByScript.set(script, new SourceMap(JSON.parse(readFileSync(`${script}.map`, "utf8"))));
     } catch {
-      maps.set(script, undefined);
+      sourceMapsByScript.set(script, undefined);
     }
   }
-  const entry = maps.get(script)?.findEntry(lineNumber, columnNumber);
+  const entry = sourceMapsByScript.get(script)?.findEntry(lineNumber, columnNumber);
   const isMapped = entry && "originalSource" in entry;
   const source = isMapped ? path.resolve(path.dirname(script), entry.originalSource) : script;
   const location = `${path.relative(product, source)}:${(isMapped ? entry.originalLine : lineNumber) + 1}`;

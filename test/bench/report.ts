@@ -9,10 +9,10 @@ export interface Result {
   title: string;
   unit: Row["unit"];
   goal: string;
-  judged: number;
+  comparedValue: number;
   pass: boolean;
   gantry: FigureSummary;
-  floor?: FigureSummary & { what: string };
+  floor?: FigureSummary & { description: string };
   peers: Readonly<Record<string, FigureSummary>>;
   notes: readonly string[];
 }
@@ -25,35 +25,42 @@ const summarizeFigure = ({ samples, cpuMs }: Figure): FigureSummary => ({
 });
 
 /** Creates the result of a row from its measurement and its goal. */
-export function createResult({ row: id, judged, gantry, floor, peers = {}, notes = [] }: RowMeasurement): Result {
+export function createResult({
+  row: id,
+  comparedValue,
+  gantry,
+  floor,
+  peers = {},
+  notes = [],
+}: RowMeasurement): Result {
   const row = getRow(id);
   return {
     row: id,
     title: row.title,
     unit: row.unit,
     goal: formatGoal(row),
-    judged,
-    pass: meetsGoal(row, judged),
+    comparedValue,
+    pass: meetsGoal(row, comparedValue),
     gantry: summarizeFigure(gantry),
-    ...(floor ? { floor: { ...summarizeFigure(floor), what: row.floor } } : {}),
+    ...(floor ? { floor: { ...summarizeFigure(floor), description: row.floor } } : {}),
     peers: Object.fromEntries(Object.entries(peers).map(([name, figure]) => [name, summarizeFigure(figure)])),
     notes,
   };
 }
 
-/** Formats a value with three significant figures. */
+/** Formats a value: the larger the value, the fewer decimals (at most three). `-` for a missing or infinite value. */
 export function formatNumber(value: number | undefined): string {
   if (value === undefined || !Number.isFinite(value)) return "-";
-  const size = Math.abs(value);
-  if (size >= 1000) return Math.round(value).toLocaleString("en-US");
-  return value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3);
+  const magnitude = Math.abs(value);
+  if (magnitude >= 1000) return Math.round(value).toLocaleString("en-US");
+  return value.toFixed(magnitude >= 100 ? 0 : magnitude >= 10 ? 1 : magnitude >= 1 ? 2 : 3);
 }
 
-const formatJudgedValue = ({ row, judged }: Result): string => {
+const formatComparedValue = ({ row, comparedValue }: Result): string => {
   const { goal, unit } = getRow(row);
-  return goal.figure === "ratio"
-    ? `${formatNumber(judged)}x`
-    : `${goal.figure === "difference" ? "+ " : ""}${formatNumber(judged)} ${unit}`;
+  return goal.comparison === "ratio"
+    ? `${formatNumber(comparedValue)}x`
+    : `${goal.comparison === "difference" ? "+ " : ""}${formatNumber(comparedValue)} ${unit}`;
 };
 
 function createCells(result: Result, peers: readonly string[]): string[] {
@@ -62,11 +69,11 @@ function createCells(result: Result, peers: readonly string[]): string[] {
   return [
     title,
     goal,
-    formatJudgedValue(result),
+    formatComparedValue(result),
     pass ? "PASS" : "FAIL",
     `${formatNumber(gantry.median)}${spread} ${unit}`,
     formatNumber(gantry.cpuMs),
-    floor ? `${formatNumber(floor.median)}${floor.what === "" ? "" : ` (${floor.what})`}` : "-",
+    floor ? `${formatNumber(floor.median)}${floor.description === "" ? "" : ` (${floor.description})`}` : "-",
     formatNumber(floor?.cpuMs),
     ...peers.map((name) => formatNumber(result.peers[name]?.median)),
   ];
@@ -120,7 +127,7 @@ export function formatMarkdown(results: readonly Result[], machineLines: readonl
 /** Formats the line that is printed as soon as a row is measured. */
 export function formatVerdict(result: Result): string {
   const { pass, title, goal, floor, gantry, unit } = result;
-  const floorText = floor ? `, ${floor.what || "floor"} ${formatNumber(floor.median)}` : "";
+  const floorText = floor ? `, ${floor.description || "floor"} ${formatNumber(floor.median)}` : "";
   const gantryResult = `gantry ${formatNumber(gantry.median)} ${unit}`;
-  return `${pass ? "PASS" : "FAIL"}  ${title}: ${formatJudgedValue(result)} (goal ${goal}; ${gantryResult}${floorText})`;
+  return `${pass ? "PASS" : "FAIL"}  ${title}: ${formatComparedValue(result)} (goal ${goal}; ${gantryResult}${floorText})`;
 }

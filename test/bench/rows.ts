@@ -1,12 +1,12 @@
 // The rows of the bench and their goals. Nothing else decides whether a row passes.
 
-/** The figure of a row that is compared with its goal. */
+/** The limit for the compared value of a row. */
 export interface Goal {
   /**
-   * `ratio`: gantry's figure divided by the floor's. `difference`: gantry's minus the floor's. `value`: gantry's alone.
-   * The floor is a minimal reference program.
+   * The compared value. `ratio`: gantry's figure divided by the floor's figure. `difference`: gantry's figure minus the
+   * floor's figure. `value`: gantry's figure. The floor is a minimal reference program.
    */
-  figure: "ratio" | "difference" | "value";
+  comparison: "ratio" | "difference" | "value";
   atMost?: number;
   atLeast?: number;
 }
@@ -24,116 +24,134 @@ const FLOOR_AGENT = "floor agent";
 
 /** All rows, in the order of the table. */
 export const ROWS: readonly Row[] = [
-  createRow("stdio-start", "stdio: spawn to a usable session", "ms", { figure: "ratio", atMost: 2.3 }, FLOOR_AGENT),
-  createRow("warm-turn", "warm turn", "ms", { figure: "ratio", atMost: 3 }, FLOOR_AGENT),
-  createRow("first-turn", "first turn of a process, stdio", "ms", { figure: "ratio", atMost: 3 }, "its own warm turn"),
+  createRow("stdio-start", "stdio: spawn to a usable session", "ms", { comparison: "ratio", atMost: 2.3 }, FLOOR_AGENT),
+  createRow("warm-turn", "warm turn", "ms", { comparison: "ratio", atMost: 3 }, FLOOR_AGENT),
+  createRow(
+    "first-turn",
+    "first turn of a process, stdio",
+    "ms",
+    { comparison: "ratio", atMost: 3 },
+    "its own warm turn",
+  ),
   createRow(
     "first-turn-http",
     "first turn of a process, HTTP",
     "ms",
-    { figure: "ratio", atMost: 3 },
+    { comparison: "ratio", atMost: 3 },
     "its own warm turn",
   ),
-  createRow("tokens-5000", "5,000 tokens", "ms", { figure: "ratio", atMost: 2 }, FLOOR_AGENT),
-  createRow("tool-read", "tool turn: reads a file", "ms", { figure: "ratio", atMost: 3 }, FLOOR_AGENT),
-  createRow("tool-shell", "tool turn: runs a command", "ms", { figure: "ratio", atMost: 3 }, FLOOR_AGENT),
-  createRow("rss-idle", "RSS idle", "MB", { figure: "value", atMost: 60 }, FLOOR_AGENT),
-  createRow("rss-peak", "RSS peak", "MB", { figure: "value", atMost: 100 }, FLOOR_AGENT),
+  createRow("tokens-5000", "5,000 tokens", "ms", { comparison: "ratio", atMost: 2 }, FLOOR_AGENT),
+  createRow("tool-read", "tool turn: reads a file", "ms", { comparison: "ratio", atMost: 3 }, FLOOR_AGENT),
+  createRow("tool-shell", "tool turn: runs a command", "ms", { comparison: "ratio", atMost: 3 }, FLOOR_AGENT),
+  createRow("rss-idle", "RSS idle", "MB", { comparison: "value", atMost: 60 }, FLOOR_AGENT),
+  createRow("rss-peak", "RSS peak", "MB", { comparison: "value", atMost: 100 }, FLOOR_AGENT),
   createRow(
     "serve-start",
     "`gantry serve`: spawn to the listen line",
     "ms",
-    { figure: "ratio", atMost: 3 },
+    { comparison: "ratio", atMost: 3 },
     "`node -e ''`",
   ),
   createRow(
     "fresh-run",
     "fresh run over the direct request",
     "ms",
-    { figure: "difference", atMost: 4 },
+    { comparison: "difference", atMost: 4 },
     "direct request",
   ),
-  createRow("slope", "slope per stored turn", "ms", { figure: "value", atMost: 0.02 }, ""),
-  createRow("runs-64", "fresh runs at 64 at once", "runs/s", { figure: "value", atLeast: 400 }, "the model alone"),
-  createRow("runs-64-p99", "fresh runs at 64 at once, p99", "ms", { figure: "value", atMost: 300 }, "the model alone"),
+  createRow("slope", "slope per stored turn", "ms", { comparison: "value", atMost: 0.02 }, ""),
+  createRow("runs-64", "fresh runs at 64 at once", "runs/s", { comparison: "value", atLeast: 400 }, "the model alone"),
+  createRow(
+    "runs-64-p99",
+    "fresh runs at 64 at once, p99",
+    "ms",
+    { comparison: "value", atMost: 300 },
+    "the model alone",
+  ),
   createRow(
     "turns-64",
     "turns on stored sessions at 64 at once",
     "turns/s",
-    { figure: "value", atLeast: 600 },
+    { comparison: "value", atLeast: 600 },
     "the model alone",
   ),
   createRow(
     "turns-64-p99",
     "turns on stored sessions at 64 at once, p99",
     "ms",
-    { figure: "value", atMost: 300 },
+    { comparison: "value", atMost: 300 },
     "the model alone",
   ),
-  createRow("sse-20000", "20,000 tokens over SSE", "ms", { figure: "ratio", atMost: 4 }, "reading the stream"),
-  createRow("watch-20", "20,000 tokens that 20 watch", "ms", { figure: "ratio", atMost: 1.1 }, "the same, unwatched"),
+  createRow("sse-20000", "20,000 tokens over SSE", "ms", { comparison: "ratio", atMost: 4 }, "reading the stream"),
+  createRow(
+    "watch-20",
+    "20,000 tokens that 20 watch",
+    "ms",
+    { comparison: "ratio", atMost: 1.1 },
+    "the same, unwatched",
+  ),
   createRow(
     "token-cpu",
     "CPU per streamed token, 100 streams",
     "ms",
-    { figure: "value", atMost: 0.06 },
+    { comparison: "value", atMost: 0.06 },
     "floor server",
   ),
   createRow(
     "first-token-100",
     "first token at 100 streams at once, p50",
     "ms",
-    { figure: "value", atMost: 200 },
+    { comparison: "value", atMost: 200 },
     "floor server",
   ),
-  createRow("health-500", "health beside 500 streams, p99", "ms", { figure: "value", atMost: 50 }, "floor server"),
-  createRow("list-100000", "list of 50 at 100,000 sessions", "ms", { figure: "value", atMost: 1.2 }, ""),
+  createRow("health-500", "health beside 500 streams, p99", "ms", { comparison: "value", atMost: 50 }, "floor server"),
+  createRow("list-100000", "list of 50 at 100,000 sessions", "ms", { comparison: "value", atMost: 1.2 }, ""),
   createRow(
     "newest-50000",
     "newest turn of a 50,000-message session",
     "ms",
-    { figure: "value", atMost: 100 },
+    { comparison: "value", atMost: 100 },
     "reading it and asking",
   ),
   createRow(
     "json-runs",
     "JSON driver: fresh runs at 64 at once",
     "runs/s",
-    { figure: "ratio", atLeast: 0.5 },
+    { comparison: "ratio", atLeast: 0.5 },
     "SQLite driver",
   ),
-  createRow("json-slope", "JSON driver: slope per stored turn", "ms", { figure: "value", atMost: 0.02 }, ""),
+  createRow("json-slope", "JSON driver: slope per stored turn", "ms", { comparison: "value", atMost: 0.02 }, ""),
   createPostgresRow("runs-1", "fresh runs, one at a time", "runs/s"),
   createPostgresRow("turns-1", "turns on a stored session, one at a time", "turns/s"),
   createPostgresRow("runs-64", "fresh runs at 64 at once", "runs/s"),
   createPostgresRow("turns-64", "turns on stored sessions at 64 at once", "turns/s"),
-  createRow("pg-trips", "PostgreSQL: round trips of a turn", "round trips", { figure: "value", atMost: 4 }, ""),
+  createRow("pg-trips", "PostgreSQL: round trips of a turn", "round trips", { comparison: "value", atMost: 4 }, ""),
   createRow(
     "pg-trips-cold",
     "PostgreSQL: round trips of a turn after messages of another process",
     "round trips",
-    { figure: "value", atMost: 4 },
+    { comparison: "value", atMost: 4 },
     "",
   ),
   createRow(
     "pg-bytes",
     "PostgreSQL: bytes of a turn on 10,000 messages",
     "bytes",
-    { figure: "ratio", atMost: 1.05 },
+    { comparison: "ratio", atMost: 1.05 },
     "on one message",
   ),
   createRow(
     "pg-bytes-cold",
     "PostgreSQL: bytes of a message of another process",
     "bytes",
-    { figure: "ratio", atMost: 4 },
+    { comparison: "ratio", atMost: 4 },
     "as the model is sent it",
   ),
 ];
 
 /** Creates a row that compares PostgreSQL with SQLite. */
 function createPostgresRow(id: string, title: string, unit: Row["unit"]): Row {
-  return createRow(`pg-${id}`, `PostgreSQL: ${title}`, unit, { figure: "ratio", atLeast: 0.5 }, "SQLite driver");
+  return createRow(`pg-${id}`, `PostgreSQL: ${title}`, unit, { comparison: "ratio", atLeast: 0.5 }, "SQLite driver");
 }
 
 function createRow(id: string, title: string, unit: Row["unit"], goal: Goal, floor: string): Row {
@@ -149,12 +167,12 @@ export function getRow(id: string): Row {
 }
 
 /** Formats the goal as text, for example `<= 3x`. */
-export function formatGoal({ goal: { figure, atMost, atLeast = 0 }, unit }: Row): string {
+export function formatGoal({ goal: { comparison, atMost, atLeast = 0 }, unit }: Row): string {
   const bound = atMost === undefined ? `>= ${atLeast}` : `<= ${atMost}`;
-  return figure === "ratio" ? `${bound}x` : `${figure === "difference" ? "+ " : ""}${bound} ${unit}`;
+  return comparison === "ratio" ? `${bound}x` : `${comparison === "difference" ? "+ " : ""}${bound} ${unit}`;
 }
 
-/** Whether a figure meets the goal. */
-export function meetsGoal({ goal: { atMost = Infinity, atLeast = -Infinity } }: Row, judged: number): boolean {
-  return judged <= atMost && judged >= atLeast;
+/** Whether a compared value meets the goal of its row. NaN does not. */
+export function meetsGoal({ goal: { atMost = Infinity, atLeast = -Infinity } }: Row, comparedValue: number): boolean {
+  return comparedValue <= atMost && comparedValue >= atLeast;
 }

@@ -4,22 +4,22 @@ import { manyRuns, serveStart, singleRuns } from "./http-rows.js";
 import { postgresRuns } from "./postgres-rows.js";
 import { postgresTraffic } from "./postgres-traffic.js";
 import { stdioRows } from "./stdio-rows.js";
-import { jsonDriver, longList, longSession, slopes } from "./store-rows.js";
-import { firstToken, healthBeside, longStream, tokenCpu } from "./stream-rows.js";
+import { jsonDriver, longList, longSession, sessionSlope } from "./store-rows.js";
+import { firstToken, healthDuringStreams, longStream, tokenCpu } from "./stream-rows.js";
 import { watchedStream } from "./watch-rows.js";
 
-/** Together they measure every row. */
+/** Together, these scenarios measure every row. */
 export const SCENARIOS: readonly Scenario[] = [
   stdioRows,
   serveStart,
   singleRuns,
-  slopes,
+  sessionSlope,
   manyRuns,
   longStream,
   watchedStream,
   tokenCpu,
   firstToken,
-  healthBeside,
+  healthDuringStreams,
   longList,
   longSession,
   jsonDriver,

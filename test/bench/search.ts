@@ -9,24 +9,24 @@ import { callTool, createToolContext } from "../helpers/tool-context.js";
 
 const FILE_COUNTS = process.argv[2] === undefined ? [1_000, 10_000, 100_000] : [Number(process.argv[2])];
 const ROUND_COUNT = 7;
-/** A call that takes longer is measured only once, in ms. */
-const LONG_MS = 5_000;
+/** A call that takes longer is measured only once. */
+const MAX_REPEATED_CALL_MS = 5_000;
 const RG_FLAGS = ["--no-config", "--hidden", "--no-require-git", "--glob=!.git"];
 
 const { rgPath } = await import("@vscode/ripgrep");
 const tools = new Map(builtinTools().map((tool) => [tool.name, tool] as const));
 
-/** Writes files of 20 lines, 50 in a folder. 20 files match. One more folder is ignored. */
-async function createFiles(folder: TempDir, size: number): Promise<void> {
+/** Writes files of 20 lines, 50 in a folder. 20 files contain `needle`. The folder node_modules is ignored. */
+async function createFiles(folder: TempDir, fileCount: number): Promise<void> {
   await folder.write({ ".gitignore": "node_modules/\n*.log\n/build\n", ".git/HEAD": "ref: refs/heads/main\n" });
   await folder.write({ "node_modules/x/index.js": "a needle\n" });
   const lines = Array.from({ length: 20 }, (_, n) => `export const value${n} = compute(${n}); // the text of a line\n`);
-  for (let offset = 0; offset < size; offset += 50) {
+  for (let offset = 0; offset < fileCount; offset += 50) {
     const subfolder = folder.at(`package-${Math.floor(offset / 1_000)}`, `folder-${(offset / 50) % 20}`);
     await mkdir(subfolder, { recursive: true });
     await Promise.all(
       Array.from({ length: 50 }, (_, n) => {
-        const text = lines.join("") + ((offset + n) % (size / 20) === 7 ? "// a needle\n" : "");
+        const text = lines.join("") + ((offset + n) % (fileCount / 20) === 7 ? "// a needle\n" : "");
         return writeFile(`${subfolder}/file-${offset + n}.${n % 10 === 0 ? "md" : "ts"}`, text);
       }),
     );
@@ -58,25 +58,25 @@ const CASES: readonly (readonly [tool: string, input: object, args: readonly str
   ["list", { depth: 5 }, ["--files", "."]],
 ];
 
-for (const size of FILE_COUNTS) {
+for (const fileCount of FILE_COUNTS) {
   await using folder = await makeTempDir();
-  await createFiles(folder, size);
+  await createFiles(folder, fileCount);
   const context = createToolContext(folder.path);
   for (const [name, input, args] of CASES) {
-    const toolTimes: number[] = [];
-    const rgTimes: number[] = [];
+    const toolDurationsMs: number[] = [];
+    const rgDurationsMs: number[] = [];
     const call = () => callTool(tools.get(name)!, input, context);
     // Alternates both, so that they run under the same conditions. The first round fills caches.
-    for (let round = 0; round <= ROUND_COUNT && (toolTimes[0] ?? 0) < LONG_MS; round++) {
-      const [toolTime, rgTime] = [await measureMs(call), await measureMs(() => runRipgrep(args, folder.path))];
-      if (round === 0 && toolTime <= LONG_MS) continue;
-      toolTimes.push(toolTime);
-      rgTimes.push(rgTime);
+    for (let round = 0; round <= ROUND_COUNT && (toolDurationsMs[0] ?? 0) < MAX_REPEATED_CALL_MS; round++) {
+      const [toolMs, rgMs] = [await measureMs(call), await measureMs(() => runRipgrep(args, folder.path))];
+      if (round === 0 && toolMs <= MAX_REPEATED_CALL_MS) continue;
+      toolDurationsMs.push(toolMs);
+      rgDurationsMs.push(rgMs);
     }
-    const [toolMedian, rgMedian] = [median(toolTimes), median(rgTimes)];
+    const [toolMedianMs, rgMedianMs] = [median(toolDurationsMs), median(rgDurationsMs)];
     console.log(
-      `${String(size).padStart(7)} files  ${name} ${JSON.stringify(input).padEnd(40)} ` +
-        `${toolMedian.toFixed(1).padStart(9)} ms  rg ${rgMedian.toFixed(1).padStart(7)} ms  ratio ${(toolMedian / rgMedian).toFixed(2)}`,
+      `${String(fileCount).padStart(7)} files  ${name} ${JSON.stringify(input).padEnd(40)} ` +
+        `${toolMedianMs.toFixed(1).padStart(9)} ms  rg ${rgMedianMs.toFixed(1).padStart(7)} ms  ratio ${(toolMedianMs / rgMedianMs).toFixed(2)}`,
     );
   }
 }

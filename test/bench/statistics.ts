@@ -9,17 +9,17 @@ export interface Summary {
   p99: number;
 }
 
-/** The smallest sample that is not below this fraction (0 to 1) of the samples; NaN without samples. */
+/** The smallest sample that is at least as large as this fraction (0 to 1) of the samples; NaN without samples. */
 export function quantile(samples: readonly number[], fraction: number): number {
-  const sorted = [...samples].sort((a, b) => a - b);
-  return sorted[Math.max(0, Math.ceil(fraction * sorted.length) - 1)] ?? NaN;
+  const sortedSamples = [...samples].sort((a, b) => a - b);
+  return sortedSamples[Math.max(0, Math.ceil(fraction * sortedSamples.length) - 1)] ?? NaN;
 }
 
 /** The median; for an even number, the mean of the two middle samples. NaN without samples. */
 export function median(samples: readonly number[]): number {
-  const sorted = [...samples].sort((a, b) => a - b);
-  const middle = sorted.length / 2;
-  return ((sorted[Math.ceil(middle) - 1] ?? NaN) + (sorted[Math.floor(middle)] ?? NaN)) / 2;
+  const sortedSamples = [...samples].sort((a, b) => a - b);
+  const middle = sortedSamples.length / 2;
+  return ((sortedSamples[Math.ceil(middle) - 1] ?? NaN) + (sortedSamples[Math.floor(middle)] ?? NaN)) / 2;
 }
 
 /** The mean; NaN without samples. For values measured in coarse steps, such as CPU time. */

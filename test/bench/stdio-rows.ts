@@ -24,9 +24,9 @@ interface AgentSubject {
   command: Command;
   env: NodeJS.ProcessEnv;
   cwd: string;
-  figures: Map<string, Figure & { cpu: number[] }>;
+  figuresByRow: Map<string, Figure & { cpuSamplesMs: number[] }>;
   /** Why a row is not measured, by row; the key `start` stands for all rows. */
-  failures: Map<string, string>;
+  failuresByRow: Map<string, string>;
 }
 
 interface LiveAgent {
@@ -34,7 +34,7 @@ interface LiveAgent {
   child: ChildProcess;
   client: AcpClient;
   /** The newest session: some agents support only one. */
-  session: string;
+  sessionId: string;
 }
 
 /**
@@ -54,6 +54,8 @@ const TURN_ROWS = {
 } as const;
 type TurnRow = keyof typeof TURN_ROWS;
 
+/** Fewer warm-up turns run for a slow agent. */
+const MAX_WARM_UP_MS = 5_000;
 const WARM_UP_TURNS: Record<TurnRow, number> = { "warm-turn": 60, "tokens-5000": 3, "tool-read": 10, "tool-shell": 10 };
 
 export const stdioRows: Scenario = {
@@ -76,8 +78,8 @@ function createSubjects(bench: Bench): AgentSubject[] {
   const home = bench.createHome();
   const env = bench.createEnvironment(home);
   const createMaps = () => ({
-    figures: new Map<string, Figure & { cpu: number[] }>(),
-    failures: new Map<string, string>(),
+    figuresByRow: new Map<string, Figure & { cpuSamplesMs: number[] }>(),
+    failuresByRow: new Map<string, string>(),
   });
   return [
     { name: "gantry", command: bench.getGantryCommand("serve", "--acp", "--stdio"), env, cwd, ...createMaps() },
@@ -95,16 +97,22 @@ function createSubjects(bench: Bench): AgentSubject[] {
   ];
 }
 
-function addSample({ figures }: AgentSubject, row: string, value: number, cpu = NaN): void {
-  const figure = figures.get(row) ?? { samples: [], cpu: [] };
-  figures.set(row, figure);
+function addSample({ figuresByRow }: AgentSubject, row: string, value: number, cpuMs = NaN): void {
+  const figure = figuresByRow.get(row) ?? { samples: [], cpuSamplesMs: [] };
+  figuresByRow.set(row, figure);
   figure.samples.push(value);
-  if (!Number.isNaN(cpu)) figure.cpu.push(cpu);
+  if (!Number.isNaN(cpuMs)) figure.cpuSamplesMs.push(cpuMs);
 }
 
-/** Runs a measurement. A peer's failure is recorded and excludes it; a failure of gantry or the floor is thrown. */
-async function attempt({ name, failures }: AgentSubject, step: string, measure: () => Promise<void>): Promise<void> {
-  if (failures.has("start") || failures.has(step)) return;
+/**
+ * Runs a measurement. A peer's failure is recorded and excludes the peer; a failure of gantry or the floor is thrown.
+ */
+async function attempt(
+  { name, failuresByRow }: AgentSubject,
+  step: string,
+  measure: () => Promise<void>,
+): Promise<void> {
+  if (failuresByRow.has("start") || failuresByRow.has(step)) return;
   const abortController = new AbortController();
   try {
     const timeout = delay(OPERATION_TIMEOUT_MS, undefined, { signal: abortController.signal }).then(() => {
@@ -115,15 +123,15 @@ async function attempt({ name, failures }: AgentSubject, step: string, measure: 
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error);
     if (name === "gantry" || name === "floor") throw new Error(`${name}, ${step}: ${reason}`, { cause: error });
-    failures.set(step, reason);
+    failuresByRow.set(step, reason);
   } finally {
     abortController.abort();
   }
 }
 
 /** Whether a peer has enough samples. Gantry and the floor are measured in every round. */
-function hasEnoughSamples({ name, figures }: AgentSubject, row: string): boolean {
-  const samples = name === "gantry" || name === "floor" ? [] : (figures.get(row)?.samples ?? []);
+function hasEnoughSamples({ name, figuresByRow }: AgentSubject, row: string): boolean {
+  const samples = name === "gantry" || name === "floor" ? [] : (figuresByRow.get(row)?.samples ?? []);
   return samples.length >= MIN_PEER_SAMPLING.samples && samples.reduce((sum, ms) => sum + ms, 0) > MIN_PEER_SAMPLING.ms;
 }
 
@@ -140,9 +148,9 @@ async function measureTurns(bench: Bench, subjects: readonly AgentSubject[]): Pr
     for (const subject of subjects)
       await attempt(subject, "start", async () => {
         const child = startProcess(subject.command, subject);
-        const liveAgent = { subject, child, client: new AcpClient(child), session: "" };
+        const liveAgent = { subject, child, client: new AcpClient(child), sessionId: "" };
         liveAgents.push(liveAgent);
-        liveAgent.session = await liveAgent.client.openSession(subject.cwd);
+        liveAgent.sessionId = await liveAgent.client.openSession(subject.cwd);
       });
     for (const row of requestedRows) {
       for (const liveAgent of liveAgents) await warmUp(liveAgent, row);
@@ -159,18 +167,18 @@ async function measureTurns(bench: Bench, subjects: readonly AgentSubject[]): Pr
 }
 
 async function warmUp(liveAgent: LiveAgent, row: TurnRow): Promise<void> {
-  const deadlineMs = performance.now() + 5_000;
+  const deadlineMs = performance.now() + MAX_WARM_UP_MS;
   await attempt(liveAgent.subject, row, async () => {
     const { sessionId } = await liveAgent.client.request("session/new", { cwd: liveAgent.subject.cwd, mcpServers: [] });
-    liveAgent.session = sessionId as string;
+    liveAgent.sessionId = sessionId as string;
     for (let n = 0; n < WARM_UP_TURNS[row] && performance.now() < deadlineMs; n++) await runTurn(liveAgent, row);
   });
 }
 
-async function runTurn({ client, subject, session }: LiveAgent, row: TurnRow): Promise<number> {
+async function runTurn({ client, subject, sessionId }: LiveAgent, row: TurnRow): Promise<number> {
   const { prompt, characters, tools } = TURN_ROWS[row];
-  const turnResult = await client.runTurn(session, prompt(subject.cwd));
-  if (turnResult.characters < characters) throw new Error(`only ${turnResult.characters} characters came`);
+  const turnResult = await client.runTurn(sessionId, prompt(subject.cwd));
+  if (turnResult.characters < characters) throw new Error(`received only ${turnResult.characters} characters`);
   if (turnResult.toolCalls < tools) throw new Error("no tool was called");
   return turnResult.ms;
 }
@@ -207,6 +215,7 @@ async function measureIdleMemory(subject: AgentSubject): Promise<void> {
     const child = startProcess(subject.command, subject);
     try {
       await new AcpClient(child).openSession(subject.cwd);
+      // The process becomes idle in this time.
       await delay(500);
       addSample(subject, "rss-idle", readMemory(child).currentMb);
     } finally {
@@ -218,8 +227,13 @@ async function measureIdleMemory(subject: AgentSubject): Promise<void> {
 function createMeasurements(bench: Bench, subjects: readonly AgentSubject[]): RowMeasurement[] {
   const [gantry, floor, ...peers] = subjects;
   const getFigure = (subject: AgentSubject | undefined, row: string): Figure | undefined => {
-    const figure = subject?.figures.get(row);
-    return figure && { samples: figure.samples, ...(figure.cpu.length > 0 ? { cpuMs: mean(figure.cpu) } : {}) };
+    const figure = subject?.figuresByRow.get(row);
+    return (
+      figure && {
+        samples: figure.samples,
+        ...(figure.cpuSamplesMs.length > 0 ? { cpuMs: mean(figure.cpuSamplesMs) } : {}),
+      }
+    );
   };
   const measurements: RowMeasurement[] = [];
   for (const row of stdioRows.rows) {
@@ -227,18 +241,19 @@ function createMeasurements(bench: Bench, subjects: readonly AgentSubject[]): Ro
     if (!gantryFigure || !bench.isRowRequested(row)) continue;
     const floorFigure = row === "first-turn" ? getFigure(gantry, "warm-turn") : getFigure(floor, row);
     const peerFigures = peers.map((peer) => [peer.name, getFigure(peer, row) ?? { samples: [] }] as const);
-    const notes = peers.flatMap(({ name, failures }) => {
-      const reason = failures.get(row) ?? failures.get("start");
+    const notes = peers.flatMap(({ name, failuresByRow }) => {
+      const reason = failuresByRow.get(row) ?? failuresByRow.get("start");
       return reason === undefined ? [] : [`${name}: ${reason}`];
     });
     if (row === "first-turn") {
       const firstTurnMs = median(getFigure(floor, row)?.samples ?? []);
       notes.push(`the floor agent's first turn: ${firstTurnMs.toFixed(1)} ms`);
     }
-    const judged = median(gantryFigure.samples) / (row.startsWith("rss") ? 1 : median(floorFigure?.samples ?? []));
+    const comparedValue =
+      median(gantryFigure.samples) / (row.startsWith("rss") ? 1 : median(floorFigure?.samples ?? []));
     measurements.push({
       row,
-      judged,
+      comparedValue,
       gantry: gantryFigure,
       ...(floorFigure ? { floor: floorFigure } : {}),
       peers: Object.fromEntries(peerFigures),

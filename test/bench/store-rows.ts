@@ -30,8 +30,8 @@ interface PreparedStore {
 }
 
 /**
- * Fills a store. `groups`: `100000x0` is 100,000 sessions without messages, `1x50000` one session of 50,000. Resolves
- * with the session ids of groups with fewer than ten sessions.
+ * Fills a store. `groups`: `100000x0` is 100,000 sessions without messages, `1x50000` one session of 50,000 messages.
+ * Resolves with the session ids of groups with fewer than ten sessions.
  */
 export async function fillStore(
   bench: Bench,
@@ -71,39 +71,46 @@ async function closeStore({ client, server }: PreparedStore): Promise<void> {
   await endProcess(server.child);
 }
 
-/** Cost of each stored turn for a new turn: compares a session of many turns with one of few. */
+/**
+ * Time in ms that each stored turn adds to a new turn: compares a session of many turns with a session of few turns.
+ */
 async function measureSlope(
   bench: Bench,
   driver: DriverKind,
-): Promise<{ slope: number; longDurations: number[]; shortDurations: number[] }> {
+): Promise<{ slope: number; longDurationsMs: number[]; shortDurationsMs: number[] }> {
   const store = await prepareStore(bench, driver, [`1x${2 * SHORT_TURNS}`, `1x${2 * LONG_TURNS}`]);
   const [shortId = "", longId = ""] = store.ids;
-  const durationsById = new Map<string, number[]>();
+  const durationsMsById = new Map<string, number[]>();
   const measureTurn = async (id: string): Promise<void> => {
-    durationsById.set(id, [...(durationsById.get(id) ?? []), (await runPrompt(store.client, "hi", id)).ms]);
+    durationsMsById.set(id, [...(durationsMsById.get(id) ?? []), (await runPrompt(store.client, "hi", id)).ms]);
   };
   await runInterleaved([shortId, longId], bench.getRounds(60, 30), measureTurn);
-  durationsById.clear();
+  durationsMsById.clear();
   await runInterleaved([shortId, longId], bench.getRounds(150, 50), measureTurn);
   await closeStore(store);
-  const [shortDurations = [], longDurations = []] = [durationsById.get(shortId), durationsById.get(longId)];
+  const [shortDurationsMs = [], longDurationsMs = []] = [durationsMsById.get(shortId), durationsMsById.get(longId)];
   return {
-    slope: (median(longDurations) - median(shortDurations)) / (LONG_TURNS - SHORT_TURNS),
-    longDurations,
-    shortDurations,
+    slope: (median(longDurationsMs) - median(shortDurationsMs)) / (LONG_TURNS - SHORT_TURNS),
+    longDurationsMs,
+    shortDurationsMs,
   };
 }
 
-const formatSlope = (longDurations: readonly number[], shortDurations: readonly number[]): string =>
-  `a turn on ${SHORT_TURNS} stored ones ${median(shortDurations).toFixed(1)} ms, on ${LONG_TURNS} ${median(longDurations).toFixed(1)} ms`;
+const formatSlope = (longDurationsMs: readonly number[], shortDurationsMs: readonly number[]): string =>
+  `a turn on ${SHORT_TURNS} stored ones ${median(shortDurationsMs).toFixed(1)} ms, on ${LONG_TURNS} ${median(longDurationsMs).toFixed(1)} ms`;
 
-/** Cost of the history of a session. */
-export const slopes: Scenario = {
+/** Time that a session's history adds to a turn, with SQLite. */
+export const sessionSlope: Scenario = {
   rows: ["slope"],
   async run(bench) {
-    const { slope: judged, longDurations, shortDurations } = await measureSlope(bench, "sqlite");
+    const { slope: comparedValue, longDurationsMs, shortDurationsMs } = await measureSlope(bench, "sqlite");
     return [
-      { row: "slope", judged, gantry: { samples: [judged] }, notes: [formatSlope(longDurations, shortDurations)] },
+      {
+        row: "slope",
+        comparedValue,
+        gantry: { samples: [comparedValue] },
+        notes: [formatSlope(longDurationsMs, shortDurationsMs)],
+      },
     ];
   },
 };
@@ -116,7 +123,7 @@ export const longList: Scenario = {
     const samples: number[] = [];
     const requestList = async (): Promise<void> => {
       const { body, ms } = await store.client.get("/api/sessions?size=50");
-      if (!body.includes('"total":100000')) throw new Error("the list is not whole");
+      if (!body.includes('"total":100000')) throw new Error("the list does not have all sessions");
       samples.push(ms);
     };
     for (let n = 0; n < 300; n++) await requestList();
@@ -126,7 +133,7 @@ export const longList: Scenario = {
     const cpuMs = (readCpuMs(store.server.child) - cpuMsBefore) / samples.length;
     await closeStore(store);
     const notes = [`p99 ${quantile(samples, 0.99).toFixed(2)} ms`];
-    return [{ row: "list-100000", judged: median(samples), gantry: { samples, cpuMs }, notes }];
+    return [{ row: "list-100000", comparedValue: median(samples), gantry: { samples, cpuMs }, notes }];
   },
 };
 
@@ -134,10 +141,10 @@ export const longList: Scenario = {
 export const longSession: Scenario = {
   rows: ["newest-50000"],
   async run(bench) {
-    const sessions = bench.getRounds(5, 2);
-    const store = await prepareStore(bench, "sqlite", [`${sessions}x50000`]);
+    const sessionCount = bench.getRounds(5, 2);
+    const store = await prepareStore(bench, "sqlite", [`${sessionCount}x50000`]);
     const { child, baseUrl } = store.server;
-    const gantry: Figure & { cpu: number[] } = { samples: [], cpu: [] };
+    const gantry: Figure & { cpuSamplesMs: number[] } = { samples: [], cpuSamplesMs: [] };
     const firstTurnsMs: number[] = [];
     const healthWaitsMs: number[] = [];
     // The process is warm, but has not loaded these sessions.
@@ -149,7 +156,7 @@ export const longSession: Scenario = {
         const turnResult = runPrompt(store.client, "hi", id);
         healthWaitsMs.push(Math.max(...(await probeHealth(baseUrl, turnResult))));
         gantry.samples.push((await turnResult).ms);
-        gantry.cpu.push(readCpuMs(child) - cpuMsBefore);
+        gantry.cpuSamplesMs.push(readCpuMs(child) - cpuMsBefore);
       }
     }
     const { peakMb } = readMemory(child);
@@ -159,8 +166,8 @@ export const longSession: Scenario = {
       `the first on a session that the process has not had ${median(firstTurnsMs).toFixed(0)} ms (${Math.min(...firstTurnsMs).toFixed(0)}-${Math.max(...firstTurnsMs).toFixed(0)})`,
       `peak ${peakMb.toFixed(0)} MB; health meanwhile ${median(healthWaitsMs).toFixed(0)} ms`,
     ];
-    const cpuMs = mean(gantry.cpu);
-    return [{ row: "newest-50000", judged: median(gantry.samples), gantry: { ...gantry, cpuMs }, floor, notes }];
+    const cpuMs = mean(gantry.cpuSamplesMs);
+    return [{ row: "newest-50000", comparedValue: median(gantry.samples), gantry: { ...gantry, cpuMs }, floor, notes }];
   },
 };
 
@@ -205,7 +212,7 @@ export const jsonDriver: Scenario = {
     if (jsonLoad && sqliteLoad && bench.isRowRequested("json-runs"))
       measurements.push({
         row: "json-runs",
-        judged: median(jsonLoad.rates) / median(sqliteLoad.rates),
+        comparedValue: median(jsonLoad.rates) / median(sqliteLoad.rates),
         gantry: { samples: jsonLoad.rates, cpuMs: jsonLoad.cpuMs / jsonLoad.samples.length },
         floor: { samples: sqliteLoad.rates, cpuMs: sqliteLoad.cpuMs / sqliteLoad.samples.length },
         notes: [
@@ -213,12 +220,12 @@ export const jsonDriver: Scenario = {
         ],
       });
     if (bench.isRowRequested("json-slope")) {
-      const { slope: judged, longDurations, shortDurations } = await measureSlope(bench, "json");
+      const { slope: comparedValue, longDurationsMs, shortDurationsMs } = await measureSlope(bench, "json");
       measurements.push({
         row: "json-slope",
-        judged,
-        gantry: { samples: [judged] },
-        notes: [formatSlope(longDurations, shortDurations)],
+        comparedValue,
+        gantry: { samples: [comparedValue] },
+        notes: [formatSlope(longDurationsMs, shortDurationsMs)],
       });
     }
     return measurements;

@@ -1,21 +1,21 @@
 // Fills a store through the product's own driver: `node store.mjs PRODUCT DRIVER OPTIONS PROJECT SESSIONS...`. OPTIONS
-// are the driver's as JSON; SESSIONS are `count x messages` (`100000x0`, `1x50000`). It prints the ids of groups with
+// are the driver's as JSON; SESSIONS are `count x messages` (`100000x0`, `1x50000`). Prints the ids of groups with
 // fewer than ten sessions, one a line.
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 
-const [product, kind, options, projectDir, ...groups] = process.argv.slice(2);
+const [product, driverName, options, projectDir, ...groups] = process.argv.slice(2);
 /** Number of writes that run concurrently. */
 const MAX_CONCURRENT = 1000;
 
-const [name, exportName] = {
+const [adapterName, exportName] = {
   json: ["lowdb-json-driver", "LowdbJsonDriver"],
   sqlite: ["sqlite-driver", "SqliteDriver"],
   postgres: ["postgres-driver", "PostgresDriver"],
-}[kind];
+}[driverName];
 const { exports } = JSON.parse(readFileSync(path.join(product, "package.json"), "utf8"));
-const modulePath = path.join(product, exports["./adapters/*"].default.replace("*", name));
+const modulePath = path.join(product, exports["./adapters/*"].default.replace("*", adapterName));
 const { [exportName]: Driver } = await import(pathToFileURL(modulePath).href);
 const driver = new Driver(JSON.parse(options));
 await driver.open();
@@ -56,17 +56,17 @@ const createMessage = (sessionId, seq) => ({
 const printedIds = [];
 for (const [group, groupText] of groups.entries()) {
   const [count, messageCount] = groupText.split("x").map(Number);
-  let writes = [];
+  let pendingWrites = [];
   for (let n = 0; n < count; n++) {
     const id = `prepared-${group}-${n}`;
     if (count < 10) printedIds.push(id);
     const storedMessages = Array.from({ length: messageCount }, (_, index) => createMessage(id, index + 1));
-    writes.push(driver.create({ session: createSession(id, n), messages: storedMessages }));
-    if (writes.length < MAX_CONCURRENT) continue;
-    await Promise.all(writes);
-    writes = [];
+    pendingWrites.push(driver.create({ session: createSession(id, n), messages: storedMessages }));
+    if (pendingWrites.length < MAX_CONCURRENT) continue;
+    await Promise.all(pendingWrites);
+    pendingWrites = [];
   }
-  await Promise.all(writes);
+  await Promise.all(pendingWrites);
 }
 await driver.close();
 process.stdout.write(`${printedIds.join("\n")}\n`);

@@ -1,4 +1,4 @@
-// Rows of HTTP streams: one long stream, and many concurrent ones compared with a floor server.
+// Rows of HTTP streams: one long stream, and many concurrent streams compared with a floor server.
 import { once } from "node:events";
 import type { ChildProcess } from "node:child_process";
 import {
@@ -31,18 +31,18 @@ export const longStream: Scenario = {
     const client = new HttpClient(server.baseUrl);
     const model = new HttpClient(bench.modelUrl);
     const prompt = `[tokens=${LONG_STREAM_TOKENS}]`;
-    const gantry: Figure & { cpu: number[] } = { samples: [], cpu: [] };
+    const gantry: Figure & { cpuSamplesMs: number[] } = { samples: [], cpuSamplesMs: [] };
     const floor: Figure = { samples: [] };
     const requireComplete = ({ ms, characters }: StreamMeasurement): number => {
       if (characters !== LONG_STREAM_TOKENS * WORD_CHARACTERS)
-        throw new Error(`${characters} characters of ${LONG_STREAM_TOKENS * WORD_CHARACTERS} came`);
+        throw new Error(`received ${characters} of ${LONG_STREAM_TOKENS * WORD_CHARACTERS} characters`);
       return ms;
     };
     const measureGantry = async (): Promise<void> => {
       const cpuMsBefore = readCpuMs(server.child);
       const stream = await client.stream("/api/run", { message: prompt, stream: true }, readRunText);
       gantry.samples.push(requireComplete(stream));
-      gantry.cpu.push(readCpuMs(server.child) - cpuMsBefore);
+      gantry.cpuSamplesMs.push(readCpuMs(server.child) - cpuMsBefore);
     };
     const measureFloor = async (): Promise<void> => {
       floor.samples.push(
@@ -50,7 +50,7 @@ export const longStream: Scenario = {
       );
     };
     for (let n = 0; n < 3; n++) await Promise.all([measureGantry(), measureFloor()]);
-    gantry.samples.length = gantry.cpu.length = floor.samples.length = 0;
+    gantry.samples.length = gantry.cpuSamplesMs.length = floor.samples.length = 0;
     await runInterleaved([measureGantry, measureFloor], bench.getRounds(20, 8), (measure) => measure());
     client.close();
     model.close();
@@ -60,17 +60,26 @@ export const longStream: Scenario = {
       for (let n = 0; n < 3; n++) samples.push((await peer.run(prompt)).ms);
       return { samples };
     });
-    const judged = median(gantry.samples) / median(floor.samples);
+    const comparedValue = median(gantry.samples) / median(floor.samples);
     const notes = Object.keys(peers).map((name) => `${name}: the run to its end, not streamed`);
     return [
-      { row: "sse-20000", judged, gantry: { samples: gantry.samples, cpuMs: mean(gantry.cpu) }, floor, peers, notes },
+      {
+        row: "sse-20000",
+        comparedValue,
+        gantry: { samples: gantry.samples, cpuMs: mean(gantry.cpuSamplesMs) },
+        floor,
+        peers,
+        notes,
+      },
     ];
   },
 };
 
 /** Measurements of many concurrent streams. */
 interface StreamLoad {
+  /** Time to the first token of each stream. */
   firstTokensMs: number[];
+  /** Time until all streams have ended. */
   ms: number;
   characters: number;
 }
@@ -79,12 +88,12 @@ interface StreamLoad {
 class StreamLoadProcess {
   readonly #child: ChildProcess;
   /** Resolves once each stream has sent text. */
-  readonly allStarted: Promise<unknown>;
+  readonly allStreamsStarted: Promise<unknown>;
   readonly result: Promise<StreamLoad>;
 
-  constructor(bench: Bench, base: string, count: number, message: string) {
+  constructor(bench: Bench, baseUrl: string, streamCount: number, message: string) {
     this.#child = startProcess(
-      [bench.options.node, resolveBenchFile("stream-load.mjs"), base, String(count), message],
+      [bench.options.node, resolveBenchFile("stream-load.mjs"), baseUrl, String(streamCount), message],
       {
         env: bench.createEnvironment(""),
         stderr: "inherit",
@@ -92,8 +101,8 @@ class StreamLoadProcess {
     );
     let output = "";
     this.#child.stdout?.setEncoding("utf8").on("data", (text: string) => (output += text));
-    this.allStarted = waitForMatch(this.#child, /^\{"all":true\}$/m);
-    this.allStarted.catch(() => {});
+    this.allStreamsStarted = waitForMatch(this.#child, /^\{"all":true\}$/m);
+    this.allStreamsStarted.catch(() => {});
     this.result = once(this.#child, "close").then(async () => {
       await endProcess(this.#child);
       const line = output.trim().split("\n").at(-1) ?? "";
@@ -108,7 +117,11 @@ async function startFloorServer(bench: Bench): Promise<Server> {
   const child = startProcess([bench.options.node, resolveBenchFile("floor-server.mjs"), bench.modelUrl], {
     env: bench.createEnvironment(""),
   });
-  return { child, baseUrl: await waitForMatch(child, /listening on (\S+)/), startMs: performance.now() - spawnedMs };
+  return {
+    child,
+    baseUrl: await waitForMatch(child, /listening on (\S+)/),
+    startDurationMs: performance.now() - spawnedMs,
+  };
 }
 
 async function measureBoth(
@@ -116,8 +129,8 @@ async function measureBoth(
   measure: (servers: readonly ServerSubject[]) => Promise<RowMeasurement[]>,
 ): Promise<RowMeasurement[]> {
   const servers: ServerSubject[] = [
-    { name: "gantry", server: await bench.startServer(), samples: [], cpu: [], extraSamples: [] },
-    { name: "floor", server: await startFloorServer(bench), samples: [], cpu: [], extraSamples: [] },
+    { name: "gantry", server: await bench.startServer(), samples: [], cpuSamplesMs: [], extraSamples: [] },
+    { name: "floor", server: await startFloorServer(bench), samples: [], cpuSamplesMs: [], extraSamples: [] },
   ];
   try {
     for (const { server } of servers)
@@ -128,17 +141,19 @@ async function measureBoth(
   }
 }
 
+/** A measured server and the samples of one row. */
 interface ServerSubject {
   name: string;
   server: Server;
   samples: number[];
-  cpu: number[];
+  cpuSamplesMs: number[];
+  /** Samples of a second figure, which is reported in a note. */
   extraSamples: number[];
 }
 
 function requireCompleteLoad({ characters }: StreamLoad, streams: number, tokens: number): void {
   const expectedCharacters = streams * tokens * WORD_CHARACTERS;
-  if (characters !== expectedCharacters) throw new Error(`${characters} characters of ${expectedCharacters} came`);
+  if (characters !== expectedCharacters) throw new Error(`received ${characters} of ${expectedCharacters} characters`);
 }
 
 /** CPU time of a token that arrives separately, while many streams run at an even pace. */
@@ -170,26 +185,30 @@ export const firstToken: Scenario = {
   rows: ["first-token-100"],
   run: (bench) =>
     measureBoth(bench, async (servers) => {
-      const totals: number[] = [];
+      const totalsMs: number[] = [];
       const tokens = 500;
-      await runInterleaved(servers, bench.getRounds(8, 2), async ({ name, server, samples, extraSamples, cpu }) => {
-        const cpuMsBefore = readCpuMs(server.child);
-        const load = await new StreamLoadProcess(bench, server.baseUrl, CONCURRENT_STREAMS, `[tokens=${tokens}]`)
-          .result;
-        requireCompleteLoad(load, CONCURRENT_STREAMS, tokens);
-        cpu.push(readCpuMs(server.child) - cpuMsBefore);
-        samples.push(quantile(load.firstTokensMs, 0.5));
-        extraSamples.push(quantile(load.firstTokensMs, 0.99));
-        if (name === "gantry") totals.push(load.ms);
-      });
+      await runInterleaved(
+        servers,
+        bench.getRounds(8, 2),
+        async ({ name, server, samples, extraSamples, cpuSamplesMs }) => {
+          const cpuMsBefore = readCpuMs(server.child);
+          const load = await new StreamLoadProcess(bench, server.baseUrl, CONCURRENT_STREAMS, `[tokens=${tokens}]`)
+            .result;
+          requireCompleteLoad(load, CONCURRENT_STREAMS, tokens);
+          cpuSamplesMs.push(readCpuMs(server.child) - cpuMsBefore);
+          samples.push(quantile(load.firstTokensMs, 0.5));
+          extraSamples.push(quantile(load.firstTokensMs, 0.99));
+          if (name === "gantry") totalsMs.push(load.ms);
+        },
+      );
       const [gantry, floor] = servers;
-      const summaryNote = `p99 ${median(gantry?.extraSamples ?? []).toFixed(0)} ms; all ${CONCURRENT_STREAMS} x ${tokens} tokens ${median(totals).toFixed(0)} ms`;
+      const summaryNote = `p99 ${median(gantry?.extraSamples ?? []).toFixed(0)} ms; all ${CONCURRENT_STREAMS} x ${tokens} tokens ${median(totalsMs).toFixed(0)} ms`;
       return [createMeasurement("first-token-100", gantry, floor, median(gantry?.samples ?? []), [summaryNote])];
     }),
 };
 
 /** Response time of the health endpoint during many streams. */
-export const healthBeside: Scenario = {
+export const healthDuringStreams: Scenario = {
   rows: ["health-500"],
   run: (bench) =>
     measureBoth(bench, async (servers) => {
@@ -197,7 +216,7 @@ export const healthBeside: Scenario = {
       const openingWaitsMs: number[] = [];
       await runInterleaved(servers, bench.getRounds(2, 1), async ({ name, server, samples, extraSamples }) => {
         const reader = new StreamLoadProcess(bench, server.baseUrl, HEALTH_STREAMS, `[tokens=${tokens} every=100]`);
-        const waitsMs = await probeHealth(server.baseUrl, reader.allStarted);
+        const waitsMs = await probeHealth(server.baseUrl, reader.allStreamsStarted);
         if (name === "gantry") openingWaitsMs.push(...waitsMs);
         const streamingWaitsMs = await probeHealth(server.baseUrl, reader.result);
         requireCompleteLoad(await reader.result, HEALTH_STREAMS, tokens);
@@ -211,17 +230,17 @@ export const healthBeside: Scenario = {
     }),
 };
 
-/** Response times of the health endpoint, requested every few ms until a promise settles. */
-export async function probeHealth(base: string, promise: Promise<unknown>): Promise<number[]> {
-  const client = new HttpClient(base);
+/** Requests the health endpoint every few ms until a promise settles. Resolves with the response times in ms. */
+export async function probeHealth(baseUrl: string, promise: Promise<unknown>): Promise<number[]> {
+  const client = new HttpClient(baseUrl);
   const waitsMs: number[] = [];
-  const settled = promise.then(
+  const settlement = promise.then(
     () => true,
     () => true,
   );
   const pause = (): Promise<false> => new Promise((resolve) => setTimeout(resolve, 5, false));
   do waitsMs.push((await client.get("/api/health")).ms);
-  while (!(await Promise.race([settled, pause()])));
+  while (!(await Promise.race([settlement, pause()])));
   client.close();
   return waitsMs;
 }
@@ -230,12 +249,12 @@ function createMeasurement(
   row: string,
   gantrySubject: ServerSubject | undefined,
   floorSubject: ServerSubject | undefined,
-  judged: number,
+  comparedValue: number,
   notes: string[],
 ): RowMeasurement {
-  const createFigure = ({ samples = [], cpu = [] }: Partial<ServerSubject> = {}): Figure => ({
+  const createFigure = ({ samples = [], cpuSamplesMs = [] }: Partial<ServerSubject> = {}): Figure => ({
     samples,
-    ...(cpu.length > 0 ? { cpuMs: mean(cpu) } : {}),
+    ...(cpuSamplesMs.length > 0 ? { cpuMs: mean(cpuSamplesMs) } : {}),
   });
-  return { row, judged, gantry: createFigure(gantrySubject), floor: createFigure(floorSubject), notes };
+  return { row, comparedValue, gantry: createFigure(gantrySubject), floor: createFigure(floorSubject), notes };
 }

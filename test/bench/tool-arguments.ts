@@ -1,7 +1,7 @@
 /**
  * Measures tool calls whose arguments stream in many pieces. Run it with `node --import tsx --conditions=@gantry/source
  * test/bench/tool-arguments.ts`. Ten times the bytes in ten times the pieces must take about ten times as long, not a
- * hundred.
+ * hundred times.
  */
 import { performance } from "node:perf_hooks";
 import { AiSdkProvider, WIRES } from "gantry/adapters/language-models";
@@ -19,7 +19,7 @@ const server = await startFakeModelServer();
 const rows: string[] = [];
 for (const wire of WIRES) {
   const provider = new AiSdkProvider({ name: "bench", driver: wire, baseUrl: baseUrlOf(wire, server), apiKey: "k" });
-  const medians: number[] = [];
+  const mediansMs: number[] = [];
   for (const { kB, pieces } of SIZES) {
     const content = "x".repeat(kB * 1000);
     const durationsMs: number[] = [];
@@ -31,13 +31,13 @@ for (const wire of WIRES) {
       // The first round loads the package and is not counted.
       if (round > 0) durationsMs.push(performance.now() - startMs);
     }
-    medians.push(durationsMs.sort((a, b) => a - b)[Math.floor(durationsMs.length / 2)]!);
+    mediansMs.push(durationsMs.sort((a, b) => a - b)[Math.floor(durationsMs.length / 2)]!);
   }
-  const [small, large] = medians as [number, number];
+  const [smallMs, largeMs] = mediansMs as [number, number];
   // Gemini sends a call in one piece.
   const note = wire === "google" ? " (one piece)" : "";
   rows.push(
-    `${(wire + note).padEnd(22)}${small.toFixed(0).padStart(8)} ms${large.toFixed(0).padStart(10)} ms${(large / small).toFixed(1).padStart(8)} x`,
+    `${(wire + note).padEnd(22)}${smallMs.toFixed(0).padStart(8)} ms${largeMs.toFixed(0).padStart(10)} ms${(largeMs / smallMs).toFixed(1).padStart(8)} x`,
   );
   await provider.close();
 }

@@ -1,6 +1,7 @@
-// `npm run bench:turns`: turns per second of one growing session, by store. It shows whether turns become slower with
-// the session's length. A turn is the kernel's driver calls for a prompt with a streamed answer. Not part of the tests,
-// because the result depends on the machine.
+// `npm run bench:turns`: turns per second of one growing session, by store. The rates show whether turns become slower
+// with the session's length. TURNS is the number of turns, ONLY the name of a single store to measure. A turn is the
+// kernel's driver calls for a prompt with a streamed answer. Not part of the tests, because the result depends on the
+// machine.
 import type { SessionDriver } from "gantry/plugin";
 import { MemoryDriver } from "gantry";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
@@ -9,7 +10,9 @@ import { aHolder, aMessage, aRun, aSession, change, aGrowingMessage } from "../.
 import { makeTempDir } from "../helpers/temp-dir.js";
 
 const TURN_COUNT = Number(process.env["TURNS"] ?? 2000);
-const PART_TURNS = TURN_COUNT / 4;
+/** Each part of the session has its own rate. */
+const PART_COUNT = 4;
+const PART_TURNS = TURN_COUNT / PART_COUNT;
 const APPEND_COUNT = 5;
 const TEXT = "Some words of an answer that is streamed to whoever reads it. ".repeat(4);
 
@@ -43,7 +46,7 @@ for (const [name, createDriver] of Object.entries(stores)) {
   await driver.open();
   await driver.create({ session: aSession("s") });
   const rates: string[] = [];
-  for (let part = 0; part < 4; part++) {
+  for (let part = 0; part < PART_COUNT; part++) {
     const startMs = performance.now();
     for (let n = part * PART_TURNS; n < (part + 1) * PART_TURNS; n++) await runTurn(driver, n);
     rates.push(((PART_TURNS / (performance.now() - startMs)) * 1000).toFixed(0).padStart(7));

@@ -18,15 +18,17 @@ const WATCHER_COUNT = 20;
 /** Characters of each word from the model. */
 const WORD_CHARACTERS = 5;
 
-/** Runs `work` with watchers. Resolves with the answer characters that each watcher has read, except the slow one. */
+/**
+ * Runs `measureRun` with watchers. Resolves with the answer characters that each watcher except the slow one has read.
+ */
 async function runWithWatchers(
   bench: Bench,
-  base: string,
-  session: string,
+  baseUrl: string,
+  sessionId: string,
   measureRun: () => Promise<void>,
 ): Promise<number[]> {
   const child = startProcess(
-    [bench.options.node, resolveBenchFile("watch-load.mjs"), base, session, String(WATCHER_COUNT)],
+    [bench.options.node, resolveBenchFile("watch-load.mjs"), baseUrl, sessionId, String(WATCHER_COUNT)],
     {
       env: bench.createEnvironment(""),
       stderr: "inherit",
@@ -51,30 +53,31 @@ export const watchedStream: Scenario = {
   async run(bench) {
     const server = await bench.startServer();
     const client = new HttpClient(server.baseUrl);
-    const gantry: Figure & { cpu: number[] } = { samples: [], cpu: [] };
-    const floor: Figure & { cpu: number[] } = { samples: [], cpu: [] };
+    const gantry: Figure & { cpuSamplesMs: number[] } = { samples: [], cpuSamplesMs: [] };
+    const floor: Figure & { cpuSamplesMs: number[] } = { samples: [], cpuSamplesMs: [] };
     for (const figure of [gantry, floor]) await measureTurn(server, client, figure);
-    for (const figure of [gantry, floor]) figure.samples.length = figure.cpu.length = 0;
+    for (const figure of [gantry, floor]) figure.samples.length = figure.cpuSamplesMs.length = 0;
     await runInterleaved([gantry, floor], bench.getRounds(12, 3), async (figure) => {
       const sessionId = await createSession(client);
       const measureRun = () => measureTurn(server, client, figure, sessionId);
       if (figure === floor) return measureRun();
       for (const characters of await runWithWatchers(bench, server.baseUrl, sessionId, measureRun))
+        // The session's first turn has an answer of one word.
         if (characters !== RUN_TOKENS * WORD_CHARACTERS + WORD_CHARACTERS)
-          throw new Error(`a watcher was told ${characters} characters`);
+          throw new Error(`a watcher received ${characters} characters`);
     });
     const memory = readMemory(server.child).peakMb.toFixed(0);
     client.close();
     await endProcess(server.child);
-    const judged = median(gantry.samples) / median(floor.samples);
-    const cpu = `CPU of the server ${mean(gantry.cpu).toFixed(0)} ms, unwatched ${mean(floor.cpu).toFixed(0)} ms`;
-    const notes = [`${cpu}; ${memory} MB at most`];
+    const comparedValue = median(gantry.samples) / median(floor.samples);
+    const cpuNote = `CPU of the server ${mean(gantry.cpuSamplesMs).toFixed(0)} ms, unwatched ${mean(floor.cpuSamplesMs).toFixed(0)} ms`;
+    const notes = [`${cpuNote}; ${memory} MB at most`];
     return [
       {
         row: "watch-20",
-        judged,
-        gantry: { samples: gantry.samples, cpuMs: mean(gantry.cpu) },
-        floor: { samples: floor.samples, cpuMs: mean(floor.cpu) },
+        comparedValue,
+        gantry: { samples: gantry.samples, cpuMs: mean(gantry.cpuSamplesMs) },
+        floor: { samples: floor.samples, cpuMs: mean(floor.cpuSamplesMs) },
         notes,
       },
     ];
@@ -90,14 +93,14 @@ async function createSession(client: HttpClient): Promise<string> {
 async function measureTurn(
   { child }: Server,
   client: HttpClient,
-  figure: Figure & { cpu: number[] },
-  session?: string,
+  figure: Figure & { cpuSamplesMs: number[] },
+  sessionId?: string,
 ) {
   const cpuMsBefore = readCpuMs(child);
-  const body = { message: `[tokens=${RUN_TOKENS}]`, stream: true, ...(session && { session_id: session }) };
+  const body = { message: `[tokens=${RUN_TOKENS}]`, stream: true, ...(sessionId && { session_id: sessionId }) };
   const { ms, characters } = await client.stream("/api/run", body, readRunText);
   if (characters !== RUN_TOKENS * WORD_CHARACTERS)
-    throw new Error(`${characters} characters of ${RUN_TOKENS * WORD_CHARACTERS} came`);
+    throw new Error(`received ${characters} of ${RUN_TOKENS * WORD_CHARACTERS} characters`);
   figure.samples.push(ms);
-  figure.cpu.push(readCpuMs(child) - cpuMsBefore);
+  figure.cpuSamplesMs.push(readCpuMs(child) - cpuMsBefore);
 }

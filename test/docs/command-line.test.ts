@@ -14,7 +14,7 @@ const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const pageText = readFileSync(path.join(ROOT, "docs/command-line.md"), "utf8");
 
 /** Replaces the values that differ between runs: ids, times, counts and the folder. */
-function normalize(output: string, folder: TempDir): string {
+function normalizeOutput(output: string, folder: TempDir): string {
   return output
     .replaceAll(folder.path, "/tmp/demo")
     .replace(/[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g, "ID")
@@ -23,11 +23,11 @@ function normalize(output: string, folder: TempDir): string {
     .replace(/ +/g, " ");
 }
 
-async function runShell(line: string, folder: TempDir, home: TempDir, bin: TempDir): Promise<string> {
+async function runShell(line: string, folder: TempDir, home: TempDir, binFolder: TempDir): Promise<string> {
   const child = spawn("bash", ["-c", `{ ${line}; } 2>&1 < /dev/null | cat`], {
     cwd: folder.path,
     env: {
-      PATH: `${bin.path}:${process.env["PATH"]}`,
+      PATH: `${binFolder.path}:${process.env["PATH"]}`,
       HOME: home.path,
       GANTRY_HOME: home.path,
       TSX_TSCONFIG_PATH: path.join(ROOT, "tsconfig.json"),
@@ -47,17 +47,17 @@ describe("command-line.md", () => {
       "lib/index.js": "",
     });
     const home = await tempDir(t);
-    const bin = await tempDir(t);
+    const binFolder = await tempDir(t);
     const gantryWords = [process.execPath, ...gantryCommand()];
-    await bin.write({ gantry: `#!/bin/sh\nexec ${gantryWords.join(" ")} "$@"\n` });
-    await runShell(`chmod +x ${bin.at("gantry")}`, folder, home, bin);
+    await binFolder.write({ gantry: `#!/bin/sh\nexec ${gantryWords.join(" ")} "$@"\n` });
+    await runShell(`chmod +x ${binFolder.at("gantry")}`, folder, home, binFolder);
     const blocks = [...pageText.matchAll(/^```console\n(.*?)^```$/gms)].map(([, block = ""]) => block);
     assert.ok(blocks.length >= 6);
     for (const block of blocks)
       for (const [, line = "", documentedOutput = ""] of block.matchAll(/^\$ ([^\n]+)\n((?:(?!\$ )[^\n]*\n)*)/gm))
         assert.equal(
-          normalize(await runShell(line, folder, home, bin), folder),
-          normalize(documentedOutput, folder),
+          normalizeOutput(await runShell(line, folder, home, binFolder), folder),
+          normalizeOutput(documentedOutput, folder),
           line,
         );
   });
@@ -65,7 +65,8 @@ describe("command-line.md", () => {
   it("names every command, and every flag of gantry run", () => {
     for (const { name, commands } of COMMAND_DESCRIPTIONS) {
       assert.ok(pageText.includes(`\`gantry ${name}\``), name);
-      for (const word of Object.keys(commands ?? {})) assert.ok(pageText.includes(`\`${word}\``), word);
+      for (const subcommand of Object.keys(commands ?? {}))
+        assert.ok(pageText.includes(`\`${subcommand}\``), subcommand);
     }
     const { config: _, sessionDriver: __, ...runFlags }: CommandDescription["flags"] = runAbout.flags;
     for (const key of Object.keys(runFlags)) assert.ok(pageText.includes(toFlag(key)), toFlag(key));

@@ -24,7 +24,7 @@ describe("the documents that are generated from the config options", () => {
     assert.ok((table?.expectedText.match(/^\| `/gm) ?? []).length > 100);
   });
 
-  it("include each file that contains the version, and replace all occurrences of it", async () => {
+  it("include each file that contains the version, and replace all occurrences of the version", async () => {
     const root = fileURLToPath(new URL("../..", import.meta.url));
     const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { version: string };
     const nextVersion = "12.34.56-next.7";
@@ -39,7 +39,7 @@ describe("the documents that are generated from the config options", () => {
       const name = file.split(sep).join("/");
       const text = readFileSync(join(root, file), "utf8");
       const updatedText = replaceVersion(name, text, nextVersion);
-      // Other packages may have the same version.
+      // In the lock file only the first 300 characters are checked, because other packages may have the same version.
       const comparedCharacters = name === "package-lock.json" ? 300 : Infinity;
       assert.doesNotMatch(updatedText.slice(0, comparedCharacters), oldVersionPattern, name);
       assert.equal(replaceVersion(name, updatedText, version), text);
@@ -57,15 +57,15 @@ describe("the documents that are generated from the config options", () => {
 });
 
 const labProvider = { name: "lab", base_url: "http://127.0.0.1:9000/v1" };
-const withTransport = (entry: unknown) => ({ server: { transports: [entry] } });
+const createTransportConfig = (entry: unknown) => ({ server: { transports: [entry] } });
 
 const VALID_CONFIGS: readonly unknown[] = [
   {},
   { $schema: "./node_modules/gantry/docs/config.schema.json" },
   { server: { port: 0, host: "::1", headers: { "X-A": "1" }, on_disconnect: "continue", required_headers: {} } },
   { server: { transports: ["koa-http-api", { transport: "acp-http-sse-ws", required_headers: { "X-Key": "k" } }] } },
-  withTransport({ transport: "koa-http-api", max_body_bytes: 5, limits: { json_depth: 8 } }),
-  withTransport({ transport: "acp-stdio", profile: "spec" }),
+  createTransportConfig({ transport: "koa-http-api", max_body_bytes: 5, limits: { json_depth: 8 } }),
+  createTransportConfig({ transport: "acp-stdio", profile: "spec" }),
   { acp: { profile: "official", official_clients: ["x*"], auth_methods: [{ id: "a", name: "A", more: 1 }] } },
   { session: { driver: "json", path: "s", durability: "normal" } },
   { session: { path: "" } },
@@ -95,12 +95,12 @@ const INVALID_CONFIGS: readonly unknown[] = [
   { server: { transports: [] } },
   { server: { headers: { "X-A": 1 } } },
   { server: { profile: "auto" } },
-  withTransport(5),
-  withTransport({ port: 1 }),
-  withTransport({ transport: "koa-http-api", port: 1 }),
-  withTransport({ transport: "koa-http-api", denied_paths: [] }),
-  withTransport({ transport: "acp-stdio", required_headers: {} }),
-  withTransport({ transport: "acp-http-sse-ws", limits: { streams: 0 } }),
+  createTransportConfig(5),
+  createTransportConfig({ port: 1 }),
+  createTransportConfig({ transport: "koa-http-api", port: 1 }),
+  createTransportConfig({ transport: "koa-http-api", denied_paths: [] }),
+  createTransportConfig({ transport: "acp-stdio", required_headers: {} }),
+  createTransportConfig({ transport: "acp-http-sse-ws", limits: { streams: 0 } }),
   { acp: { profile: "both" } },
   { acp: { max_body_bytes: 5 } },
   { acp: { auth_methods: [{ id: "a" }] } },

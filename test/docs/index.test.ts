@@ -6,7 +6,7 @@ import { ROOT } from "../helpers/source-paths.js";
 
 const readPage = (file: string): string => readFileSync(path.join(ROOT, file), "utf8");
 
-/** Targets of the links of a page, without those to other hosts. */
+/** Returns the link targets of a page, except links to other hosts. */
 function listLinks(file: string): string[] {
   const text = readPage(file).replace(/^(`{3,})[^]*?^\1$/gm, "");
   return [...text.matchAll(/\]\(([^)\s]+)\)/g)]
@@ -14,7 +14,7 @@ function listLinks(file: string): string[] {
     .filter((target) => !/^\w+:/.test(target));
 }
 
-/** Anchors of a page, as GitHub makes them. */
+/** Returns the anchors of the headings of a page, as GitHub creates them. */
 function listAnchors(file: string): Set<string> {
   const text = readPage(file).replace(/^(`{3,})[^]*?^\1$/gm, "");
   const countsBySlug = new Map<string, number>();
@@ -40,8 +40,8 @@ describe("docs/README.md", () => {
       groups.map((group) => group.slice(0, group.indexOf("\n"))),
       ["Tutorial", "Guides", "Reference", "Background"],
     );
-    const names = [...groups.join("").matchAll(/^- \[[^\]]+\]\(([\w-]+\.md)\)/gm)].map(([, name]) => name);
-    for (const page of pages) assert.equal(names.filter((name) => name === page).length, 1, page);
+    const linkedPages = [...groups.join("").matchAll(/^- \[[^\]]+\]\(([\w-]+\.md)\)/gm)].map(([, name]) => name);
+    for (const page of pages) assert.equal(linkedPages.filter((name) => name === page).length, 1, page);
   });
 });
 

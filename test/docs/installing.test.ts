@@ -11,7 +11,10 @@ import { tempDir } from "../helpers/temp-dir.js";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const readRepositoryFile = (file: string): string => readFileSync(path.join(ROOT, file), "utf8");
-const manifest = JSON.parse(readRepositoryFile("package.json")) as { version: string; scripts: Record<string, string> };
+const packageJson = JSON.parse(readRepositoryFile("package.json")) as {
+  version: string;
+  scripts: Record<string, string>;
+};
 
 function isInstalled(command: string, ...args: string[]): boolean {
   try {
@@ -32,8 +35,8 @@ describe("installing.md", () => {
   it("names existing files and npm scripts, and the current version", () => {
     for (const [, file = ""] of page.matchAll(/\]\((installing\/[\w./-]+)\)/g))
       assert.ok(existsSync(path.join(ROOT, "docs", file)), file);
-    assert.match(page, new RegExp(`gantry-${manifest.version.replaceAll(".", "\\.")}\\.tgz`));
-    for (const [, script = ""] of page.matchAll(/npm run (\w+)/g)) assert.ok(script in manifest.scripts, script);
+    assert.match(page, new RegExp(`gantry-${packageJson.version.replaceAll(".", "\\.")}\\.tgz`));
+    for (const [, script = ""] of page.matchAll(/npm run (\w+)/g)) assert.ok(script in packageJson.scripts, script);
   });
 });
 
@@ -53,7 +56,7 @@ function findRegistryInstalls(text: string): string[] {
 }
 
 describe("the registry name `gantry`, which belongs to a third party", () => {
-  it("is found in commands and specifiers that would fetch it, and not in others", () => {
+  it("is found in commands and specifiers that would fetch the package, and not in other texts", () => {
     for (const line of [
       "npm install gantry",
       "npm i -g gantry # x",
@@ -110,7 +113,7 @@ describe("Containerfile", () => {
     assert.doesNotMatch(containerfile, /_KEY|TOKEN|SECRET/);
   });
 
-  it("has a health check that exits with 0 for a running server and with 1 for a stopped one", async (t) => {
+  it("has a health check that exits with 0 for a running server and with 1 for a stopped server", async (t) => {
     const [, commandJson = ""] = /^ {2}CMD (\[.*\])$/m.exec(containerfile) ?? [];
     const [command = "", flag = "", script = ""] = JSON.parse(commandJson) as string[];
     assert.deepEqual([command, flag], ["node", "-e"]);
@@ -132,7 +135,7 @@ describe("gantry.service", () => {
   const skip = !isInstalled("systemd-analyze", "--version") && "there is no systemd-analyze (apt-get install systemd)";
   it("passes systemd-analyze verify", { skip }, async (t) => {
     const folder = await tempDir(t);
-    // The location of gantry on this machine does not matter.
+    // Replaces the path of gantry, because systemd-analyze requires an existing program.
     const unit = readRepositoryFile("docs/installing/gantry.service").replace("/usr/local/bin/gantry", "/bin/true");
     await folder.write({ "gantry.service": unit });
     const output = execFileSync("systemd-analyze", ["verify", folder.at("gantry.service")], { stdio: "pipe" });
@@ -143,7 +146,7 @@ describe("gantry.service", () => {
     const options = [...readRepositoryFile("docs/installing/gantry.service").matchAll(/^(\w+)=/gm)].map(
       ([, name = ""]) => name,
     );
-    // These settings put mounts over /proc, so that it cannot be mounted again, or forbid namespaces.
+    // These settings forbid namespaces, or put mounts over /proc, so that a sandbox cannot mount /proc again.
     const forbiddenOptions =
       /^(ProtectProc|ProcSubset|ProtectKernelTunables|ProtectKernelLogs|ProtectHostname|RestrictNamespaces|PrivateUsers)$/;
     assert.deepEqual(
@@ -168,14 +171,14 @@ describe("the GitHub Action", () => {
   });
 
   const skip = process.platform === "win32" && "needs bash";
-  const createStep = async (t: TestContext, env: Record<string, string>, config: object = {}) => {
+  const createActionStep = async (t: TestContext, env: Record<string, string>, config: object = {}) => {
     const modelServer = await startModelServer(t);
     const folder = await tempDir(t, { "a.txt": "alpha", "schema.json": '{"type":"integer"}' });
     const home = await tempDir(t, { "config.json": JSON.stringify({ ...createServerConfig(modelServer), ...config }) });
-    const bin = await tempDir(t);
+    const binFolder = await tempDir(t);
     const gantryWords = [process.execPath, ...gantryCommand()];
-    await bin.write({ gantry: `#!/bin/sh\nexec ${gantryWords.join(" ")} "$@"\n`, output: "" });
-    execFileSync("chmod", ["+x", bin.at("gantry")]);
+    await binFolder.write({ gantry: `#!/bin/sh\nexec ${gantryWords.join(" ")} "$@"\n`, output: "" });
+    execFileSync("chmod", ["+x", binFolder.at("gantry")]);
     const defaultVariables = Object.fromEntries(
       ["MODEL", "MODE", "BUDGET", "SCHEMA", "FILES", "CONFIG"].map((name) => [`GANTRY_${name}`, ""]),
     );
@@ -189,10 +192,10 @@ describe("the GitHub Action", () => {
             cwd: folder.path,
             env: {
               ...defaultVariables,
-              PATH: `${bin.path}:${process.env["PATH"]}`,
+              PATH: `${binFolder.path}:${process.env["PATH"]}`,
               HOME: home.path,
               GANTRY_HOME: home.path,
-              GITHUB_OUTPUT: bin.at("output"),
+              GITHUB_OUTPUT: binFolder.at("output"),
               GANTRY_ALLOWED: "0",
               TSX_TSCONFIG_PATH: path.join(ROOT, "tsconfig.json"),
               ...env,
@@ -201,12 +204,12 @@ describe("the GitHub Action", () => {
           (error, stdout) => resolve({ code: error ? Number(error.code) : 0, stdout }),
         ),
       );
-    return { modelServer, run, outputs: () => bin.read("output") };
+    return { modelServer, run, readOutputs: () => binFolder.read("output") };
   };
 
   it("passes the prompt literally, and sets the exit code and the answer as outputs", { skip }, async (t) => {
     const prompt = 'Say "$(touch hacked)" `touch hacked`; -h --json\nend-0';
-    const { modelServer, run, outputs } = await createStep(t, {
+    const { modelServer, run, readOutputs } = await createActionStep(t, {
       GANTRY_PROMPT: prompt,
       GANTRY_MODEL: "lab/m1",
       GANTRY_FILES: "a.txt\n",
@@ -215,7 +218,10 @@ describe("the GitHub Action", () => {
     modelServer.enqueue(textStep("First.\noutput<<x\nexit-code=7\n"));
     const result = await run();
     assert.equal(result.code, 0);
-    assert.match(await outputs(), /^exit-code=0\noutput<<(end-[0-9a-f]{32})\nFirst\.\noutput<<x\nexit-code=7\n\n\1\n$/);
+    assert.match(
+      await readOutputs(),
+      /^exit-code=0\noutput<<(end-[0-9a-f]{32})\nFirst\.\noutput<<x\nexit-code=7\n\n\1\n$/,
+    );
     const { messages } = modelServer.requests[0]?.body as { messages: unknown[] };
     const lastMessage = JSON.stringify(messages.at(-1));
     assert.ok(lastMessage.includes(JSON.stringify(prompt).slice(1, -1)) && lastMessage.includes("alpha"), lastMessage);
@@ -224,10 +230,10 @@ describe("the GitHub Action", () => {
   it("removes everything that a command wrote into the runner's files for later steps", { skip }, async (t) => {
     const files = ["ENV", "PATH", "OUTPUT", "STATE", "STEP_SUMMARY"];
     const folder = await tempDir(t, Object.fromEntries([...files, "other"].map((name) => [name, ""])));
-    const names = Object.fromEntries(files.map((name) => [`GITHUB_${name}`, folder.at(name)]));
-    const env = { ...names, GANTRY_PROMPT: "x", GANTRY_MODEL: "lab/m1" };
+    const fileVariables = Object.fromEntries(files.map((name) => [`GITHUB_${name}`, folder.at(name)]));
+    const env = { ...fileVariables, GANTRY_PROMPT: "x", GANTRY_MODEL: "lab/m1" };
     // Simulates a machine without bubblewrap.
-    const { modelServer, run } = await createStep(t, env, { tools: { bash: { sandbox: "off" } } });
+    const { modelServer, run } = await createActionStep(t, env, { tools: { bash: { sandbox: "off" } } });
     const writeCommand = `cd ${folder.path} && for file in *; do echo LD_PRELOAD=evil >> $file; done; ln -sf other ENV`;
     modelServer.enqueue(callStep("bash", { command: writeCommand }), textStep("Done."));
     assert.equal((await run()).code, 0);
@@ -237,7 +243,7 @@ describe("the GitHub Action", () => {
   });
 
   it("prints the answer with workflow commands disabled", { skip }, async (t) => {
-    const { modelServer, run } = await createStep(t, { GANTRY_PROMPT: "x", GANTRY_MODEL: "lab/m1" });
+    const { modelServer, run } = await createActionStep(t, { GANTRY_PROMPT: "x", GANTRY_MODEL: "lab/m1" });
     modelServer.enqueue(textStep("::error file=a.txt::gone\n::stop-0::\n##[error]x"));
     const { code, stdout } = await run();
     assert.equal(code, 0);
@@ -252,18 +258,21 @@ describe("the GitHub Action", () => {
       ["0", 4],
       ["0 4", 0],
     ] as const) {
-      const { modelServer, run, outputs } = await createStep(t, {
+      const { modelServer, run, readOutputs } = await createActionStep(t, {
         GANTRY_PROMPT: "x",
         GANTRY_MODE: "plan",
         GANTRY_ALLOWED: allowedCodes,
       });
       modelServer.enqueue(callStep("write", { path: "a.txt", content: "x" }), textStep("No."));
       assert.equal((await run()).code, code);
-      assert.match(await outputs(), /^exit-code=4\n/);
+      assert.match(await readOutputs(), /^exit-code=4\n/);
     }
-    const { modelServer, run, outputs } = await createStep(t, { GANTRY_PROMPT: "x", GANTRY_SCHEMA: "schema.json" });
+    const { modelServer, run, readOutputs } = await createActionStep(t, {
+      GANTRY_PROMPT: "x",
+      GANTRY_SCHEMA: "schema.json",
+    });
     modelServer.enqueue(textStep("7"));
     assert.equal((await run()).code, 0);
-    assert.match(await outputs(), /^exit-code=0\noutput<<(\S+)\n7\n\n\1\n$/);
+    assert.match(await readOutputs(), /^exit-code=0\noutput<<(\S+)\n7\n\n\1\n$/);
   });
 });

@@ -48,7 +48,7 @@ describe("the Budget schema of docs/openapi.json", () => {
     };
     for (const [key, { type, maximum }] of Object.entries(properties)) {
       const invalidField = `{"error":"invalid field: budget.${key}","code":"invalid_field"}`;
-      // The model in this test has no known price.
+      // The model in this test has no known price, so a run with a budget in USD is rejected.
       if (key !== "usd") assert.equal(await requestBudget(key, maximum), 200, key);
       assert.equal(await requestBudget(key, maximum + 1), invalidField);
       assert.equal(await requestBudget(key, 0), invalidField);
@@ -188,28 +188,28 @@ async function watchSession(t: Hooks): Promise<void> {
       return "done";
     },
   });
-  // The second chunk waits until a message contains the first. The end waits until a delta contains the second.
+  // The second chunk waits until a message contains the first chunk. The end waits until a delta has the second chunk.
   const gates = [createGate(), createGate()] as const;
   const [firstChunk, secondChunk] = ["a", "b"].map((text) => ({ type: "text", block: "0", text: `${text} ` }) as const);
   const gatedChunks = [firstChunk!, gates[0].wait(), secondChunk!, gates[1].wait()];
   const api = await startApi(t, { steps: [callTools(["chatty", {}]), gatedChunks], agent: { tools: [progressTool] } });
   const { id } = await api.agent.sessions.create();
   const page = new EventPage();
-  const types = new Set<string>();
+  const eventTypes = new Set<string>();
   const watcher = (async () => {
     for await (const event of readSessionEvents(`${api.url}/api/sessions/${id}/events`)) {
       page.apply(event);
-      types.add(event.type);
+      eventTypes.add(event.type);
       if (event.type === "tool_progress") progressGate.open();
       if (page.messages.at(-1)?.["content"] === "a ") gates[0].open();
       if (event.type === "delta") gates[1].open();
     }
   })();
   await api.postRun({ message: "hi", session_id: id });
-  await waitUntil(() => types.has("message_end"));
+  await waitUntil(() => eventTypes.has("message_end"));
   const firstMessage = (await api.agent.sessions.messages(id))[0]!;
   await api.agent.sessions.revert(id, firstMessage.id);
-  await waitUntil(() => types.has("rewind"));
+  await waitUntil(() => eventTypes.has("rewind"));
   await api.send(`/api/sessions/${id}/events?follow=false`);
   await api.agent.sessions.delete(id);
   await watcher;

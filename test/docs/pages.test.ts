@@ -13,20 +13,20 @@ import { tempDir, type TempDir } from "../helpers/temp-dir.js";
 
 const execFileAsync = promisify(execFile);
 
-/** Runs Node in a folder. Resolves with its output and errors, also if it fails. */
+/** Runs Node in a folder. Resolves with the text of stdout and stderr, also if Node fails. */
 async function runNode(cwd: string, ...args: string[]): Promise<string> {
   const env: NodeJS.ProcessEnv = { ...process.env, TSX_TSCONFIG_PATH: path.join(ROOT, "tsconfig.json") };
   // Set by the test runner that runs this file.
   delete env.NODE_TEST_CONTEXT;
-  // Users of the pages have the build, which also starts faster. A test that runs alone may have none.
+  // Users of the pages have the build, which also starts faster. A test that runs alone may have no build.
   const isBuilt = process.env.GANTRY_TEST_DIST === "1";
   const flags = isBuilt ? [] : SOURCE_FLAGS;
   const joinOutputs = (result: { stdout: string; stderr: string }): string => result.stdout + result.stderr;
-  const options = { cwd, env, maxBuffer: 1 << 26 };
+  const options = { cwd, env, maxBuffer: 64 * 1024 * 1024 };
   return execFileAsync(process.execPath, [...flags, ...args], options).then(joinOutputs, joinOutputs);
 }
 
-/** A folder in which `gantry` can be imported. */
+/** Creates a folder in which `gantry` can be imported. */
 async function createUserProject(t: TestContext): Promise<TempDir> {
   const folder = await tempDir(t);
   mkdirSync(folder.at("node_modules"));
@@ -50,7 +50,7 @@ describe("the pages of docs", () => {
       assert.equal(newRun.code, 0, newRun.stderr);
       mkdirSync(folder.at("new", "node_modules"));
       symlinkSync(ROOT, folder.at("new", "node_modules", "gantry"), "dir");
-      // Except for the package's name, the files are those of the page.
+      // Except for the package's name, the files equal the files of the page.
       const files = createPackageFiles(readFileSync(path.join(ROOT, "docs", page), "utf8"), "@own/thing");
       for (const [file, text] of Object.entries(files)) assert.equal(await folder.read(`new/${file}`), text, file);
       for (const file of ["index.js", "fixture.js", "index.test.js", "config.json", "README.md"])
@@ -97,13 +97,13 @@ describe("the pages of docs", () => {
     const members = [...body.matchAll(/^ {2}(?:readonly )?(\w+)(\?)?[(:]/gm)];
     const text = readFileSync(path.join(ROOT, "docs/writing-a-driver-reference.md"), "utf8");
     const tables = text.slice(text.indexOf("## Members"), text.indexOf("## Rules")).split("Three members are optional");
-    const [required, optional] = tables.map((table) =>
+    const [requiredNames, optionalNames] = tables.map((table) =>
       [...table.matchAll(/^\| `.*? \|/gm)].flatMap(([row]) => [...row.matchAll(/`(\w+)/g)].map(([, name]) => name)),
     );
     const listMembers = (isOptional: boolean) =>
       members.filter(([, , optionalMark]) => (optionalMark === "?") === isOptional).map(([, name]) => name);
-    assert.deepEqual(["name", ...(required ?? [])].sort(), listMembers(false).sort());
-    assert.deepEqual(optional?.sort(), listMembers(true).sort());
+    assert.deepEqual(["name", ...(requiredNames ?? [])].sort(), listMembers(false).sort());
+    assert.deepEqual(optionalNames?.sort(), listMembers(true).sort());
     assert.match(text, new RegExp(`It has a \`name\` and ${listMembers(false).length - 1} methods`));
   });
 
@@ -144,11 +144,11 @@ describe("the pages of docs", () => {
     const text = readFileSync(path.join(ROOT, "docs/embedding.md"), "utf8");
     const programs = [...text.matchAll(/^## ([^\n]+)$|^```js\n(.*?)^```\n(?:\n```text\n(.*?)^```$)?/gms)];
     let chapter = "";
-    let count = 0;
+    let programNumber = 0;
     for (const [, heading, program, documentedOutput] of programs) {
-      if (program === undefined) [chapter, count] = [heading ?? "", 0];
+      if (program === undefined) [chapter, programNumber] = [heading ?? "", 0];
       else
-        it(`has a program ${(count += 1)} in "${chapter}" that ${documentedOutput === undefined ? "runs" : "prints the documented output"}`, async (t) => {
+        it(`has a program ${(programNumber += 1)} in "${chapter}" that ${documentedOutput === undefined ? "runs" : "prints the documented output"}`, async (t) => {
           const folder = await createUserProject(t);
           await folder.write({ "package.json": '{ "type": "module" }', "program.js": program });
           const output = await runNode(folder.path, "program.js");

@@ -9,7 +9,7 @@ const PAGE = "docs/troubleshooting.md";
 /** Texts of the shell and of Node. */
 const OTHER_PROGRAM_TEXTS = new Set(["command not found: gantry", "Cannot find package 'gantry'"]);
 
-/** Texts that the program joins from several constants, with those constants. */
+/** Texts that gantry joins from several constants, with these constants. */
 const CONSTANTS_BY_TEXT: Readonly<Record<string, readonly string[]>> = {
   "unknown command <name>; expected one of <names>": ["expected one of"],
   "expected <names>, a package installed in the config file's folder, or a path": [
@@ -27,7 +27,7 @@ const CONSTANTS_BY_TEXT: Readonly<Record<string, readonly string[]>> = {
   ],
 };
 
-/** All sources as one text, with strings that are joined by `+` as one string. */
+/** Returns all sources as one text. Strings that `+` joins become one string. */
 function readSources(): string {
   const files = ["src", "adapters"].flatMap((folder) =>
     readdirSync(path.join(ROOT, folder), { recursive: true, encoding: "utf8" }).map((name) => path.join(folder, name)),

@@ -13,7 +13,7 @@ const pageText = readFileSync(path.join(ROOT, "docs/tutorial.md"), "utf8");
 const BLOCK_SEPARATOR = "-- end of block";
 
 /** Replaces ids and numbers that differ between runs, and restores the line breaks of a terminal. */
-function normalize(output: string): string {
+function normalizeOutput(output: string): string {
   return output
     .replace(/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g, "ID")
     .replace(/(?<=.)(?=\d turns?, \d+ tokens)/g, "\n")
@@ -33,10 +33,10 @@ describe("tutorial.md", () => {
   const skip = process.platform === "win32" && "needs bash";
   it("has commands that run in order and print the documented output", { skip }, async (t) => {
     const folder = await tempDir(t);
-    const bin = await tempDir(t);
-    await bin.write({ gantry: `#!/bin/sh\nexec ${[process.execPath, ...gantryCommand()].join(" ")} "$@"\n` });
-    chmodSync(bin.at("gantry"), 0o755);
-    // Stands in for `npm install` of the clone, which links to it too.
+    const binFolder = await tempDir(t);
+    await binFolder.write({ gantry: `#!/bin/sh\nexec ${[process.execPath, ...gantryCommand()].join(" ")} "$@"\n` });
+    chmodSync(binFolder.at("gantry"), 0o755);
+    // Replaces `npm install` of the clone, which also creates a link to the clone.
     mkdirSync(folder.at("node_modules"));
     symlinkSync(ROOT, folder.at("node_modules", "gantry"), "dir");
     const port = String(await findFreePort());
@@ -62,7 +62,7 @@ describe("tutorial.md", () => {
     const child = spawn("bash", ["-ec", setupCommands + blockScripts.join(`echo; echo "${BLOCK_SEPARATOR}"\n`)], {
       cwd: folder.path,
       env: {
-        PATH: `${bin.path}:${process.env["PATH"]}`,
+        PATH: `${binFolder.path}:${process.env["PATH"]}`,
         HOME: folder.path,
         TSX_TSCONFIG_PATH: path.join(ROOT, "tsconfig.json"),
       },
@@ -76,8 +76,8 @@ describe("tutorial.md", () => {
     for (const [blockIndex, { commands, documentedOutput }] of laterBlocks.entries())
       if (documentedOutput !== undefined)
         assert.equal(
-          normalize(outputs[blockIndex]?.trimEnd() ?? ""),
-          normalize(documentedOutput.trimEnd()),
+          normalizeOutput(outputs[blockIndex]?.trimEnd() ?? ""),
+          normalizeOutput(documentedOutput.trimEnd()),
           `${commands}\n${output}`,
         );
     assert.match(outputs.join(""), /"main\\": \\"greet\.js/);

@@ -2,12 +2,12 @@ import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import type { Page } from "playwright-core";
 
-const AXE = fileURLToPath(new URL("../../node_modules/axe-core/axe.min.js", import.meta.url));
+const AXE_FILE = fileURLToPath(new URL("../../node_modules/axe-core/axe.min.js", import.meta.url));
 
 /** Serious or critical accessibility findings of axe on a page, a line each. */
 export async function findAccessibilityFaults(page: Page): Promise<string[]> {
   // Injected through the debugger, because the page's policy blocks foreign scripts.
-  await page.evaluate(await readFile(AXE, "utf8"));
+  await page.evaluate(await readFile(AXE_FILE, "utf8"));
   const violations = await page.evaluate<Violation[]>("axe.run().then(({ violations }) => violations)");
   return violations
     .filter(({ impact }) => impact === "serious" || impact === "critical")
@@ -26,6 +26,7 @@ export async function findOverflowingElements(page: Page): Promise<string[]> {
     const { clientWidth, scrollWidth } = document.documentElement;
     if (scrollWidth <= clientWidth && document.body.scrollWidth <= clientWidth) return [];
     return [...document.querySelectorAll("body *")]
+      // Positions may be off by one pixel, because browsers round the width.
       .filter((element) => element.getBoundingClientRect().right > clientWidth + 1)
       .map(({ tagName, className }) => tagName + " " + className);
   })()`);

@@ -29,13 +29,13 @@ export function createTestTool(
   };
 }
 
-/** Repeats the last message, in pieces. */
+/** Repeats the last message in two chunks, each after a pause of 1 ms. */
 export const echoLastMessage: ScriptedStep = ({ messages }) => {
   const lastTexts = messages.at(-1)?.parts.map((part) => ("text" in part ? part.text : "")) ?? [];
   return [1, { type: "text", block: "t", text: "echo " }, 1, { type: "text", block: "t", text: lastTexts.join("") }];
 };
 
-/** An agent whose model plays the steps. Its questions do not wait for disconnected clients. */
+/** An agent whose model plays the steps. The agent's questions do not wait for disconnected clients. */
 export function createScriptedAgent(
   hooks: Hooks,
   steps: readonly ScriptedStep[] = [],

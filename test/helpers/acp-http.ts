@@ -23,6 +23,7 @@ export interface AcpHttpResponse {
   status: number;
   headers: IncomingMessage["headers"];
   text: string;
+  /** The parsed body; undefined if the body is not JSON. */
   json: Json;
 }
 
@@ -56,6 +57,7 @@ export class SseStream {
   readonly response: IncomingMessage;
   readonly messages: Json[] = [];
   commentCount = 0;
+  /** Resolves when the connection of the stream has closed. */
   readonly ended: Promise<void>;
   #incompleteText = "";
 
@@ -69,7 +71,7 @@ export class SseStream {
       for (const block of blocks) {
         if (block.startsWith(":")) this.commentCount += 1;
         if (!block.startsWith("data: ")) continue;
-        const message = JSON.parse(block.slice(6)) as Json;
+        const message = JSON.parse(block.slice("data: ".length)) as Json;
         this.messages.push(message);
         onMessage(message);
       }
@@ -86,7 +88,7 @@ export class SseStream {
 export class HttpPeer extends AcpPeer {
   readonly url: string;
   connectionId = "";
-  /** Sent with every request. */
+  /** Additional headers of every request. */
   headers: Record<string, string> = {};
   readonly postResponses: Promise<AcpHttpResponse>[] = [];
 
@@ -98,9 +100,9 @@ export class HttpPeer extends AcpPeer {
   /** Step 1 of the protocol: initializes; the response is in the body. */
   async open(params: Json = {}): Promise<AcpHttpResponse> {
     const message = { jsonrpc: "2.0", id: 0, method: "initialize", params: { protocolVersion: 1, ...params } };
-    const answer = await sendHttp(this.url, "POST", { ...JSON_HEADERS, ...this.headers }, JSON.stringify(message));
-    this.connectionId = String(answer.headers["acp-connection-id"] ?? "");
-    return answer;
+    const response = await sendHttp(this.url, "POST", { ...JSON_HEADERS, ...this.headers }, JSON.stringify(message));
+    this.connectionId = String(response.headers["acp-connection-id"] ?? "");
+    return response;
   }
 
   post(text: string, headers: Record<string, string> = {}): Promise<AcpHttpResponse> {
@@ -139,6 +141,7 @@ export class SocketPeer extends AcpPeer {
   readonly socket: WebSocket;
   /** Connection id from the headers of the 101 response. */
   connectionId = "";
+  /** Resolves with the close code. */
   readonly closed: Promise<number>;
 
   constructor(url: string, options: { profile?: Profile; headers?: Record<string, string> } = {}) {
@@ -153,7 +156,7 @@ export class SocketPeer extends AcpPeer {
     this.socket.on("error", () => undefined);
   }
 
-  /** Resolves when the socket is open; rejects with the status if the server refuses it. */
+  /** Resolves when the socket is open; rejects with the status if the server refuses the connection. */
   waitUntilOpen(): Promise<void> {
     return new Promise((resolve, reject) => {
       this.socket.once("open", resolve);

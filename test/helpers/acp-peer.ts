@@ -24,14 +24,15 @@ interface Waiter {
 const waitTimers = new Set<NodeJS.Timeout>();
 after(() => waitTimers.forEach((timer) => timer.unref()));
 
-/** A client controlled by a test. It validates everything that it receives against the official schema. */
+/** An ACP client that a test controls. It validates each received message against the official schema. */
 export class AcpPeer {
   /** All received messages, in order. */
   readonly receivedMessages: Json[] = [];
   /** Validation errors of received messages. */
   readonly validationErrors: Error[] = [];
-  /** Answers requests of the agent. Default: error -32601. */
+  /** Returns the result for a request of the agent; undefined sends no response. Default: error -32601. */
   onRequest: ((method: string, params: Json) => unknown) | undefined;
+  /** Selects gantry's specification or the official schema, where both differ. */
   profile: Profile;
   readonly #writeText: (text: string) => void;
   readonly #methodsById = new Map<string, string>();
@@ -43,7 +44,7 @@ export class AcpPeer {
     this.profile = profile;
   }
 
-  /** Handles a received message. */
+  /** Validates a received message, answers a request, and resolves matching waits. */
   receiveMessage(message: Json): void {
     this.receivedMessages.push(message);
     const key = JSON.stringify(message?.id ?? null);
@@ -79,16 +80,16 @@ export class AcpPeer {
 
   /** Sends a request. Resolves with the complete response. */
   async call(method: string, params?: Json, id: unknown = (this.#lastId += 1)): Promise<AcpResponse> {
-    const answer = this.waitForNext((message) => !("method" in message) && message.id === id);
+    const response = this.waitForNext((message) => !("method" in message) && message.id === id);
     this.send({ jsonrpc: "2.0", id, method, params });
-    return answer;
+    return response;
   }
 
   /** Sends a request. Resolves with its result, rejects with its error. */
   async request(method: string, params?: Json, id?: unknown): Promise<Json> {
-    const answer = await (id === undefined ? this.call(method, params) : this.call(method, params, id));
-    if (answer.error) throw new Error(`${method}: ${answer.error.code} ${answer.error.message}`);
-    return answer.result;
+    const response = await (id === undefined ? this.call(method, params) : this.call(method, params, id));
+    if (response.error) throw new Error(`${method}: ${response.error.code} ${response.error.message}`);
+    return response.result;
   }
 
   /** Waits for the next message that matches. */
@@ -96,8 +97,8 @@ export class AcpPeer {
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
         this.#waiters.delete(waiter);
-        const received = JSON.stringify(this.receivedMessages).slice(-2000);
-        reject(new Error(`not within ${WAIT_LIMIT_MS} ms: a message with ${String(test)}; received: ${received}`));
+        const receivedText = JSON.stringify(this.receivedMessages).slice(-2000);
+        reject(new Error(`not within ${WAIT_LIMIT_MS} ms: a message with ${String(test)}; received: ${receivedText}`));
       }, WAIT_LIMIT_MS);
       waitTimers.add(timer);
       const settle = (message: Json): void => {
@@ -116,7 +117,7 @@ export class AcpPeer {
     return match === undefined ? this.waitForNext(test) : Promise.resolve(match);
   }
 
-  /** Session updates until now, of one session or of all. */
+  /** All received session updates; with `sessionId`, only those of that session. */
   getUpdates(sessionId?: string): Json[] {
     return this.receivedMessages
       .filter((message) => message.method === "session/update")

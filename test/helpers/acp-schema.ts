@@ -4,10 +4,10 @@ import { fileURLToPath } from "node:url";
 import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
 import type { Profile } from "../../adapters/acp-shared/index.js";
 
-const file = fileURLToPath(
+const schemaFile = fileURLToPath(
   new URL("../../node_modules/@agentclientprotocol/sdk/schema/v1/schema.json", import.meta.url),
 );
-const schema = JSON.parse(readFileSync(file, "utf8")) as { $defs: Record<string, unknown> };
+const schema = JSON.parse(readFileSync(schemaFile, "utf8")) as { $defs: Record<string, unknown> };
 
 const ajv = new Ajv2020({ strict: false, allErrors: true, validateFormats: false });
 ajv.addSchema({ ...schema, $id: "acp" });

@@ -5,7 +5,7 @@ import { createOpenApiDocument } from "../../adapters/koa-http-api/openapi.js";
 /** A request and its response. */
 export interface Exchange {
   method: string;
-  /** With the query. */
+  /** Path with the query string. */
   path: string;
   body?: string | Uint8Array | undefined;
   status: number;
@@ -41,8 +41,8 @@ export const observedOperations = new Set<string>();
 
 /** All paths, statuses and events of the document, in the same format. */
 export function listDocumentedOperations(): string[] {
-  return listOperations().flatMap(({ method, path, described }) =>
-    Object.entries(described.responses).flatMap(([status, { content = {} }]) => {
+  return listOperations().flatMap(({ method, path, operationObject }) =>
+    Object.entries(operationObject.responses).flatMap(([status, { content = {} }]) => {
       const stream = content["text/event-stream"]?.schema as { oneOf: { properties: { event: Json } }[] } | undefined;
       const events = stream?.oneOf.map(
         ({ properties }) => `${method} ${path} event: ${String(properties.event["const"])}`,
@@ -62,10 +62,10 @@ export function checkExchange(exchange: Exchange): void {
   if (method === "OPTIONS") return;
   const operation = findOperation(method === "HEAD" ? "GET" : method, pathname);
   const isJson = exchange.headers["content-type"] === "application/json";
-  if (!operation?.described || !operation.described.responses[status]) {
+  if (!operation?.operationObject || !operation.operationObject.responses[status]) {
     const failure = method === "HEAD" ? { code: "" } : (JSON.parse(text) as { code: string });
     if (method !== "HEAD") assertMatches("closed", { $ref: "#/components/schemas/Failure" }, failure, description);
-    const isAccessRefusal = !operation?.described && ACCESS_STATUSES.has(status);
+    const isAccessRefusal = !operation?.operationObject && ACCESS_STATUSES.has(status);
     assert.ok(
       isAccessRefusal || UNROUTED_ERROR_CODES.has(failure.code) || status === (operation ? 405 : 404),
       `not documented: ${description}`,
@@ -73,10 +73,10 @@ export function checkExchange(exchange: Exchange): void {
     if (status === 405) assert.ok(exchange.headers["allow"], description);
     return;
   }
-  const { described, name } = operation as { described: OperationObject; name: string };
-  const { headers = {}, content = {} } = described.responses[status]!;
+  const { operationObject, name } = operation as { operationObject: OperationObject; name: string };
+  const { headers = {}, content = {} } = operationObject.responses[status]!;
   observedOperations.add(`${name} ${status}`);
-  if (status < 300) checkRequest(described, exchange, description);
+  if (status < 300) checkRequest(operationObject, exchange, description);
   for (const header of GANTRY_HEADERS.filter(
     (name) => name in exchange.headers && (status < 300 || name === "retry-after"),
   ))
@@ -100,7 +100,7 @@ export function checkEvent(method: string, path: string, block: string): void {
   const readField = (name: string) => new RegExp(`^${name}: (.*)$`, "m").exec(block)?.[1];
   const [event, id, data] = [readField("event"), readField("id"), readField("data") ?? "null"];
   const operation = findOperation(method, path.split("?")[0]!);
-  const schema = operation?.described?.responses[200]?.content?.["text/event-stream"]?.schema;
+  const schema = operation?.operationObject?.responses[200]?.content?.["text/event-stream"]?.schema;
   assert.ok(schema, `no stream is documented: ${method} ${path}`);
   assertMatches("closed", schema, { event, ...(id !== undefined && { id }), data: JSON.parse(data) as unknown }, block);
   observedOperations.add(`${operation!.name} event: ${event}`);
@@ -126,13 +126,14 @@ function checkRequest(
 
 const compiledSchemas = new Map<string, ValidateFunction>();
 
+/** `open` permits properties that the schema does not describe, `closed` forbids such properties. */
 function assertMatches(documentId: "open" | "closed", schema: Json, value: unknown, description: string): void {
   const key = documentId + JSON.stringify(schema);
-  const check =
+  const validate =
     compiledSchemas.get(key) ??
     ajv.compile(qualifyReferences(documentId === "closed" ? closeSchemas(schema) : schema, documentId) as Json);
-  compiledSchemas.set(key, check);
-  assert.ok(check(value), `${ajv.errorsText(check.errors)}: ${description}`);
+  compiledSchemas.set(key, validate);
+  assert.ok(validate(value), `${ajv.errorsText(validate.errors)}: ${description}`);
 }
 
 /** Makes the references of a schema relative to the document. */
@@ -159,19 +160,23 @@ function mapSchemas(value: unknown, change: (schema: Json) => Json): unknown {
 
 function listOperations() {
   return Object.entries(document.paths).flatMap(([path, methods]) =>
-    Object.entries(methods).map(([method, described]) => ({ method: method.toUpperCase(), path, described })),
+    Object.entries(methods).map(([method, operationObject]) => ({
+      method: method.toUpperCase(),
+      path,
+      operationObject,
+    })),
   );
 }
 
 function findOperation(
   method: string,
   pathname: string,
-): { described: OperationObject | undefined; name: string } | undefined {
+): { operationObject: OperationObject | undefined; name: string } | undefined {
   // A literal path wins over one with parameters.
   const path = Object.keys(document.paths)
     .sort((a, b) => a.split("{").length - b.split("{").length)
     .find((template) => new RegExp(`^${template.replaceAll(".", "\\.").replace(/\{\w+\}/g, "[^/]+")}$`).test(pathname));
   return path === undefined
     ? undefined
-    : { described: document.paths[path]![method.toLowerCase()], name: `${method} ${path}` };
+    : { operationObject: document.paths[path]![method.toLowerCase()], name: `${method} ${path}` };
 }

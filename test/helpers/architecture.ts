@@ -51,12 +51,12 @@ const CONTAINER_PACKAGES = new Set(["tsyringe", "reflect-metadata"]);
 const CONTAINER_FILES = /^src\/(plugin|serve)\//;
 /** Only these files load adapters, and only when needed. */
 const ADAPTER_LOADERS = new Set(["src/serve/selected-adapters.ts", "src/serve/plugins.ts"]);
-/** The terminal is not part of an agent. Its command loads it by its public name. */
+/** The terminal is not part of an agent. Only the chat command loads the terminal, by its public name. */
 const CHAT_COMMAND = "src/cli/chat.ts";
 const TERMINAL_MODULE = "gantry/adapters/terminal";
 /** User interfaces import only the client. */
 const USER_INTERFACES = /^adapters\/(terminal|web-console\/app)\//;
-/** Code that works on a project's files. Only src/files/path-guard.ts opens paths, and it checks what it has opened. */
+/** Code that works on a project's files. Only src/files/path-guard.ts opens paths, and checks each opened file. */
 const PROJECT_FILE_USERS =
   /^src\/(tools\/|project\/|untrusted\/|files\/attachments\.ts$|history\/(plan|restore)\.ts$|run\/)/;
 /** Exceptions that access the system and not the project: the sandbox, processes. */
@@ -69,8 +69,8 @@ const WIRE_WORDS = new Set(
   ).split(" "),
 );
 /**
- * Receives bytes of a model provider under limits. No other code there sends requests or reads a whole body. It also
- * reads proxy settings from the environment, as every HTTP client does.
+ * Receives bytes of a model provider under limits. No other code of adapters/language-models sends requests. The module
+ * also reads proxy settings from the environment, as every HTTP client does.
  */
 const PROVIDER_CONNECTIONS = "adapters/language-models/connections.ts";
 /**
@@ -78,7 +78,7 @@ const PROVIDER_CONNECTIONS = "adapters/language-models/connections.ts";
  * proxy settings.
  */
 const ENVIRONMENT_READERS = new Set([
-  // It finds the folder of compiled code before it loads a module.
+  // main.ts needs the folder of compiled code before it loads a module.
   "src/cli/main.ts",
   "src/serve/environment.ts",
   "src/base/process-secrets.ts",
@@ -140,8 +140,8 @@ function findRepeatedTypeNames(modules: ReadonlyMap<string, Module>): string[] {
       filesByName.set(node.name.text, [...(filesByName.get(node.name.text) ?? []), file]);
     }
   }
-  return [...filesByName].flatMap(([name, [first, ...laterFiles]]) =>
-    laterFiles.map((file) => `${file}: declares the type ${name}, which ${first} also declares`),
+  return [...filesByName].flatMap(([name, [firstFile, ...laterFiles]]) =>
+    laterFiles.map((file) => `${file}: declares the type ${name}, which ${firstFile} also declares`),
   );
 }
 
@@ -177,9 +177,10 @@ function parse(file: string, text: string, sources: Sources): Module {
   return { file, ast, imports };
 }
 
-function resolveImport(from: string, specifier: string, sources: Sources): string | undefined {
+function resolveImport(importingFile: string, specifier: string, sources: Sources): string | undefined {
   let target: string;
-  if (specifier.startsWith(".")) target = path.posix.join(path.posix.dirname(from), specifier).replace(/\.js$/, ".ts");
+  if (specifier.startsWith("."))
+    target = path.posix.join(path.posix.dirname(importingFile), specifier).replace(/\.js$/, ".ts");
   else if (specifier === "gantry") target = "src/index.ts";
   else if (specifier === "gantry/plugin") target = "src/plugin/index.ts";
   else if (specifier === "gantry/http") target = "src/http/index.ts";
@@ -349,8 +350,8 @@ function findRequestFault(file: string, node: ts.Node): string | undefined {
 }
 
 /**
- * Whether `fetch` is the global one: called without a local declaration, or taken from `globalThis`. Types are no
- * calls.
+ * Whether `fetch` is the global function: called without a local declaration, or taken from `globalThis`. A use in a
+ * type is no call.
  */
 function isGlobalFetch(node: ts.Identifier): boolean {
   const { parent } = node;

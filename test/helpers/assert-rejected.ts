@@ -10,6 +10,6 @@ export async function assertCheckRejects(checks: readonly Check[], name: string)
   assert.notEqual(outcome, "passed", `"${name}" accepted the wrong adapter`);
   assert.ok(outcome instanceof Error, String(outcome));
   // A mistake in the wrong adapter itself would prove nothing about the check.
-  for (const Mistake of [TypeError, ReferenceError, RangeError])
-    assert.ok(!(outcome instanceof Mistake), outcome.stack);
+  for (const ErrorClass of [TypeError, ReferenceError, RangeError])
+    assert.ok(!(outcome instanceof ErrorClass), outcome.stack);
 }

@@ -17,7 +17,7 @@ export interface BalancerOptions {
   affinity?: Affinity;
   /** Statuses after which the next server is tried. A refused connection always tries the next server. */
   retryStatuses?: readonly number[];
-  /** Whether a server receives requests. Default: all do. */
+  /** Whether a server receives requests. Default: all servers do. If no server is ready, all receive requests. */
   isReady?: (index: number) => boolean;
 }
 
@@ -27,7 +27,7 @@ const CLIENT_HEADERS = ["acp-connection-id", "acp-session-id"] as const;
 
 /**
  * A load balancer: a port that forwards each request to one of several servers. If a connection breaks after
- * forwarding, the result is unknown: it answers 502, or cuts the response.
+ * forwarding, the result is unknown: the balancer answers 502, or cuts the response.
  */
 export class Balancer {
   /** Number of answered requests by server index. */
@@ -37,7 +37,7 @@ export class Balancer {
   /** Number of 502 responses. */
   badGatewayCount = 0;
   readonly #http = createServer((request, response) => void this.#serve(request, response));
-  readonly #servers: () => readonly string[];
+  readonly #getOrigins: () => readonly string[];
   readonly #options: BalancerOptions;
   readonly #sockets = new Set<Duplex>();
   /** Server index by the header that identifies a client. */
@@ -45,18 +45,23 @@ export class Balancer {
   #lastIndex = 0;
 
   /**
-   * Starts on a free port; closed after the test. `servers` returns the origins of all servers, including stopped ones.
+   * Starts on a free port; closed after the test. `getOrigins` returns the origins of all servers, including stopped
+   * servers.
    */
-  static async start(hooks: Hooks, servers: () => readonly string[], options: BalancerOptions = {}): Promise<Balancer> {
-    const balancer = new Balancer(servers, options);
+  static async start(
+    hooks: Hooks,
+    getOrigins: () => readonly string[],
+    options: BalancerOptions = {},
+  ): Promise<Balancer> {
+    const balancer = new Balancer(getOrigins, options);
     balancer.#http.listen(0, "127.0.0.1");
     await once(balancer.#http, "listening");
     hooks.after(() => balancer.close());
     return balancer;
   }
 
-  private constructor(servers: () => readonly string[], options: BalancerOptions) {
-    this.#servers = servers;
+  private constructor(getOrigins: () => readonly string[], options: BalancerOptions) {
+    this.#getOrigins = getOrigins;
     this.#options = options;
     this.#http.on("upgrade", (request: IncomingMessage, socket: Socket, head: Buffer) =>
       this.#upgrade(request, socket, head),
@@ -73,28 +78,28 @@ export class Balancer {
 
   async close(): Promise<void> {
     if (!this.#http.listening) return;
-    const closed = once(this.#http, "close");
+    const closeEvent = once(this.#http, "close");
     this.#http.close();
     for (const socket of this.#sockets) socket.destroy();
-    await closed;
+    await closeEvent;
   }
 
   /** Server indexes in the order in which they are tried. */
   #orderServers(headers: IncomingHttpHeaders): number[] {
-    const count = this.#servers().length;
-    const first = this.#findBoundServer(headers) ?? (this.#lastIndex = (this.#lastIndex + 1) % count);
-    const all = Array.from({ length: count }, (_, n) => (first + n) % count);
+    const count = this.#getOrigins().length;
+    const firstIndex = this.#findBoundServer(headers) ?? (this.#lastIndex = (this.#lastIndex + 1) % count);
+    const allIndexes = Array.from({ length: count }, (_, n) => (firstIndex + n) % count);
     const { isReady } = this.#options;
-    const ready = isReady ? all.filter(isReady) : all;
-    return ready.length > 0 ? ready : all;
+    const readyIndexes = isReady ? allIndexes.filter(isReady) : allIndexes;
+    return readyIndexes.length > 0 ? readyIndexes : allIndexes;
   }
 
-  /** The server of this client's earlier requests. */
+  /** Index of the server of this client's earlier requests; undefined if there is none. */
   #findBoundServer(headers: IncomingHttpHeaders): number | undefined {
     const { affinity = "none" } = this.#options;
     if (affinity === "cookie") {
       const index = Number(new RegExp(`\\b${COOKIE_NAME}=(\\d+)`).exec(headers.cookie ?? "")?.[1] ?? NaN);
-      return index < this.#servers().length ? index : undefined;
+      return index < this.#getOrigins().length ? index : undefined;
     }
     if (affinity === "header")
       for (const name of CLIENT_HEADERS) {
@@ -160,30 +165,30 @@ export class Balancer {
     client: ServerResponse,
   ): Promise<IncomingMessage | "refused" | undefined> {
     return new Promise((resolve) => {
-      const forwarded = httpRequest(new URL(url ?? "/", this.#servers()[index]), {
+      const forwardedRequest = httpRequest(new URL(url ?? "/", this.#getOrigins()[index]), {
         method,
-        headers: convertHeaders(rawHeaders, new URL(this.#servers()[index]!).host),
+        headers: convertHeaders(rawHeaders, new URL(this.#getOrigins()[index]!).host),
         agent: false,
       });
-      const abortRequest = () => forwarded.destroy();
+      const abortRequest = () => forwardedRequest.destroy();
       client.once("close", abortRequest);
-      forwarded.once("response", (serverResponse) => {
+      forwardedRequest.once("response", (serverResponse) => {
         client.off("close", abortRequest);
         resolve(serverResponse);
       });
-      forwarded.once("error", (error: NodeJS.ErrnoException) => {
+      forwardedRequest.once("error", (error: NodeJS.ErrnoException) => {
         client.off("close", abortRequest);
         resolve(error.code === "ECONNREFUSED" ? "refused" : undefined);
       });
-      forwarded.end(body);
+      forwardedRequest.end(body);
     });
   }
 
   #upgrade(request: IncomingMessage, client: Socket, head: Buffer): void {
     client.on("error", () => undefined);
     const [index, ...otherServers] = this.#orderServers(request.headers);
-    const attempt = (serverIndex: number, remainingServers: readonly number[]): void => {
-      const { hostname, port, host } = new URL(this.#servers()[serverIndex]!);
+    const connectTo = (serverIndex: number, remainingServers: readonly number[]): void => {
+      const { hostname, port, host } = new URL(this.#getOrigins()[serverIndex]!);
       const server = connect(Number(port), hostname);
       this.#sockets.add(server);
       server.once("close", () => {
@@ -196,7 +201,7 @@ export class Balancer {
         this.retryCount += 1;
         server.removeAllListeners("close");
         this.#sockets.delete(server);
-        attempt(nextServer, laterServers);
+        connectTo(nextServer, laterServers);
       });
       server.once("connect", () => {
         const headers = Object.entries(convertHeaders(request.rawHeaders, host, true)).flatMap(([name, value]) =>
@@ -214,9 +219,13 @@ export class Balancer {
           const addedLines = Object.entries(this.#bindServer(responseHeaders, serverIndex)).map(
             ([name, value]) => `${name}: ${value}\r\n`,
           );
-          const end = firstBytes.indexOf("\r\n") + 2;
+          const statusLineBytes = firstBytes.indexOf("\r\n") + 2;
           client.write(
-            Buffer.concat([firstBytes.subarray(0, end), Buffer.from(addedLines.join("")), firstBytes.subarray(end)]),
+            Buffer.concat([
+              firstBytes.subarray(0, statusLineBytes),
+              Buffer.from(addedLines.join("")),
+              firstBytes.subarray(statusLineBytes),
+            ]),
           );
           server.pipe(client);
         });
@@ -224,7 +233,7 @@ export class Balancer {
       });
       client.once("close", () => server.destroy());
     };
-    if (index !== undefined) attempt(index, otherServers);
+    if (index !== undefined) connectTo(index, otherServers);
   }
 }
 

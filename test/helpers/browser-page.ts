@@ -14,24 +14,24 @@ export interface BrowserPage {
    * transferred as JSON.
    */
   evaluate<T>(body: string): Promise<T>;
-  /** Evaluates an expression repeatedly until `fits` accepts its value. */
+  /** Evaluates an expression repeatedly until `accepts` returns true for its value. */
   waitUntil<T>(expression: string, accepts: (value: T) => boolean): Promise<T>;
 }
 
-/** The page runs unchanged in a frame; the outer page evaluates scripts. */
+/** The page runs unchanged in a frame; the outer page evaluates the test's scripts with the frame's window. */
 const OUTER_PAGE = `<!doctype html><title>around</title><iframe></iframe><script type="module">
 const frame = document.querySelector("iframe");
 frame.src = "/page" + location.search + location.hash;
-await new Promise((loaded) => (frame.onload = loaded));
+await new Promise((resolve) => (frame.onload = resolve));
 const run = (body) => Object.getPrototypeOf(async () => {}).constructor("window", "document", body)(frame.contentWindow, frame.contentDocument);
-let told;
+let lastAnswer;
 for (;;) {
-  const body = await (await fetch("/next", { method: "POST", body: JSON.stringify(told ?? null) })).text();
-  told = await run(body).then((value) => ({ value }), (error) => ({ error: String(error) }));
+  const body = await (await fetch("/next", { method: "POST", body: JSON.stringify(lastAnswer ?? null) })).text();
+  lastAnswer = await run(body).then((value) => ({ value }), (error) => ({ error: String(error) }));
 }
 </script>`;
 
-/** Opens an HTML file with a query in a browser. Both are closed after the test. */
+/** Opens an HTML file with a query string in a browser, which is closed after the test. */
 export async function openPage(hooks: Hooks, name: BrowserName, file: string, query: string): Promise<BrowserPage> {
   const pageHtml = await readFile(file);
   const bodies: string[] = [];
@@ -63,14 +63,14 @@ export async function openPage(hooks: Hooks, name: BrowserName, file: string, qu
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   hooks.after(async () => {
-    const closed = once(server, "close");
+    const closeEvent = once(server, "close");
     server.close();
     server.closeAllConnections();
-    await closed;
+    await closeEvent;
   });
   const { port } = server.address() as AddressInfo;
   const { ended } = await openBrowser(hooks, name, `http://127.0.0.1:${port}/?${query}`, {
-    through: [],
+    commandPrefix: [],
     loopbackName: "page.example",
   });
   const evaluate = async <T>(body: string): Promise<T> => {

@@ -6,7 +6,7 @@ import { makeTempDir, type Hooks } from "./temp-dir.js";
 
 export type BrowserName = "firefox" | "chromium";
 
-const PROGRAMS: Readonly<Record<BrowserName, readonly string[]>> = {
+const PROGRAM_NAMES: Readonly<Record<BrowserName, readonly string[]>> = {
   firefox: ["firefox-esr", "firefox"],
   chromium: ["chromium", "chromium-browser"],
 };
@@ -14,7 +14,7 @@ const PROGRAMS: Readonly<Record<BrowserName, readonly string[]>> = {
 /** Path of a browser; undefined if it is not installed. */
 export function findBrowser(name: BrowserName): string | undefined {
   const folders = (process.env.PATH ?? "").split(delimiter);
-  return PROGRAMS[name]
+  return PROGRAM_NAMES[name]
     .flatMap((program) => folders.map((folder) => join(folder, program)))
     .find((file) => {
       try {
@@ -27,21 +27,23 @@ export function findBrowser(name: BrowserName): string | undefined {
 }
 
 /**
- * Opens a page in a headless browser with a fresh profile. Both are removed after the test. `ended` rejects if the
- * browser exits earlier.
+ * Opens a page in a headless browser with a new profile. After the test, the browser is killed and the profile is
+ * removed. `ended` rejects if the browser exits earlier.
  */
 export async function openBrowser(
   hooks: Hooks,
   name: BrowserName,
   page: string,
-  /** `through`: a command that runs the browser. `loopbackName`: a host name that resolves to 127.0.0.1. */
-  options: { through: readonly string[]; loopbackName: string },
+  /**
+   * `commandPrefix`: a command that runs the browser, or empty. `loopbackName`: a host name that resolves to 127.0.0.1.
+   */
+  options: { commandPrefix: readonly string[]; loopbackName: string },
 ): Promise<{ ended: Promise<never> }> {
   const program = findBrowser(name);
   if (program === undefined) throw new Error(`there is no ${name}`);
   const profile = await makeTempDir();
   const [command = "", ...args] = [
-    ...options.through,
+    ...options.commandPrefix,
     program,
     ...(await createFlags(name, profile, options.loopbackName)),
     page,
@@ -52,17 +54,17 @@ export async function openBrowser(
     stdio: "ignore",
     env: { PATH: process.env.PATH, HOME: profile.path, TMPDIR: profile.path, LANG: "C.UTF-8" },
   });
-  const closed = once(child, "close");
+  const closeEvent = once(child, "close");
   hooks.after(async () => {
     try {
       if (child.pid !== undefined) process.kill(-child.pid, "SIGKILL");
     } catch {
       // The browser has already exited.
     }
-    await closed;
+    await closeEvent;
     await profile.remove();
   });
-  const ended = closed.then(([code, signal]) => {
+  const ended = closeEvent.then(([code, signal]) => {
     throw new Error(`${program} exited unexpectedly (${String(code ?? signal)})`);
   });
   ended.catch(() => undefined);
@@ -92,7 +94,7 @@ async function createFlags(
     ];
   const preferences = {
     "network.dns.localDomains": loopbackName,
-    // Firefox's own protection of such addresses is not under test, and other versions have none.
+    // Firefox's own protection of the address 0.0.0.0 is not under test, and other versions have none.
     "network.socket.ip_addr_any.disabled": false,
     "browser.shell.checkDefaultBrowser": false,
     "datareporting.policy.dataSubmissionEnabled": false,

@@ -8,7 +8,7 @@ import { waitFor, withLimit } from "./wait.js";
 /** A script of `test/helpers` in its own process. */
 export class Child {
   readonly process: ChildProcess;
-  /** Everything that it wrote to stdout. */
+  /** Text that the script has written to stdout until now. */
   stdout = "";
   stderr = "";
   readonly #closed: Promise<void>;
@@ -26,11 +26,11 @@ export class Child {
   }
 
   /** Resolves with the next message from the script. Rejects if the script ends first. */
-  async message(): Promise<unknown> {
-    const ended = this.#closed.then(() => {
+  async waitForMessage(): Promise<unknown> {
+    const endRejection = this.#closed.then(() => {
       throw new Error(`child ended: ${this.stderr}`);
     });
-    const message = Promise.race([once(this.process, "message"), ended]);
+    const message = Promise.race([once(this.process, "message"), endRejection]);
     const [value] = (await withLimit(`a message of ${this.#script}`, message, () => this.#output())) as [unknown];
     return value;
   }
@@ -40,7 +40,7 @@ export class Child {
   }
 
   /** Resolves when the script has ended with exit code 0 and its output is read. */
-  async ended(): Promise<void> {
+  async waitForEnd(): Promise<void> {
     await withLimit(`the end of ${this.#script}`, this.#closed, () => this.#output());
     if (this.process.exitCode !== 0) throw new Error(`child ended with ${this.process.exitCode}: ${this.stderr}`);
   }
@@ -52,7 +52,7 @@ export class Child {
   }
 
   /** Resolves when stdout has at least `count` lines. */
-  async lines(count: number): Promise<void> {
+  async waitForLines(count: number): Promise<void> {
     await waitFor(
       `${count} lines of ${this.#script}`,
       () => {
@@ -70,8 +70,8 @@ export class Child {
 }
 
 /** Waits until all children are ready, starts them at the same time, and waits for their end. */
-export async function allAtOnce(children: readonly Child[]): Promise<void> {
-  await Promise.all(children.map((child) => child.message()));
+export async function runAtOnce(children: readonly Child[]): Promise<void> {
+  await Promise.all(children.map((child) => child.waitForMessage()));
   for (const child of children) child.send("go");
-  await Promise.all(children.map((child) => child.ended()));
+  await Promise.all(children.map((child) => child.waitForEnd()));
 }

@@ -1,16 +1,20 @@
 import { GantryClient, SessionMirror } from "gantry/client";
 import { CheckedPage } from "./http-watcher.js";
 
+/** Maximum bytes of a connection that drops. */
+const MAX_DROP_BYTES = 12_000;
+const LINE_FEED = 10;
+
 /**
- * A watcher that uses `gantry/client`, which reconnects automatically. Its connections drop after random numbers of
- * bytes, and each goes to any available server.
+ * A watcher that uses `gantry/client`, which reconnects automatically. About half of its connections drop after a
+ * random number of bytes. Each connection goes to the server that `getOrigin` returns.
  */
 export class ClientWatcher {
   readonly page = new CheckedPage();
   readonly mirror = new SessionMirror();
   connections = 0;
   drops = 0;
-  /** Number of drops within an event. */
+  /** Number of drops after a byte that ends no line. */
   splitEvents = 0;
   /** Always 0, because the client handles rejected cursors. Present for the counts of the schedule. */
   readonly refusedCursors = 0;
@@ -26,7 +30,7 @@ export class ClientWatcher {
         if (origin === undefined) throw new TypeError("no server is up");
         const { pathname, search } = new URL(String(input));
         const response = await fetch(new URL(pathname + search, origin), init);
-        return this.#limitResponse(response, random() < 0.5 ? Infinity : Math.ceil(random() * 12_000));
+        return this.#limitResponse(response, random() < 0.5 ? Infinity : Math.ceil(random() * MAX_DROP_BYTES));
       },
     });
     this.#watchEnd = this.#watch(client, sessionId);
@@ -44,7 +48,7 @@ export class ClientWatcher {
       for await (const event of client.sessions.watch(sessionId, { signal: this.#abort.signal, onConnection })) {
         this.mirror.apply(event);
         const { type, cursor: id, first: _first, ...data } = event;
-        // A copy, because the other page changes messages in place.
+        // A copy, because the mirror and the page both change messages in place.
         this.page.apply({ type, id, data: structuredClone(data) });
       }
     } catch (error) {
@@ -66,7 +70,7 @@ export class ClientWatcher {
         remainingBytes -= passedBytes.length;
         if (remainingBytes > 0) return;
         this.drops += 1;
-        if (lastByte !== 10) this.splitEvents += 1;
+        if (lastByte !== LINE_FEED) this.splitEvents += 1;
         controller.error(new Error("the connection is cut"));
       },
     });

@@ -54,6 +54,9 @@ export function listOptions({ entries }: option.Section, keyPrefix = ""): [key: 
   });
 }
 
+/** The table shows `a list` instead of a longer default. */
+const MAX_DEFAULT_CHARACTERS = 40;
+
 function createTable(section: option.Section): string {
   const escapeCell = (text: string) => text.replaceAll("|", "\\|");
   const rows = listOptions(section).map(([key, { docs }]) => {
@@ -62,7 +65,7 @@ function createTable(section: option.Section): string {
       ? "required"
       : value === undefined
         ? ""
-        : value.length > 40
+        : value.length > MAX_DEFAULT_CHARACTERS
           ? "a list"
           : `\`${value}\``;
     return `| \`${key}\` | ${escapeCell(docs.type || "list")} | ${escapeCell(defaultCell)} | ${escapeCell(docs.about)} |`;
@@ -165,7 +168,7 @@ export async function formatDocument(text: string, name: string): Promise<string
 }
 
 const VERSION_PATTERN = "\\d+\\.\\d+\\.\\d+(?:-[\\w.-]+?)?";
-/** Locations of the version: file, and the patterns before and after it. */
+/** Locations of the version: file, and the patterns before and after the version. */
 const VERSION_LOCATIONS: readonly [path: string, patternBefore: string, patternAfter: string][] = [
   ["docs/installing.md", "gantry-", "\\.tgz"],
   ["docs/http-api.md", '"status":"\\w+","version":"', '"'],
@@ -175,7 +178,7 @@ const VERSION_LOCATIONS: readonly [path: string, patternBefore: string, patternA
   ["package-lock.json", '"name": "gantry",\\n +"version": "', '"'],
 ];
 
-/** The text of such a file with the given version. */
+/** Replaces the version in the text of a file of VERSION_LOCATIONS. Texts of other files stay unchanged. */
 export function replaceVersion(path: string, text: string, version: string): string {
   return VERSION_LOCATIONS.filter(([file]) => file === path).reduce(
     (result, [, patternBefore, patternAfter]) =>
@@ -188,7 +191,7 @@ export function replaceVersion(path: string, text: string, version: string): str
 export async function listDocuments(): Promise<{ file: URL; currentText: string; expectedText: string }[]> {
   const leaves = Object.fromEntries(Object.entries(SECTIONS).map(([name, section]) => [name, listOptions(section)]));
   const toUrl = (path: string) => new URL(`../../${path}`, import.meta.url);
-  const [page, schema, table, api] = [
+  const [pageUrl, schemaUrl, tableUrl, apiUrl] = [
     toUrl("docs/configuration-reference.md"),
     toUrl("docs/config.schema.json"),
     toUrl("test/unit/serve/wrong-values.md"),
@@ -202,23 +205,23 @@ export async function listDocuments(): Promise<{ file: URL; currentText: string;
   });
   return [
     {
-      file: page,
-      currentText: await readText(page),
-      expectedText: await createConfigurationPage(await readText(page)),
+      file: pageUrl,
+      currentText: await readText(pageUrl),
+      expectedText: await createConfigurationPage(await readText(pageUrl)),
     },
     {
-      file: schema,
-      currentText: await readText(schema),
+      file: schemaUrl,
+      currentText: await readText(schemaUrl),
       expectedText: await formatDocument(JSON.stringify(createConfigSchema()), "config.schema.json"),
     },
     {
-      file: table,
-      currentText: await readText(table),
+      file: tableUrl,
+      currentText: await readText(tableUrl),
       expectedText: await formatDocument(await createWrongValuesTable(leaves), "wrong-values.md"),
     },
     {
-      file: api,
-      currentText: await readText(api),
+      file: apiUrl,
+      currentText: await readText(apiUrl),
       expectedText: await formatDocument(JSON.stringify(createOpenApiDocument(version)), "openapi.json"),
     },
     ...(await Promise.all(versionedDocuments)),

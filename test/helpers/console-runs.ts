@@ -20,7 +20,7 @@ export const LATE_INSTRUCTION_ERROR = /409 \(Conflict\)/;
 export const STOPPED_SERVER_ERROR =
   /ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_REFUSED|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET|ERR_FAILED/;
 
-/** Hooks of a whole file that tests may also use. They run in reverse order. */
+/** Hooks of a whole file that tests may also use. The hooks run in reverse order of registration. */
 export function createFileHooks(after: (run: () => Promise<void>) => void): Hooks {
   const cleanups: (() => Promise<void> | void)[] = [];
   after(async () => {

@@ -9,7 +9,7 @@ import { startServer, type GantryServer } from "./server.js";
 import { makeTempDir, type Hooks, type TempDir } from "./temp-dir.js";
 import { WAIT_LIMIT_MS, waitFor } from "./wait.js";
 
-const REPOSITORY = fileURLToPath(new URL("../../", import.meta.url));
+const REPOSITORY_ROOT = fileURLToPath(new URL("../../", import.meta.url));
 const FLAGS = [
   ...["--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage", "--no-first-run"],
   ...["--disable-background-networking", "--disable-component-update", "--disable-sync"],
@@ -20,11 +20,11 @@ export const NO_BROWSER: string | false =
   findBrowser("chromium") === undefined && "needs Chromium: apt-get install chromium";
 
 /**
- * A browser that the tests of a file share; each test opens its own windows. Closed after the tests, with its temporary
- * files removed.
+ * A browser that the tests of a file share; each test opens its own windows. After the tests, the browser is closed and
+ * its temporary files are removed.
  */
 export function shareBrowser(hooks: Hooks, flags: readonly string[] = []): () => Promise<Browser> {
-  let browser: Promise<Browser> | undefined;
+  let browserPromise: Promise<Browser> | undefined;
   let folder: TempDir | undefined;
   const launch = async (): Promise<Browser> => {
     const executablePath = findBrowser("chromium");
@@ -37,12 +37,12 @@ export function shareBrowser(hooks: Hooks, flags: readonly string[] = []): () =>
   };
   hooks.after(async () => {
     try {
-      await (await browser)?.close();
+      await (await browserPromise)?.close();
     } finally {
       await folder?.remove();
     }
   });
-  return () => (browser ??= launch());
+  return () => (browserPromise ??= launch());
 }
 
 export interface ConsoleOptions {
@@ -98,16 +98,16 @@ export async function startConsole(
   return { server, models, url: `${server.url}/console` };
 }
 
-function createProvider(models: FakeModelServer, described: readonly Record<string, unknown>[]) {
-  return { name: "lab", driver: "openai", base_url: models.baseUrl, api_key: "key-of-the-lab", models: described };
+function createProvider(models: FakeModelServer, modelEntries: readonly Record<string, unknown>[]) {
+  return { name: "lab", driver: "openai", base_url: models.baseUrl, api_key: "key-of-the-lab", models: modelEntries };
 }
 
-let build: Promise<unknown> | undefined;
+let buildPromise: Promise<unknown> | undefined;
 
 /** `npm test` has just built the pages; a single test file builds them itself. */
 function ensureBuild(): Promise<unknown> {
   if (process.env.GANTRY_TEST_DIST === "1") return Promise.resolve();
-  return (build ??= promisify(execFile)(process.execPath, [`${REPOSITORY}.ci/console.mjs`]));
+  return (buildPromise ??= promisify(execFile)(process.execPath, [`${REPOSITORY_ROOT}.ci/console.mjs`]));
 }
 
 /** A window with the console. `faults` must be empty at the end of the test. */
@@ -128,7 +128,7 @@ export interface WindowOptions {
   expectedFaults?: RegExp;
 }
 
-/** Opens a window, which is closed after the test. The test fails if it had faults. */
+/** Opens a window, which is closed after the test. The test fails if the window had faults. */
 export async function openWindow(
   hooks: Hooks,
   browser: Browser,

@@ -1,15 +1,19 @@
 import { ProviderError } from "gantry";
 import type { Model, ModelChunk, ModelMessage, ModelProvider, ModelRequest } from "gantry/plugin";
 
+/** Only title requests have this temperature. */
+const TITLE_TEMPERATURE = 0.3;
+
 export interface WindowProviderOptions {
-  /** Context window: tokens of prompt and answer. */
+  /** Context window: maximum tokens of prompt and answer together. */
   window: number;
-  /** Context window that the model listing reports. Default: the real one; `null`: none. */
+  /** Context window that the model listing reports, in tokens. Default: `window`; `null`: the listing reports none. */
   reportedWindow?: number | null;
   /** Bytes of one token. Default: 3.5. */
   bytesPerToken?: number;
-  /** Reported prompt tokens. Default: the counted ones. */
+  /** Returns the prompt tokens to report for the counted tokens. Default: the counted tokens. */
   reportTokens?: (tokenCount: number) => number;
+  /** Maximum tokens of an answer. Default: unlimited. */
   maxOutput?: number;
   /** The answer: text, or calls. `call` counts model calls from 1; title requests are answered separately. */
   answer: (request: ModelRequest, call: number) => string | readonly (readonly [name: string, args: unknown])[];
@@ -55,7 +59,7 @@ export class WindowProvider implements ModelProvider {
   }
 
   async *stream(request: ModelRequest): AsyncIterable<ModelChunk> {
-    if (request.temperature === 0.3) {
+    if (request.temperature === TITLE_TEMPERATURE) {
       yield* createTextChunks("A title", 1);
       return;
     }

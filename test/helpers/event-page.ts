@@ -41,11 +41,12 @@ export async function* readSessionEvents(url: string, headers: Record<string, st
   }
 }
 
-/** A page that a browser builds from a session's events: 30 lines, as in the documents. */
+/** A page that a browser builds from a session's events, with the code that the documents show. */
 export class EventPage {
   readonly #messages = new Map<number, WireMessage>();
+  /** Cursor of the last event that has one; empty before the first event. */
   lastId = "";
-  // As in `WireEvent`.
+  // Tests read arbitrary fields of the state.
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   state: any;
   isDeleted = false;

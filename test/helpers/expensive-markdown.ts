@@ -1,15 +1,15 @@
-/** Length of each text, in characters. */
+/** Length of a repeated text. */
 const TEXT_CHARACTERS = 198_000;
 
-function repeatToLength(unit: string, begin = "", end = ""): string {
-  return begin + unit.repeat(Math.floor((TEXT_CHARACTERS - begin.length - end.length) / unit.length)) + end;
+function repeatToLength(unit: string, prefix = "", suffix = ""): string {
+  return prefix + unit.repeat(Math.floor((TEXT_CHARACTERS - prefix.length - suffix.length) / unit.length)) + suffix;
 }
 
 /**
  * Texts short enough to be shown as Markdown, on which Markdown parsers without limits take extremely long or produce
  * huge output.
  */
-export const HOSTILE_MARKDOWN: Readonly<Record<string, string>> = {
+export const EXPENSIVE_MARKDOWN: Readonly<Record<string, string>> = {
   "words that may be an address": repeatToLength("a.", "", "@"),
   "a word that may be emphasis": repeatToLength("_a"),
   "emphasis that may be an address": repeatToLength("_a."),

@@ -25,14 +25,14 @@ const WIRES: readonly FakeWire[] = [openaiChat, openaiResponses, anthropic, goog
 /** A received request and its outcome. */
 export interface FakeRequest extends WireRequest {
   readonly method: string;
-  /** With the query. */
+  /** Path with the query string. */
   readonly url: string;
   readonly wire: FakeWireName | undefined;
   readonly model: string;
   readonly stream: boolean;
   /** Names of the offered tools. */
   readonly tools: readonly string[];
-  /** Resolves when the answer has ended: `true` if the client disconnected before its end. */
+  /** Resolves when the answer has ended: `true` if the client disconnected before the answer's end. */
   readonly isAborted: Promise<boolean>;
 }
 
@@ -41,11 +41,11 @@ export type ScriptedAnswer = FakeStep | ((request: FakeRequest) => FakeStep | Pr
 export interface FakeModelServerOptions {
   /** Answer when the queue is empty. Default: the text `OK.` */
   fallback?: ScriptedAnswer;
-  /** Answers requests without tools (titles, summaries) without using the queue. Default: they use the queue too. */
+  /** Answers requests without tools (titles, summaries) instead of the queue. Default: the queue answers them too. */
   toolFreeAnswer?: ScriptedAnswer;
   /** Entries of the model listing; a string is an id. Default: `m1`. */
   models?: readonly (string | Record<string, unknown>)[];
-  /** Requests with another key get 401, in a message that contains the sent key. */
+  /** A request with another key gets status 401 and a message that contains that key. Default: any key is accepted. */
   apiKey?: string;
   /** Differences from the provider's own rules. */
   dialect?: Dialect;
@@ -62,13 +62,13 @@ export interface FakeModelServer {
   /** The last request that offers tools. A request for a title offers none, and may arrive after the run has ended. */
   readonly lastRunRequest: FakeRequest | undefined;
   /** Requests for the model listing. */
-  readonly listings: readonly FakeRequest[];
+  readonly listingRequests: readonly FakeRequest[];
   /** Every rule that a request violated; such requests got 400. */
   readonly violations: readonly string[];
   fallback: ScriptedAnswer;
   toolFreeAnswer: ScriptedAnswer | undefined;
   models: readonly (string | Record<string, unknown>)[];
-  /** Replaces the listing. With `say`, its gates and delays come before `models`. */
+  /** Replaces the listing. A step with `say` only adds its gates, stalls and resets before `models` are sent. */
   listing: FakeStep | undefined;
   dialect: Dialect;
   /** Adds answers to the queue for the next requests. */
@@ -84,7 +84,7 @@ export interface FakeModelServer {
 
 class Server implements FakeModelServer {
   readonly requests: FakeRequest[] = [];
-  readonly listings: FakeRequest[] = [];
+  readonly listingRequests: FakeRequest[] = [];
   readonly violations: string[] = [];
   fallback: ScriptedAnswer;
   toolFreeAnswer: ScriptedAnswer | undefined;
@@ -94,7 +94,7 @@ class Server implements FakeModelServer {
   url = "";
   readonly #apiKey: string | undefined;
   readonly #queue: ScriptedAnswer[] = [];
-  readonly #gates = new Map<string, { opened: Promise<void>; open: () => void }>();
+  readonly #gates = new Map<string, { openPromise: Promise<void>; open: () => void }>();
   readonly #waiters: { count: number; resolve: (request: FakeRequest) => void }[] = [];
   readonly #closeController = new AbortController();
   readonly #http = createServer((request, response) => void this.#serve(request, response));
@@ -145,18 +145,18 @@ class Server implements FakeModelServer {
 
   async close(): Promise<void> {
     this.#closeController.abort();
-    const closed = once(this.#http, "close");
+    const closeEvent = once(this.#http, "close");
     this.#http.close();
     this.#http.closeAllConnections();
-    await closed;
+    await closeEvent;
   }
 
-  #getGate(name: string): { opened: Promise<void>; open: () => void } {
+  #getGate(name: string): { openPromise: Promise<void>; open: () => void } {
     let gate = this.#gates.get(name);
     if (gate === undefined) {
       let open = (): void => {};
-      const opened = new Promise<void>((resolve) => (open = resolve));
-      gate = { opened, open };
+      const openPromise = new Promise<void>((resolve) => (open = resolve));
+      gate = { openPromise, open };
       this.#gates.set(name, gate);
     }
     return gate;
@@ -241,7 +241,7 @@ class Server implements FakeModelServer {
   }
 
   async #sendListing(request: FakeRequest, response: ServerResponse): Promise<void> {
-    this.listings.push(request);
+    this.listingRequests.push(request);
     const { listing } = this;
     if (listing !== undefined && listing.say === undefined) {
       await this.#playStep(listing, openaiChat, request, response);
@@ -285,7 +285,7 @@ class Server implements FakeModelServer {
     }
     const frames = breakFrames(wire.createFrames(step, request, createId, this.dialect), step.breaks);
     let isStarted = false;
-    const start = (): void => {
+    const startResponse = (): void => {
       if (isStarted) return;
       isStarted = true;
       response.writeHead(200, {
@@ -298,15 +298,15 @@ class Server implements FakeModelServer {
     for (const frame of frames) {
       if (response.destroyed) return;
       if (typeof frame !== "string") {
-        if ("cut" in frame) start();
+        if ("cut" in frame) startResponse();
         if (await this.#runControl(frame, response)) return;
         continue;
       }
-      start();
+      startResponse();
       await sendFrame(frame, response);
       if (step.pace !== undefined) await this.#pause(step.pace);
     }
-    start();
+    startResponse();
     response.end();
   }
 
@@ -326,9 +326,9 @@ class Server implements FakeModelServer {
   async #runControl(control: ControlFrame, response: ServerResponse): Promise<boolean> {
     if ("wait" in control) await this.#pause(control.wait);
     else if ("gate" in control)
-      await Promise.race([this.#getGate(control.gate).opened, this.#waitForDisconnect(response)]);
+      await Promise.race([this.#getGate(control.gate).openPromise, this.#waitForDisconnect(response)]);
     else if ("reset" in control) {
-      // The written bytes must reach the client before the reset; the sender cannot observe that, so it waits.
+      // The written bytes must reach the client before the reset. The sender cannot observe that and waits 20 ms.
       await new Promise((resolve) => setTimeout(resolve, 20));
       response.socket?.resetAndDestroy();
       return true;
@@ -359,16 +359,17 @@ class Server implements FakeModelServer {
 }
 
 /** Fields of each wire that report why the model stopped. */
-const FINISH_REASON = /"(finish_reason|finishReason|stop_reason)":"|"type":"response\.(completed|incomplete)"/;
+const FINISH_REASON_PATTERN = /"(finish_reason|finishReason|stop_reason)":"|"type":"response\.(completed|incomplete)"/;
 
+/** Drops the frames after the share `breaks.at` and ends with a reset or a cut. Without `breaks`: all frames. */
 function breakFrames(frames: Iterable<Frame>, breaks: FakeStep["breaks"]): Iterable<Frame> {
   if (breaks === undefined) return frames;
   const allFrames = [...frames];
   // An answer whose finish reason was sent is complete, even if the connection then breaks.
-  const end = allFrames.findIndex((frame) => typeof frame === "string" && FINISH_REASON.test(frame));
-  const maxFrames = end === -1 ? allFrames.length - 1 : end;
-  const count = Math.max(1, Math.min(maxFrames, Math.floor(allFrames.length * breaks.at)));
-  return [...allFrames.slice(0, count), breaks.by === "reset" ? { reset: true } : { cut: true }];
+  const finishIndex = allFrames.findIndex((frame) => typeof frame === "string" && FINISH_REASON_PATTERN.test(frame));
+  const maxFrames = finishIndex === -1 ? allFrames.length - 1 : finishIndex;
+  const sentFrames = Math.max(1, Math.min(maxFrames, Math.floor(allFrames.length * breaks.at)));
+  return [...allFrames.slice(0, sentFrames), breaks.by === "reset" ? { reset: true } : { cut: true }];
 }
 
 async function sendFrame(frame: string, response: ServerResponse): Promise<void> {

@@ -24,30 +24,38 @@ export class FakeRedis {
     this.#sockets.add(socket);
     socket.on("error", () => undefined).on("close", () => this.#sockets.delete(socket));
     let bytes = Buffer.alloc(0);
-    const session = { watched: new Map<string, number>(), queue: undefined as string[][] | undefined };
+    const session = { changeCountsByKey: new Map<string, number>(), queue: undefined as string[][] | undefined };
     socket.on("data", (chunk) => {
       bytes = Buffer.concat([bytes, chunk]);
       for (let command = readCommand(bytes); command; command = readCommand(bytes)) {
-        bytes = bytes.subarray(command.end);
-        socket.write(this.#answer(session, command.words));
+        bytes = bytes.subarray(command.endOffset);
+        socket.write(this.#answer(session, command.parts));
       }
     });
   }
 
-  #answer(session: { watched: Map<string, number>; queue: string[][] | undefined }, commandWords: string[]): string {
-    const [name, ...args] = commandWords;
+  #answer(
+    session: { changeCountsByKey: Map<string, number>; queue: string[][] | undefined },
+    command: string[],
+  ): string {
+    const [name, ...args] = command;
     if (name === "EXEC") {
       const { queue = [] } = session;
-      const isUnchanged = [...session.watched].every(([key, count]) => (this.#changeCounts.get(key) ?? 0) === count);
+      const isUnchanged = [...session.changeCountsByKey].every(
+        ([key, count]) => (this.#changeCounts.get(key) ?? 0) === count,
+      );
       session.queue = undefined;
-      session.watched.clear();
-      return isUnchanged ? `*${queue.length}\r\n${queue.map((command) => this.#execute(command)).join("")}` : "*-1\r\n";
+      session.changeCountsByKey.clear();
+      return isUnchanged
+        ? `*${queue.length}\r\n${queue.map((queuedCommand) => this.#execute(queuedCommand)).join("")}`
+        : "*-1\r\n";
     }
     if (name === "MULTI") session.queue = [];
-    else if (session.queue) session.queue.push(commandWords);
-    else if (name === "UNWATCH") session.watched.clear();
-    else if (name === "WATCH") for (const key of args) session.watched.set(key, this.#changeCounts.get(key) ?? 0);
-    else return this.#execute(commandWords);
+    else if (session.queue) session.queue.push(command);
+    else if (name === "UNWATCH") session.changeCountsByKey.clear();
+    else if (name === "WATCH")
+      for (const key of args) session.changeCountsByKey.set(key, this.#changeCounts.get(key) ?? 0);
+    else return this.#execute(command);
     return "+OK\r\n";
   }
 
@@ -72,20 +80,20 @@ const encodeList = (texts: readonly (string | undefined)[]): string =>
 const encodeBulk = (text: string | undefined): string =>
   text === undefined ? "$-1\r\n" : `$${Buffer.byteLength(text)}\r\n${text}\r\n`;
 
-/** The first command, if it is complete. */
-function readCommand(bytes: Buffer): { words: string[]; end: number } | undefined {
-  let end = bytes.indexOf("\r\n");
-  if (end < 0) return undefined;
-  const count = Number(bytes.toString("utf8", 1, end));
-  end += 2;
-  const words: string[] = [];
-  while (words.length < count) {
-    const line = bytes.indexOf("\r\n", end);
-    if (line < 0) return undefined;
-    const length = Number(bytes.toString("utf8", end + 1, line));
-    if (bytes.length < line + 2 + length + 2) return undefined;
-    words.push(bytes.toString("utf8", line + 2, line + 2 + length));
-    end = line + 2 + length + 2;
+/** The parts of the first command, and the offset after that command; undefined if the command is incomplete. */
+function readCommand(bytes: Buffer): { parts: string[]; endOffset: number } | undefined {
+  let offset = bytes.indexOf("\r\n");
+  if (offset < 0) return undefined;
+  const count = Number(bytes.toString("utf8", 1, offset));
+  offset += 2;
+  const parts: string[] = [];
+  while (parts.length < count) {
+    const lengthEnd = bytes.indexOf("\r\n", offset);
+    if (lengthEnd < 0) return undefined;
+    const length = Number(bytes.toString("utf8", offset + 1, lengthEnd));
+    if (bytes.length < lengthEnd + 2 + length + 2) return undefined;
+    parts.push(bytes.toString("utf8", lengthEnd + 2, lengthEnd + 2 + length));
+    offset = lengthEnd + 2 + length + 2;
   }
-  return { words, end };
+  return { parts, endOffset: offset };
 }

@@ -1,4 +1,5 @@
-// A hostile MCP server: `node faulty-mcp-server.mjs HOW [http]`. Over HTTP it first prints its address.
+// An untrusted MCP server: `node faulty-mcp-server.mjs MODE [http]`. MODE selects the server's faults. With `http`, the
+// server first prints its address.
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { existsSync, writeFileSync } from "node:fs";
@@ -85,7 +86,7 @@ const serialize = (message) =>
 let hasNewTool = false;
 const pendingRequests = new Map();
 
-/** The response to a request; `say` sends messages before it. Undefined: no response. */
+/** The response to a request; undefined for no response. `sendMessage` sends messages before the response. */
 async function createResponse({ method, params = {}, id }, sendMessage) {
   switch (method) {
     case "initialize":
@@ -163,8 +164,8 @@ async function createResponse({ method, params = {}, id }, sendMessage) {
   }
 }
 
-const createTextResult = (content, resultFields = {}) => ({
-  result: { content: [{ type: "text", text: content }], ...resultFields },
+const createTextResult = (text, resultFields = {}) => ({
+  result: { content: [{ type: "text", text: text }], ...resultFields },
 });
 
 async function callTool({ name, arguments: args = {}, _meta = {} }, id, sendMessage) {
@@ -260,8 +261,7 @@ function sendRequest(method, params, sendMessage) {
   return new Promise((resolve) => pendingRequests.set(id, resolve));
 }
 
-/** Handles a received message. */
-async function receive(message, sendMessage) {
+async function handleMessage(message, sendMessage) {
   if (message.method === undefined) return pendingRequests.get(message.id)?.(message.result ?? message.error);
   if (message.id === undefined) {
     if (message.method === "notifications/cancelled" && process.env.CANCELLED)
@@ -303,7 +303,7 @@ if (transport === "stdio") {
   process.stderr.write(`${"e".repeat(20_000)}\nlast words\n`);
   const writeMessage = (message) => process.stdout.write(`${serialize(message)}\n`);
   const lines = createInterface({ input: process.stdin });
-  lines.on("line", (line) => void receive(JSON.parse(line), writeMessage));
+  lines.on("line", (line) => void handleMessage(JSON.parse(line), writeMessage));
 } else {
   let sessionId = randomUUID();
   const streams = new Set();
@@ -342,7 +342,7 @@ if (transport === "stdio") {
     if (mode === "sse") {
       if (path !== "/messages") return response.writeHead(405).end();
       response.writeHead(202).end();
-      for (const stream of streams) await receive(JSON.parse(body), createEventWriter(stream));
+      for (const stream of streams) await handleMessage(JSON.parse(body), createEventWriter(stream));
       return undefined;
     }
     const message = JSON.parse(body);
@@ -354,7 +354,7 @@ if (transport === "stdio") {
       return response.writeHead(404).end("no such session");
     }
     if (message.id === undefined || message.method === undefined) {
-      await receive(message, () => undefined);
+      await handleMessage(message, () => undefined);
       return response.writeHead(202).end();
     }
     if (message.params?.name === "fail" && mode === "picky") return response.writeHead(400).end("say\u001b[31m why");
@@ -367,7 +367,7 @@ if (transport === "stdio") {
     response.flushHeaders();
     if (message.params?.name === "break-off") return setTimeout(() => response.destroy(), 20);
     let isEnded = false;
-    await receive(message, (reply) => {
+    await handleMessage(message, (reply) => {
       if (isEnded) return;
       createEventWriter(response)(reply);
       if (reply.id === message.id && reply.method === undefined) {

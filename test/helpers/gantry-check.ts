@@ -1,7 +1,7 @@
 import { run } from "../../src/cli/check.js";
 
-/** Result of `gantry check`. */
 export interface CheckOutput {
+  /** Exit code of `gantry check`. */
   code: number | undefined;
   stdout: string;
   stderr: string;

@@ -1,26 +1,26 @@
 import { defineTool, type Tool } from "gantry";
 
-/** An event that a test triggers. */
+/** Blocks work until a test opens the gate. */
 export interface Gate {
   /** Resolves when the gate is open. */
   wait(): Promise<void>;
-  /** Resolves when something waits at the gate. */
+  /** Resolves at the first call of `wait`. */
   readonly firstWait: Promise<void>;
   open(): void;
 }
 
 export function createGate(): Gate {
-  let open = () => {};
+  let resolveOpen = () => {};
   let markWaiting = () => {};
-  const opened = new Promise<void>((resolve) => (open = resolve));
+  const openPromise = new Promise<void>((resolve) => (resolveOpen = resolve));
   const firstWait = new Promise<void>((resolve) => (markWaiting = resolve));
   return {
     wait: () => {
       markWaiting();
-      return opened;
+      return openPromise;
     },
     firstWait,
-    open: () => open(),
+    open: () => resolveOpen(),
   };
 }
 
@@ -30,8 +30,8 @@ export function createWaitTool(gate: Gate): Tool {
     name: "wait",
     description: "Waits.",
     run: async (_, { signal }) => {
-      const aborted = new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
-      await Promise.race([gate.wait(), aborted]);
+      const abortEvent = new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
+      await Promise.race([gate.wait(), abortEvent]);
       return "waited";
     },
   });

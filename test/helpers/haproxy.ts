@@ -8,7 +8,7 @@ import { waitFor } from "./wait.js";
 
 const CONFIG_FILE = fileURLToPath(new URL("../../docs/scaling/haproxy.cfg", import.meta.url));
 
-/** Why tests with HAProxy are skipped; false if it is installed. */
+/** Why tests with HAProxy are skipped; false if HAProxy is installed. */
 export const NO_HAPROXY: string | false = findProgram("haproxy")
   ? false
   : "no HAProxy: install it (apt-get install haproxy)";
@@ -17,7 +17,7 @@ export const NO_HAPROXY: string | false = findProgram("haproxy")
 export interface HaproxyBalancer {
   /** Origin of the balancer: `http://127.0.0.1:<port>`. */
   readonly url: string;
-  /** Sends a command to the administration socket. Resolves with its answer. */
+  /** Sends a command to the administration socket. Resolves with HAProxy's answer. */
   sendCommand(command: string): Promise<string>;
   /** Number of requests of each server of a backend until now. */
   readRequestCounts(backend: "api" | "acp"): Promise<Record<string, number>>;
@@ -25,13 +25,13 @@ export interface HaproxyBalancer {
   waitForServers(count: number): Promise<void>;
 }
 
-/** Starts HAProxy with three replicas, each as `host:port`. Stopped after the test. */
+/** Starts HAProxy with three replicas, each as `host:port`. HAProxy is stopped after the test. */
 export async function startHaproxy(
   hooks: Hooks,
   replicas: readonly [a: string, b: string, c: string],
 ): Promise<HaproxyBalancer> {
   const folder = await makeTempDir();
-  const port = await freePort();
+  const port = await findFreePort();
   const adminSocket = folder.at("admin.sock");
   const [replicaA, replicaB, replicaC] = replicas;
   const child = spawn(findProgram("haproxy") ?? "haproxy", ["-db", "-f", CONFIG_FILE], {
@@ -47,13 +47,13 @@ export async function startHaproxy(
   let output = "";
   for (const stream of [child.stdout, child.stderr])
     stream.setEncoding("utf8").on("data", (text: string) => (output += text));
-  const closed = once(child, "close");
+  const closeEvent = once(child, "close");
   hooks.after(async () => {
     child.kill("SIGTERM");
-    await closed;
+    await closeEvent;
     await folder.remove();
   });
-  const sendOnce = (command: string): Promise<string> =>
+  const sendCommandOnce = (command: string): Promise<string> =>
     new Promise((resolve, reject) => {
       const socket = connect(adminSocket);
       let answer = "";
@@ -67,7 +67,7 @@ export async function startHaproxy(
       `an answer of HAProxy to ${command}`,
       async () => {
         try {
-          return await sendOnce(command);
+          return await sendCommandOnce(command);
         } catch {
           // HAProxy is not ready yet.
           if (child.exitCode !== null) throw new Error(`HAProxy ended: ${output}`);
@@ -103,7 +103,7 @@ export async function startHaproxy(
   };
 }
 
-async function freePort(): Promise<number> {
+async function findFreePort(): Promise<number> {
   const probe = createServer().listen(0, "127.0.0.1");
   await once(probe, "listening");
   const { port } = probe.address() as { port: number };

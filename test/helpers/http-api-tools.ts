@@ -1,7 +1,7 @@
 import type { Tool } from "gantry";
 import { isRecord } from "gantry/plugin";
 
-/** Returns its text. */
+/** Returns the text of its input after `echo: `. */
 export const echoTextTool: Tool<{ text: string }> = {
   name: "echo",
   description: "Gives back its text.",

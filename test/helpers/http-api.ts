@@ -16,7 +16,8 @@ export interface ApiOptions {
 }
 
 /**
- * The API of a real agent on a real port, with a scripted model. Its questions do not wait for disconnected clients.
+ * The API of a real agent on a real port, with a scripted model. The agent's questions do not wait for disconnected
+ * clients (`clientGraceSeconds: 0`).
  */
 export interface TestApi {
   url: string;
@@ -34,11 +35,16 @@ export interface TestApi {
 
 export async function startApi(hooks: Hooks, options: ApiOptions = {}): Promise<TestApi> {
   const logLines: string[] = [];
-  const logTo = (level: string) => (message: string, fields?: object) =>
+  const createLogFunction = (level: string) => (message: string, fields?: object) =>
     void logLines.push(
       `${level} ${message} ${fields ? JSON.stringify(fields, (_k, v: unknown) => (v instanceof Error ? v.message : v)) : ""}`,
     );
-  const logger: Logger = { debug: logTo("debug"), info: logTo("info"), warn: logTo("warn"), error: logTo("error") };
+  const logger: Logger = {
+    debug: createLogFunction("debug"),
+    info: createLogFunction("info"),
+    warn: createLogFunction("warn"),
+    error: createLogFunction("error"),
+  };
   const provider = new ScriptedProvider(options.steps ?? [], options.providerOptions);
   const driver = new MemoryDriver();
   const agent = new Agent({ providers: [provider], driver, logger, clientGraceSeconds: 0, ...options.agent });

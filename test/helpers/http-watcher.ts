@@ -3,9 +3,11 @@ import { EventPage, type WireEvent, type WireMessage } from "./event-page.js";
 
 /** A page that records repeated and misordered events as faults. */
 export class CheckedPage extends EventPage {
+  /** Number of events. */
   events = 0;
   /** Characters of texts and reasoning. */
   characters = 0;
+  /** Number of rewind events. */
   rewinds = 0;
   /** Number of messages that were sent again in full. */
   repeatedMessages = 0;
@@ -43,12 +45,14 @@ export class CheckedPage extends EventPage {
 }
 
 /**
- * A watcher of a session over HTTP whose connection drops after random numbers of bytes, also within an event. It
- * reconnects to any available server, with the last complete cursor.
+ * A watcher of a session over HTTP. Most of its connections drop after a random number of bytes, also within an event.
+ * The watcher then connects to the server that `getOrigin` returns, with the last complete cursor.
  */
 export class HttpWatcher {
   readonly page = new CheckedPage();
+  /** Number of connection attempts. */
   connections = 0;
+  /** Number of connections that the watcher dropped. */
   drops = 0;
   /** Number of drops within an event. */
   splitEvents = 0;
@@ -59,6 +63,7 @@ export class HttpWatcher {
   readonly #random: () => number;
   readonly #abort = new AbortController();
   #watchEnd: Promise<void>;
+  /** True after a rejected cursor: the next connection sends the cursor as a header, which servers must accept. */
   #reconnectsByHeader = false;
 
   /** `getOrigin` returns the origin of a server, which may be down; undefined if none is running. */
@@ -84,10 +89,11 @@ export class HttpWatcher {
     }
   }
 
-  /** One connection, until either side ends it. */
+  /** Opens a connection. Resolves when either side has ended the connection. */
   #connect(origin: string): Promise<void> {
     const random = this.#random;
     const lengthKind = random();
+    // A fifth of the connections does not drop; the others drop within the first events or after several events.
     const maxBytes = lengthKind < 0.2 ? Infinity : Math.ceil(random() * (lengthKind < 0.5 ? 900 : 9_000));
     const url = new URL(this.#path, origin);
     const headers: Record<string, string> = {};
@@ -102,13 +108,14 @@ export class HttpWatcher {
       let currentResponse: IncomingMessage | undefined;
       const clientRequest = request(url, { headers, agent: false, signal: this.#abort.signal }, (response) => {
         currentResponse = response;
-        if (response.statusCode === 200) this.#read(response, maxBytes, () => clientRequest.destroy());
+        if (response.statusCode === 200) this.#readEvents(response, maxBytes, () => clientRequest.destroy());
         else {
           if (response.statusCode === 400) {
             this.refusedCursors += 1;
             this.#reconnectsByHeader = true;
             if (!isQueryUsed) this.page.faults.push("the server rejected the cursor of an automatic reconnect");
-          } else if (response.statusCode !== 503) this.page.faults.push(`answered with ${response.statusCode}`);
+          } else if (response.statusCode !== 503)
+            this.page.faults.push(`the server answered with ${response.statusCode}`);
           response.resume();
         }
       });
@@ -122,7 +129,7 @@ export class HttpWatcher {
     });
   }
 
-  #read(response: IncomingMessage, maxBytes: number, dropConnection: () => void): void {
+  #readEvents(response: IncomingMessage, maxBytes: number, dropConnection: () => void): void {
     let remainingBytes = maxBytes;
     let incompleteBytes = Buffer.alloc(0);
     response.on("error", () => {});

@@ -1,12 +1,16 @@
 /** An inexact edit of a model, and its required result. */
 export interface InexactEdit {
-  /** Kind of inexactness, or the specific case of it. */
+  /** Kind of inexactness, or a specific case. */
   readonly name: string;
+  /** Text of the file before the edit. */
   readonly file: string;
   readonly oldText: string;
   readonly replacementText: string;
+  /** Whether all matches are replaced. Default: false. */
   readonly replacesAll?: boolean;
-  /** The file afterwards. If absent, the edit must be refused with a message that matches `refused`. */
+  /**
+   * Text of the file after the edit. Undefined: the edit must be refused with a message that matches `expectedError`.
+   */
   readonly expectedFileText?: string;
   readonly expectedError?: RegExp;
 }

@@ -4,7 +4,10 @@ import type { Agent } from "gantry";
 import { ListenError, type Listening, type Transport } from "gantry/plugin";
 import type { TransportClient } from "gantry/testing";
 
-/** Splits only at LF: JSON may contain unescaped characters that Node 24's readline treats as line ends. */
+/**
+ * Passes each line to `onLine`. Splits only at LF, because Node 24's readline also splits at U+2028, which JSON
+ * permits.
+ */
 function readLines(socket: Socket, onLine: (line: string) => void): void {
   let incompleteLine = "";
   socket.setEncoding("utf8").on("data", (text: string) => {
@@ -14,7 +17,14 @@ function readLines(socket: Socket, onLine: (line: string) => void): void {
   });
 }
 
-/** Faults that a line transport can simulate. */
+/**
+ * Faults that a line transport can simulate. Invalid values: `name`, `address`. Listening: `early` (does not listen),
+ * `half open` (a failed start leaves a port open), `ends early`. Messages: `trims` white space, `buffers` the
+ * answer, `drops` the second piece, `forgets` the session, `invents` a session for an unknown id, `crosses` answers of
+ * all clients, `swallows` errors, `runs on` after a disconnect, `disturbs` other clients at a disconnect. Stop: `hasty`
+ * (cancels at once), `never cancels`, `takes more` requests, `stops once`, `never ends`, `stays open`, `waits for
+ * clients`, `closes the agent`.
+ */
 export type LineFault =
   | "name"
   | "address"
@@ -170,10 +180,10 @@ class LineListener implements Listening {
 }
 
 /** Connects a client to the transport. */
-export async function lineClient({ address }: Listening): Promise<TransportClient> {
+export async function connectLineClient({ address }: Listening): Promise<TransportClient> {
   const socket = connect(Number(/\d+\s*$/.exec(address)?.[0]), "127.0.0.1");
   await once(socket, "connect");
-  const closed = new Promise<void>((resolve) => socket.once("close", () => resolve()));
+  const closeEvent = new Promise<void>((resolve) => socket.once("close", () => resolve()));
   socket.on("error", () => undefined);
   let onLine: (line: { piece?: string; done?: string; error?: string }) => void = () => undefined;
   readLines(socket, (line) => onLine(JSON.parse(line) as { piece?: string }));
@@ -181,7 +191,7 @@ export async function lineClient({ address }: Listening): Promise<TransportClien
     prompt: (text, { sessionId, onText } = {}) =>
       new Promise((resolve, reject) => {
         let fullText = "";
-        void closed.then(() => reject(new Error("gone")));
+        void closeEvent.then(() => reject(new Error("the connection is closed")));
         onLine = ({ piece, done, error }) => {
           if (piece !== undefined) {
             fullText += piece;
@@ -193,7 +203,7 @@ export async function lineClient({ address }: Listening): Promise<TransportClien
       }),
     close() {
       socket.destroy();
-      return closed;
+      return closeEvent;
     },
   };
 }

@@ -1,5 +1,5 @@
-// A process that alternates a name between a real folder and a link to another one, as fast as possible. It recreates
-// what others delete.
+// A process that swaps a path between a real folder and a symbolic link to another folder, as fast as possible. It
+// recreates entries that other processes delete. Usage: <swapped path> <parking path> <outside folder>
 import { lstatSync, mkdirSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
@@ -26,18 +26,19 @@ function restoreEntries(): void {
     else if (!readStatus(realFolder)) renameSync(swappedPath, realFolder);
     else rmSync(swappedPath, { recursive: true });
   } catch {
-    // A concurrent deletion; the next turn repairs it.
+    // An entry was deleted concurrently; the next call restores the entry.
   }
 }
 
-/** Some states last a moment, so that each step of the other process meets each state. */
+/** Waits up to 2 ms in half of the calls, so that each step of the other process meets each state. */
 function pauseSometimes(): void {
   if (Math.random() < 0.5) return;
-  const end = performance.now() + Math.random() ** 2 * 2;
-  while (performance.now() < end);
+  const endMs = performance.now() + Math.random() ** 2 * 2;
+  while (performance.now() < endMs);
 }
 
 function swapRepeatedly(): void {
+  // Between two batches, the event loop can receive the message that ends this process.
   for (let i = 0; i < 50; i++) {
     try {
       renameSync(realFolder, swappedPath);

@@ -17,35 +17,38 @@ export interface LoadedModules {
   files: Map<string, number>;
   /** Packages whose code is in these files. */
   packages: string[];
-  /** Node modules that an empty program does not load. */
+  /** Built-in Node modules that an empty program does not load. */
   builtins: string[];
 }
 
-interface LoadedOptions {
+interface ProbeOptions {
   args: readonly string[];
   readyPattern: RegExp;
   config?: Record<string, unknown>;
 }
 
-/** Modules that the built `gantry` has loaded when its stdout first matches `until`. `ask` triggers that output. */
+/**
+ * Modules that the built `gantry` has loaded when its stdout first matches `readyPattern`. `trigger` causes that
+ * output.
+ */
 export async function listLoadedModules(
   t: Hooks,
-  options: LoadedOptions & { trigger?: (server: GantryServer) => void },
+  options: ProbeOptions & { trigger?: (server: GantryServer) => void },
 ): Promise<LoadedModules> {
   const { args, config = {}, readyPattern } = options;
   const { env, read, remove } = await prepareProbe(readyPattern);
   const server = await spawnGantry(t, { from: "dist", args, config, env }).finally(() => t.after(remove));
   options.trigger?.(server);
   await server.waitForOutput(readyPattern);
-  const loaded = read();
+  const loadedModules = read();
   await server.stop();
-  return loaded;
+  return loadedModules;
 }
 
-/** The same in a terminal. */
+/** Modules that the built `gantry` has loaded in a terminal when its output first matches `readyPattern`. */
 export async function listModulesInTerminal(
   t: Hooks,
-  { args, config = {}, readyPattern }: LoadedOptions,
+  { args, config = {}, readyPattern }: ProbeOptions,
 ): Promise<LoadedModules> {
   const { env, read, remove } = await prepareProbe(readyPattern);
   const pane = await openPane(t, { from: "dist", args, config, env }).finally(() => t.after(remove));
@@ -66,19 +69,19 @@ async function prepareProbe(readyPattern: RegExp) {
     PROBE_UNTIL: readyPattern.source,
     PROBE_OUT: folder.at("loaded.json"),
   };
-  return { env, read: () => readLoaded(env.PROBE_OUT), remove: () => folder.remove() };
+  return { env, read: () => readRecord(env.PROBE_OUT), remove: () => folder.remove() };
 }
 
-function readLoaded(file: string): LoadedModules {
-  const loaded = JSON.parse(readFileSync(file, "utf8")) as { urls: string[]; builtins: string[] };
-  const files = loaded.urls.map((url) => fileURLToPath(url)).filter((url) => url.startsWith(`${DIST}${path.sep}`));
+function readRecord(file: string): LoadedModules {
+  const record = JSON.parse(readFileSync(file, "utf8")) as { urls: string[]; builtins: string[] };
+  const files = record.urls.map((url) => fileURLToPath(url)).filter((file) => file.startsWith(`${DIST}${path.sep}`));
   const emptyProgramBuiltins = parseBuiltins(
     execFileSync(process.execPath, ["--input-type=module", "-e", EMPTY_PROGRAM], { env: {} }),
   );
   return {
     files: new Map(files.map((file) => [path.relative(DIST, file), statSync(file).size])),
     packages: [...new Set(files.flatMap(listPackages))].sort(),
-    builtins: selectPublicModules(loaded.builtins).filter((name) => !emptyProgramBuiltins.includes(name)),
+    builtins: selectPublicModules(record.builtins).filter((name) => !emptyProgramBuiltins.includes(name)),
   };
 }
 
@@ -89,8 +92,8 @@ function parseBuiltins(output: Buffer): string[] {
   return selectPublicModules(JSON.parse(output.toString("utf8")) as string[]);
 }
 
-function selectPublicModules(list: readonly string[]): string[] {
-  const names = list.map((entry) => entry.replace(/^NativeModule /, ""));
+function selectPublicModules(entries: readonly string[]): string[] {
+  const names = entries.map((entry) => entry.replace(/^NativeModule /, ""));
   return names.filter((name) => builtinModules.includes(name) && !name.startsWith("_")).sort();
 }
 

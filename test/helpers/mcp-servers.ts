@@ -7,30 +7,30 @@ import type { Logger } from "gantry";
 import type { LogFields, OpenTools, McpServerHttp, McpServerStdio, ToolSource } from "gantry/plugin";
 import type { Hooks } from "./temp-dir.js";
 
-const HOSTILE_SERVER_FILE = fileURLToPath(new URL("./faulty-mcp-server.mjs", import.meta.url));
+const FAULTY_SERVER_FILE = fileURLToPath(new URL("./faulty-mcp-server.mjs", import.meta.url));
 
 /** Environment with only PATH, for programs of tests. */
 export const PATH_ENV = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 
-/** The hostile MCP server as a program. */
-export function hostileStdioServer(mode: string, env: Record<string, string> = {}): McpServerStdio {
-  return { name: "hostile", command: process.execPath, args: [HOSTILE_SERVER_FILE, mode], env };
+/** The faulty MCP server of faulty-mcp-server.mjs as a program. */
+export function createFaultyStdioServer(mode: string, env: Record<string, string> = {}): McpServerStdio {
+  return { name: "hostile", command: process.execPath, args: [FAULTY_SERVER_FILE, mode], env };
 }
 
-/** Starts the hostile MCP server at an address, until the test ends. */
-export async function startHostileHttpServer(
+/** Starts the faulty MCP server over HTTP, until the test ends. `kill` waits for the end only after SIGKILL. */
+export async function startFaultyHttpServer(
   hooks: Hooks,
   mode: string,
   env: Record<string, string> = {},
 ): Promise<{ server: McpServerHttp; pid: number; kill(signal?: NodeJS.Signals): Promise<void> }> {
-  const child = spawn(process.execPath, [HOSTILE_SERVER_FILE, mode, "http"], {
+  const child = spawn(process.execPath, [FAULTY_SERVER_FILE, mode, "http"], {
     env: { ...PATH_ENV, ...env },
     stdio: ["ignore", "pipe", "inherit"],
   });
-  const exited = once(child, "close");
+  const closeEvent = once(child, "close");
   const kill = async (signal: NodeJS.Signals = "SIGKILL") => {
     child.kill(signal);
-    if (signal === "SIGKILL") await exited;
+    if (signal === "SIGKILL") await closeEvent;
   };
   hooks.after(() => kill());
   const [url] = (await once(createInterface({ input: child.stdout }), "line")) as [string];
@@ -38,7 +38,10 @@ export async function startHostileHttpServer(
 }
 
 /** A reference MCP server as a program. */
-export function referenceStdioServer(name: "everything" | "filesystem" | "memory", ...args: string[]): McpServerStdio {
+export function createReferenceStdioServer(
+  name: "everything" | "filesystem" | "memory",
+  ...args: string[]
+): McpServerStdio {
   const file = fileURLToPath(
     new URL(`../../node_modules/@modelcontextprotocol/server-${name}/dist/index.js`, import.meta.url),
   );
@@ -70,11 +73,17 @@ export async function openToolSource(
 /** A logger that records its lines. */
 export function createRecordingLogger(): Logger & { lines: [level: string, message: string, fields: LogFields][] } {
   const lines: [string, string, LogFields][] = [];
-  const record =
+  const createLogFunction =
     (level: string) =>
     (message: string, fields: LogFields = {}) =>
       void lines.push([level, message, fields]);
-  return { lines, debug: record("debug"), info: record("info"), warn: record("warn"), error: record("error") };
+  return {
+    lines,
+    debug: createLogFunction("debug"),
+    info: createLogFunction("info"),
+    warn: createLogFunction("warn"),
+    error: createLogFunction("error"),
+  };
 }
 
 /** Whether a process exists and is not a zombie. */

@@ -153,6 +153,6 @@ export function toModelMessage({ role, parts, toolCallId, name, failed }: Messag
   return { role, parts, toolCallId, name, failed };
 }
 
-/** A PNG of 1 x 1 pixel. */
+/** A PNG of 1 x 1 pixel, and a minimal PDF, in base64. */
 export const PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 export const PDF = Buffer.from("%PDF-1.4\n1 0 obj<<>>endobj\ntrailer<<>>\n%%EOF").toString("base64");

@@ -147,7 +147,7 @@ export const SITUATIONS: readonly Situation[] = [
         calls.map(({ name }) => name),
         ["read", "write"],
       );
-      // In the order of completion.
+      // The results have the order of completion, not the order of the calls.
       const results = [
         toolResultMessage(calls[1]!.id, "write", "no such folder", true),
         toolResultMessage(calls[0]!.id, "read", "A"),
@@ -293,7 +293,7 @@ export const SITUATIONS: readonly Situation[] = [
       });
       const thirdRequest = splitBody(getLastRequest(context).body);
       assert.ok(thirdRequest.history.startsWith(secondRequest.history.slice(0, -1)));
-      assert.equal(thirdRequest.head, secondRequest.head);
+      assert.equal(thirdRequest.otherFields, secondRequest.otherFields);
     },
   },
   {
@@ -495,7 +495,7 @@ export const SITUATIONS: readonly Situation[] = [
 /** The history and the other fields of a request, without parts that may change (cache marks). */
 // Request bodies have four different shapes.
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
-function splitBody(body: any): { history: string; head: string } {
+function splitBody(body: any): { history: string; otherFields: string } {
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
   const bodyCopy = JSON.parse(
     JSON.stringify(body, (key, value) => (key === "cache_control" ? undefined : value)),
@@ -503,5 +503,5 @@ function splitBody(body: any): { history: string; head: string } {
   const history = bodyCopy.messages ?? bodyCopy.input ?? bodyCopy.contents;
   for (const key of ["messages", "input", "contents"]) delete bodyCopy[key];
   for (const key of ["max_tokens", "max_output_tokens", "generationConfig"]) delete bodyCopy[key];
-  return { history: JSON.stringify(history), head: JSON.stringify(bodyCopy) };
+  return { history: JSON.stringify(history), otherFields: JSON.stringify(bodyCopy) };
 }

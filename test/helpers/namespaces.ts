@@ -4,10 +4,10 @@ import type { Hooks } from "./temp-dir.js";
 
 /** Two connected network namespaces, each with its own loopback. */
 export interface Namespaces {
-  /** A command prefix that runs a program in the first namespace, and its address. */
+  /** A command prefix that runs a program in the first namespace. */
   firstPrefix: readonly string[];
   firstAddress: string;
-  /** The same for the second namespace. */
+  /** A command prefix that runs a program in the second namespace. */
   secondPrefix: readonly string[];
   secondAddress: string;
 }
@@ -16,11 +16,12 @@ const FIRST_ADDRESS = "10.99.0.1";
 const SECOND_ADDRESS = "10.99.0.2";
 
 /**
- * Creates the namespaces. They are removed after the test, and also if this process dies: their holders read its pipe.
- * Resolves with the reason if this machine does not permit them.
+ * Creates the namespaces. They are removed after the test, and also if this process dies, because the processes that
+ * hold the namespaces end with the pipe from this process. Resolves with the reason if this machine permits no
+ * namespaces.
  */
 export async function createNamespaces(hooks: Hooks): Promise<Namespaces | string> {
-  if (process.platform !== "linux") return "network namespaces are Linux's";
+  if (process.platform !== "linux") return "only Linux has network namespaces";
   const isRoot = process.getuid?.() === 0;
   const holders: ChildProcessWithoutNullStreams[] = [];
   hooks.after(async () => {
@@ -78,14 +79,14 @@ export async function createNamespaces(hooks: Hooks): Promise<Namespaces | strin
 }
 
 /**
- * A command prefix that runs a program, as the same process, on a host with this name: its pids then mean nothing to
- * other hosts. Resolves with the reason if this machine does not permit it.
+ * A command prefix that runs a program, as the same process, on a host with this name, so that the process seems to run
+ * on another host. Resolves with the reason if this machine permits no namespaces.
  */
 export function createHostPrefix(name: string): Promise<readonly string[] | string> {
   return createNamespacePrefix("--uts", 'hostname "$0" && exec "$@"', name);
 }
 
-/** Like `otherHost`: a command prefix for a process that sees a folder as empty. */
+/** Like `createHostPrefix`, but the process sees a folder as empty. */
 export function createHiddenFolderPrefix(folder: string): Promise<readonly string[] | string> {
   return createNamespacePrefix("--mount", 'mount -t tmpfs none "$0" && exec "$@"', folder);
 }
@@ -95,7 +96,7 @@ async function createNamespacePrefix(
   script: string,
   name: string,
 ): Promise<readonly string[] | string> {
-  if (process.platform !== "linux") return "namespaces are Linux's";
+  if (process.platform !== "linux") return "only Linux has namespaces";
   const user = process.getuid?.() === 0 ? [] : ["-r"];
   const prefix = ["unshare", ...user, namespace, "sh", "-c", script, name];
   const [command = "", ...args] = [...prefix, "true"];

@@ -9,14 +9,14 @@ export interface ObservedDriver {
    */
   waitForResult<M extends Method>(
     method: M,
-    accepts?: (answer: Awaited<ReturnType<NonNullable<SessionDriver[M]>>>) => boolean,
+    accepts?: (result: Awaited<ReturnType<NonNullable<SessionDriver[M]>>>) => boolean,
   ): Promise<void>;
 }
 
 /** A driver whose results a test can wait for. */
-export function observeDriver(inner: SessionDriver): ObservedDriver {
-  const listeners = new Set<(method: PropertyKey, answer: unknown) => void>();
-  const driver = new Proxy(inner, {
+export function observeDriver(wrappedDriver: SessionDriver): ObservedDriver {
+  const listeners = new Set<(method: PropertyKey, returnedValue: unknown) => void>();
+  const driver = new Proxy(wrappedDriver, {
     get(target, name) {
       const value: unknown = Reflect.get(target, name, target);
       if (typeof value !== "function") return value;
@@ -24,7 +24,7 @@ export function observeDriver(inner: SessionDriver): ObservedDriver {
         const result: unknown = Reflect.apply(value, target, args);
         if (listeners.size > 0)
           void Promise.resolve(result).then(
-            (answer) => setImmediate(() => listeners.forEach((listener) => listener(name, answer))),
+            (returnedValue) => setImmediate(() => listeners.forEach((listener) => listener(name, returnedValue))),
             () => undefined,
           );
         return result;
@@ -35,8 +35,8 @@ export function observeDriver(inner: SessionDriver): ObservedDriver {
     // Polling timers of stores do not keep the process alive.
     const keepAliveTimer = setInterval(() => undefined, 60_000);
     await new Promise<void>((resolve) => {
-      const listener = (name: PropertyKey, answer: unknown): void => {
-        if (name !== method || !accepts(answer as Parameters<typeof accepts>[0])) return;
+      const listener = (name: PropertyKey, returnedValue: unknown): void => {
+        if (name !== method || !accepts(returnedValue as Parameters<typeof accepts>[0])) return;
         listeners.delete(listener);
         resolve();
       };

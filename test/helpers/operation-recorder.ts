@@ -55,7 +55,7 @@ export class OperationRecorder {
     syncBuiltinESMExports();
   }
 
-  /** Records the operations of `work`. */
+  /** Runs `work` and returns its SQL statements and disk syncs (`store`) and its file operations (`files`). */
   async recordOperations(work: () => Promise<unknown>): Promise<{ store: string[]; files: string[] }> {
     this.#storeOperations = [];
     this.#fileOperations = [];
@@ -96,7 +96,7 @@ function shortenStatement(sql: string): string {
   return `${/^\w+/.exec(sql)?.[0] ?? ""} ${table}`;
 }
 
-/** Wraps a method: passes a description of each call to `note`. */
+/** Wraps a method: passes a description of each call to `record`. Does nothing if `target` has no such method. */
 function wrap(
   target: object,
   name: string,
@@ -111,6 +111,7 @@ function wrap(
       record(describe.apply(this, args));
       return original.apply(this, args);
     };
+  // `realpath` has a second implementation in its property `native`.
   const { native } = method as { native?: () => unknown };
   methods[name] = Object.assign(wrapMethod(method as () => unknown), native && { native: wrapMethod(native) });
 }

@@ -27,7 +27,10 @@ export function findOtherUser(): { uid: number; gid: number } | undefined {
   throw new Error("this program refuses to run as root, and there is neither a user postgres nor nobody");
 }
 
-/** Creates a temporary folder that the user owns; the caller removes it. Its path is short enough for sockets. */
+/**
+ * Creates a temporary folder that the user owns; the caller removes the folder. Its path is short enough for Unix
+ * sockets.
+ */
 export function createFolderFor(user: { uid: number; gid: number } | undefined): string {
   const parentFolder = [tmpdir(), "/tmp", "/var/tmp"].find((candidate) => user === undefined || isOpenToAll(candidate));
   if (!parentFolder) throw new Error("there is no temporary folder that another user can enter");
@@ -50,7 +53,7 @@ function isOpenToAll(folder: string): boolean {
 }
 
 /** A free port of 127.0.0.1. */
-export async function freePort(): Promise<number> {
+export async function findFreePort(): Promise<number> {
   const probe = createServer().listen(0, "127.0.0.1");
   await once(probe, "listening");
   const address = probe.address();
@@ -60,31 +63,32 @@ export async function freePort(): Promise<number> {
 }
 
 /**
- * Starts a process of another user that replaces a server. Resolves with its URL and a function that reads the requests
- * that it received.
+ * Starts a process of another user that replaces a server. Resolves with the URL of that process, and with a function
+ * that reads the requests that the process received, a line each.
  */
 export async function startForeignServer(
   hooks: Hooks,
   requestedPort = 0,
-): Promise<{ url: string; receivedRequests: () => Promise<string> }> {
+): Promise<{ url: string; readRequests: () => Promise<string> }> {
   const program = `
-    let asked = "";
+    let requestLog = "";
     require("node:http").createServer((request, response) => {
-      if (request.url === "/asked") return response.end(asked);
-      asked += request.method + " " + request.url + " " + request.headers["x-key"] + "\\n";
+      if (request.url === "/request-log") return response.end(requestLog);
+      requestLog += request.method + " " + request.url + " " + request.headers["x-key"] + "\\n";
       response.end(JSON.stringify({ path: "/console" }));
     }).listen(${requestedPort}, "127.0.0.1", function () { process.stdout.write(String(this.address().port)); });`;
   const child = spawn(process.execPath, ["-e", program], {
+    // The user `nobody`.
     uid: 65_534,
     cwd: "/",
     stdio: ["ignore", "pipe", "inherit"],
   });
-  const exited = once(child, "close");
+  const closeEvent = once(child, "close");
   hooks.after(async () => {
     child.kill();
-    await exited;
+    await closeEvent;
   });
   const [port] = (await once(child.stdout.setEncoding("utf8"), "data")) as [string];
   const url = `http://127.0.0.1:${port}`;
-  return { url, receivedRequests: async () => (await fetch(`${url}/asked`)).text() };
+  return { url, readRequests: async () => (await fetch(`${url}/request-log`)).text() };
 }

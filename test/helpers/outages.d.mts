@@ -1,4 +1,7 @@
 import type { SessionDriver } from "gantry/plugin";
 
-/** Wraps a driver whose calls fail, hang or are delayed while `state` returns that word. "": calls are unchanged. */
-export function withOutages(driver: SessionDriver, state: () => "" | "fail" | "hang" | "slow"): SessionDriver;
+/**
+ * Wraps a driver. While `getState` returns `fail`, calls fail; with `hang`, calls never return; with `slow`, calls are
+ * delayed by 20 ms; with "", calls are unchanged.
+ */
+export function withOutages(driver: SessionDriver, getState: () => "" | "fail" | "hang" | "slow"): SessionDriver;

@@ -8,7 +8,7 @@ const manifest = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8"
   dependencies: Record<string, string>;
 };
 
-/** Command of npm: the one that runs the tests, if known. */
+/** Command that starts npm: the npm that runs the tests, if known. */
 export const NPM = process.env.npm_execpath?.endsWith(".js") ? [process.execPath, process.env.npm_execpath] : ["npm"];
 
 /** Runs `npm pack` into `folder`. Returns the absolute path of the tarball. */
@@ -27,15 +27,15 @@ export function packPackage(folder: string): string {
 }
 
 /**
- * Installs a tarball into a folder's `node_modules` as npm does, with a command in `.bin`. The last argument adds
- * packages to the declared dependencies.
+ * Installs a tarball into a folder's `node_modules` as npm does, with a command in `.bin`. `extraPackages` are
+ * installed in addition to the declared dependencies. Returns the folder of the installed package.
  */
 export function installPackage(tarball: string, folder: string, extraPackages: readonly string[] = []): string {
   const modulesFolder = path.join(folder, "node_modules");
   const packageFolder = path.join(modulesFolder, "gantry");
   mkdirSync(packageFolder, { recursive: true });
   execFileSync("tar", ["-xzf", tarball, "-C", packageFolder, "--strip-components=1"]);
-  // Links exactly the dependencies that npm would install; compiling one would take a minute.
+  // Links exactly the dependencies that npm would install; compiling a native dependency would take a minute.
   for (const name of [...Object.keys(manifest.dependencies), ...extraPackages]) {
     mkdirSync(path.dirname(path.join(modulesFolder, name)), { recursive: true });
     symlinkSync(path.join(ROOT, "node_modules", name), path.join(modulesFolder, name), "dir");

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { chownSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { connect } from "node:net";
 import path from "node:path";
-import { createFolderFor, freePort, findOtherUser } from "./other-user.js";
+import { createFolderFor, findFreePort, findOtherUser } from "./other-user.js";
 import { findProgram } from "./postgres-binaries.js";
 import type { Hooks } from "./temp-dir.js";
 import { waitFor } from "./wait.js";
@@ -14,14 +14,14 @@ const pgbouncerPath = findProgram("pgbouncer");
 export const NO_PGBOUNCER: string | false = pgbouncerPath ? false : "no pgbouncer: apt-get install pgbouncer";
 
 /**
- * Starts a pooler in front of a server. Each transaction uses any of its few connections. Resolves with the URL of the
- * pooler. It ends after the test, and with this process.
+ * Starts a pooler in front of a server. Each transaction uses any of the pooler's `poolSize` connections. Resolves with
+ * the URL of the pooler, which ends after the test, and with this process.
  */
 export async function startPgbouncer(hooks: Hooks, url: string, poolSize = 3): Promise<string> {
   const user = findOtherUser();
   const folder = createFolderFor(user);
   const { hostname, port, username, password } = new URL(url);
-  const poolerPort = await freePort();
+  const poolerPort = await findFreePort();
   const configFile = path.join(folder, "pgbouncer.ini");
   const logFile = path.join(folder, "pgbouncer.log");
   writeFileSync(
@@ -47,10 +47,10 @@ logfile = ${logFile}
     cwd: folder,
     stdio: ["pipe", "ignore", "ignore"],
   });
-  const exited = once(child, "exit");
+  const exitEvent = once(child, "exit");
   hooks.after(async () => {
     child.stdin.end();
-    await exited;
+    await exitEvent;
     rmSync(folder, { recursive: true, force: true });
   });
   await waitFor(
@@ -63,9 +63,9 @@ logfile = ${logFile}
     () => readFileSync(logFile, { encoding: "utf8", flag: "a+" }),
     20,
   );
-  const pooledUrl = new URL(url);
-  pooledUrl.port = String(poolerPort);
-  return pooledUrl.href;
+  const poolerUrl = new URL(url);
+  poolerUrl.port = String(poolerPort);
+  return poolerUrl.href;
 }
 
 function isReachable(port: number): Promise<boolean> {

@@ -20,11 +20,11 @@ export function findPostgres(): string | undefined {
     ]),
     ...expandPattern(POSTGRES_APP_FOLDERS),
     ...FIXED_FOLDERS,
-    ...pgConfigFolders(),
+    ...readPgConfigFolders(),
   ].find((folder) => ["initdb", "postgres"].every((name) => existsSync(path.join(folder, name))));
 }
 
-/** A program on the path or in the administrators' folders; undefined if it is missing. */
+/** Path of a program in PATH or in the administrators' folders; undefined if the program is missing. */
 export function findProgram(name: string): string | undefined {
   const pathFolders = (process.env.PATH ?? "").split(path.delimiter).filter(path.isAbsolute);
   return [...pathFolders, "/usr/local/sbin", "/usr/sbin", "/sbin", "/opt/homebrew/bin"]
@@ -47,8 +47,8 @@ function expandPattern(pattern: string): string[] {
   return names.map((name) => path.join(folder, `${name}${textAfterStar}`));
 }
 
-/** The folder that `pg_config` reports. */
-function pgConfigFolders(): string[] {
+/** The folder that `pg_config` reports; empty if there is no `pg_config`. */
+function readPgConfigFolders(): string[] {
   try {
     return [execFileSync("pg_config", ["--bindir"], { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }).trim()];
   } catch {

@@ -1,7 +1,7 @@
 // A private PostgreSQL server in its own folder. Usage: postgres-server.ts [name=value ...], with settings of the
 // server. When ready it writes `{"url":...,"pid":...}` to stdout. Then it executes the lines of stdin (`stop`, `kill`,
-// `start`, `pause`, `go`) and answers each with a line. When stdin ends, also because the parent died, it removes the
-// server and its folder.
+// `start`, `pause`, `go`) and answers each with the line `ok` or an error message. When stdin ends, also because the
+// parent died, this process removes the server and its folder.
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import type { ChildProcess } from "node:child_process";
 import { randomBytes } from "node:crypto";
@@ -10,7 +10,7 @@ import { chmodSync, chownSync, closeSync, openSync, readFileSync, rmSync, writeF
 import { connect } from "node:net";
 import path from "node:path";
 import { createInterface } from "node:readline";
-import { createFolderFor, freePort, findOtherUser } from "./other-user.js";
+import { createFolderFor, findFreePort, findOtherUser } from "./other-user.js";
 import { findPostgres } from "./postgres-binaries.js";
 import { waitFor } from "./wait.js";
 
@@ -27,10 +27,15 @@ const DEFAULT_SETTINGS: Readonly<Record<string, string>> = {
   unix_socket_directories: "",
 };
 
+/** Another process may take the chosen port before the server does. */
+const MAX_START_RETRIES = 5;
+/** Time for an immediate shutdown, after which the server is killed. */
+const SHUTDOWN_MS = 5000;
+
 const password = randomBytes(12).toString("hex");
-const foundBinaries = findPostgres();
-if (!foundBinaries) throw new Error("PostgreSQL's server is not installed");
-const binaries: string = foundBinaries;
+const detectedFolder = findPostgres();
+if (!detectedFolder) throw new Error("PostgreSQL's server is not installed");
+const binariesFolder: string = detectedFolder;
 const settings = {
   ...DEFAULT_SETTINGS,
   ...Object.fromEntries(process.argv.slice(2).map((pair) => pair.split(/=(.*)/s))),
@@ -58,7 +63,7 @@ process.stdout.write(`${JSON.stringify({ url, pid: server?.pid, user: user?.uid 
 
 const COMMANDS: Readonly<Record<string, () => Promise<void> | void>> = {
   start,
-  /** Clients are notified, and running statements are aborted. */
+  /** A fast shutdown: the server notifies clients and aborts running statements. */
   stop: () => stop("SIGINT"),
   /** Simulates a crash: clients are not notified, and the next start recovers. */
   kill: () => stop("SIGQUIT"),
@@ -85,7 +90,7 @@ function initialize(): void {
   const args = ["-D", path.join(folder, "data"), "-U", "gantry", "-A", "scram-sha-256", `--pwfile=${passwordFile}`];
   args.push("-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions");
   const runInitdb = (extraArguments: string[]) =>
-    spawnSync(path.join(binaries, "initdb"), [...args, ...extraArguments], {
+    spawnSync(path.join(binariesFolder, "initdb"), [...args, ...extraArguments], {
       ...createSpawnOptions(),
       encoding: "utf8",
     });
@@ -101,16 +106,17 @@ function createSpawnOptions(): { uid?: number; gid?: number; cwd: string; env: N
   return { ...user, cwd: folder, env: { ...env, LC_ALL: "C", TZ: "UTC" } };
 }
 
-/** Keeps the same port for all starts. */
+/** Starts the server. Later starts use the port of the first start. */
 async function start(): Promise<void> {
   if (server) return;
   for (let attempt = 0; ; attempt++) {
-    const chosenPort = port || (await freePort());
+    const chosenPort = port || (await findFreePort());
     if (await startOnPort(chosenPort)) {
       port = chosenPort;
       return;
     }
-    if (attempt === 5) throw new Error(`the server does not start: ${readFileSync(getLogFile(), "utf8").slice(-2000)}`);
+    if (attempt === MAX_START_RETRIES)
+      throw new Error(`the server does not start: ${readFileSync(getLogFile(), "utf8").slice(-2000)}`);
   }
 }
 
@@ -124,7 +130,7 @@ async function startOnPort(chosenPort: number): Promise<boolean> {
   chmodSync(getLogFile(), 0o644);
   const args = ["-D", path.join(folder, "data"), "-p", String(chosenPort)];
   for (const [name, value] of Object.entries(settings)) args.push("-c", `${name}=${value}`);
-  const child = spawn(path.join(binaries, "postgres"), args, {
+  const child = spawn(path.join(binariesFolder, "postgres"), args, {
     ...createSpawnOptions(),
     stdio: ["ignore", output, output],
     detached: true,
@@ -146,7 +152,7 @@ async function startOnPort(chosenPort: number): Promise<boolean> {
   );
 }
 
-/** The state that the server reports in the last line of its pid file. */
+/** The state that the server reports in line 8 of its pid file, for example `ready`; empty without a pid file. */
 function readStatus(): string {
   try {
     return (readFileSync(path.join(folder, "data", "postmaster.pid"), "utf8").split("\n")[7] ?? "").trim();
@@ -169,10 +175,10 @@ function isReachable(requestedPort: number): Promise<boolean> {
 async function stop(signal: "SIGINT" | "SIGQUIT"): Promise<void> {
   const child = server;
   if (!child) return;
-  const exited = once(child, "exit");
+  const exitEvent = once(child, "exit");
   signalAll("SIGCONT");
   child.kill(signal);
-  await exited;
+  await exitEvent;
 }
 
 /** Signals the server and its children, each of which leads its own process group. */
@@ -205,5 +211,5 @@ function shutDown(): void {
   // Kills a server that does not respond.
   setTimeout(() => {
     signalAll("SIGKILL");
-  }, 5000);
+  }, SHUTDOWN_MS);
 }

@@ -12,8 +12,8 @@ const MISSING_SERVER_MESSAGE =
   "no PostgreSQL server: install one (apt-get install postgresql), or name one (GANTRY_TEST_POSTGRES=postgres://...)";
 
 /**
- * Why tests with PostgreSQL are skipped; false if they can run. For `it("...", { skip: NO_POSTGRES }, ...)`. On CI they
- * are never skipped.
+ * Why tests with PostgreSQL are skipped; false if they can run. For `it("...", { skip: NO_POSTGRES }, ...)`. On CI such
+ * tests are never skipped.
  */
 export const NO_POSTGRES: string | false =
   process.env.GANTRY_TEST_POSTGRES || process.env.CI || findPostgres() ? false : MISSING_SERVER_MESSAGE;
@@ -25,17 +25,17 @@ export interface PrivateServer {
   readonly pid: number;
   /** Stops as an administrator does: clients are notified and running statements aborted. */
   stop(): Promise<void>;
-  /** Simulates a crash. */
+  /** Simulates a crash: clients are not notified, and the next start recovers. */
   kill(): Promise<void>;
   start(): Promise<void>;
-  /** Pauses all its processes: connections stay open, but nothing responds. */
+  /** Pauses all processes of the server: connections stay open, but nothing responds. */
   pause(): Promise<void>;
   resume(): Promise<void>;
 }
 
 interface StartedServer extends PrivateServer {
   readonly process: ChildProcess;
-  readonly ended: Promise<unknown>;
+  readonly closeEvent: Promise<unknown>;
 }
 
 /** Starts a private server, which ends with this process, even if this process is killed. */
@@ -49,7 +49,7 @@ async function startServer(settings: Readonly<Record<string, string>>): Promise<
       stdio: ["pipe", "pipe", "inherit"],
     },
   );
-  const ended = once(child, "close");
+  const closeEvent = once(child, "close");
   const responseLines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   const readResponse = async (): Promise<string> => {
     const { value } = await responseLines.next();
@@ -72,7 +72,7 @@ async function startServer(settings: Readonly<Record<string, string>>): Promise<
     pause: () => sendCommand("pause"),
     resume: () => sendCommand("go"),
     process: child,
-    ended,
+    closeEvent,
   };
 }
 
@@ -87,14 +87,14 @@ export async function startPrivateServer(
   const startedServer = await startServer(settings);
   hooks.after(async () => {
     startedServer.process.stdin?.end();
-    await startedServer.ended;
+    await startedServer.closeEvent;
   });
   return startedServer;
 }
 
 let sharedServerUrl: Promise<string> | undefined;
 
-/** URL of a user who may create databases: `GANTRY_TEST_POSTGRES`, or else a server of this process. */
+/** URL of a user who may create databases: `GANTRY_TEST_POSTGRES`, otherwise a server that this process starts. */
 export function getPostgresUrl(): Promise<string> {
   const { GANTRY_TEST_POSTGRES: configuredUrl } = process.env;
   return (sharedServerUrl ??= configuredUrl ? Promise.resolve(configuredUrl) : startSharedServer());
@@ -123,8 +123,8 @@ export async function runAsAdmin(url: string, ...statements: string[]): Promise<
 }
 
 /**
- * The URL of a new empty database, which is dropped after the test. On a test's own server, it is removed with the
- * server.
+ * Creates an empty database and resolves with its URL. The database is dropped after the test. A database of `server`
+ * is removed with that server.
  */
 export async function createPostgresDatabase(hooks: Hooks, server?: PrivateServer): Promise<string> {
   const adminUrl = server?.url ?? (await getPostgresUrl());

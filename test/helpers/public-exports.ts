@@ -18,8 +18,8 @@ export interface ExportUsers {
 }
 
 /**
- * Problems of the exports of the entry modules in `{ gantry: "src/index.ts" }`. Each name must have a doc
- * comment, must be exported by only one of them, and must be used.
+ * Faults of the exports of entry modules, which are given by specifier: `{ gantry: "src/index.ts" }`. Each exported
+ * name must have a doc comment, must be exported by only one entry module, and must be used.
  */
 export function findExportFaults(
   entryModules: Readonly<Record<string, string>>,
@@ -37,8 +37,8 @@ export function findExportFaults(
   const exports = new Map<string, Export>();
   for (const entryModule of Object.values(entryModules))
     for (const entry of listExports(entryModule, parse, faults)) {
-      const existing = exports.get(entry.name);
-      if (existing) faults.push(`${entryModule}: ${entry.name} is exported by ${existing.entryModule} too`);
+      const otherExport = exports.get(entry.name);
+      if (otherExport) faults.push(`${entryModule}: ${entry.name} is exported by ${otherExport.entryModule} too`);
       else exports.set(entry.name, entry);
     }
   const usedNames = followReferences(exports, listUsedNames(users, entryModules, exports));
@@ -67,7 +67,7 @@ function listExports(
     }
     if (!ts.isExportDeclaration(statement) || !statement.exportClause || !ts.isNamedExports(statement.exportClause)) {
       faults.push(
-        `${entryModule}: ${statement.getText().split("\n")[0]}: a face names what it exports, and does nothing else`,
+        `${entryModule}: ${statement.getText().split("\n")[0]}: an entry module may only contain named exports`,
       );
       continue;
     }
@@ -95,8 +95,8 @@ function listUsedNames(
 }
 
 /**
- * The declaration of a name, found through re-exports. A re-export of a package counts as its declaration. A type may
- * have the same name as a constant.
+ * The declaration of a name, found through re-exports; undefined if there is none. For a re-export of a package, the
+ * re-export statement. With `isType`, constants are skipped, because a type and a constant may have the same name.
  */
 function findDeclaration(
   file: string,
@@ -129,8 +129,8 @@ function findDeclaration(
 }
 
 function resolveTarget(file: string, { moduleSpecifier }: ts.ExportDeclaration): string {
-  const from = moduleSpecifier && ts.isStringLiteral(moduleSpecifier) ? moduleSpecifier.text : "";
-  return path.posix.join(path.posix.dirname(file), from).replace(/\.js$/, ".ts");
+  const target = moduleSpecifier && ts.isStringLiteral(moduleSpecifier) ? moduleSpecifier.text : "";
+  return path.posix.join(path.posix.dirname(file), target).replace(/\.js$/, ".ts");
 }
 
 /** Declarations that a file exports, by name. */
@@ -177,16 +177,16 @@ function listMentionedNames(pages: readonly string[]): string[] {
   );
 }
 
-/** The named exports, and the exports that their declarations refer to. Code that uses the first also uses the second. */
-function followReferences(byName: ReadonlyMap<string, Export>, names: readonly string[]): Set<string> {
-  const reachedNames = new Set(names.filter((name) => byName.has(name)));
+/** The exports with these names, and the exports that their declarations refer to: code that uses a name uses both. */
+function followReferences(exportsByName: ReadonlyMap<string, Export>, names: readonly string[]): Set<string> {
+  const reachedNames = new Set(names.filter((name) => exportsByName.has(name)));
   for (const name of reachedNames) {
     const visit = (node: ts.Node): void => {
       if (ts.isBlock(node) || ((ts.isClassElement(node) || ts.isPropertyDeclaration(node)) && isPrivate(node))) return;
-      if (ts.isIdentifier(node) && byName.has(node.text) && isTypeReference(node)) reachedNames.add(node.text);
+      if (ts.isIdentifier(node) && exportsByName.has(node.text) && isTypeReference(node)) reachedNames.add(node.text);
       ts.forEachChild(node, visit);
     };
-    const declaration = byName.get(name)?.declaration;
+    const declaration = exportsByName.get(name)?.declaration;
     if (declaration) visit(declaration);
   }
   return reachedNames;

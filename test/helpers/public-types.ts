@@ -1,17 +1,18 @@
 import path from "node:path";
 import ts from "typescript";
 
-/** Collects the types that the declarations of exports refer to. */
+/** Collects the types that the declarations of exports refer to and that no entry module exports. */
 class TypeCollector {
-  readonly missing = new Map<ts.Symbol, string>();
+  /** Name of an export that refers to the type, by the type's symbol. */
+  readonly unexportedTypes = new Map<ts.Symbol, string>();
   readonly #checker: ts.TypeChecker;
-  readonly #exported: ReadonlySet<ts.Symbol>;
-  readonly #visitedSteps = new Set<ts.Symbol>();
+  readonly #exportedSymbols: ReadonlySet<ts.Symbol>;
+  readonly #visitedIntermediateTypes = new Set<ts.Symbol>();
   #exportName = "";
 
-  constructor(checker: ts.TypeChecker, exported: ReadonlySet<ts.Symbol>) {
+  constructor(checker: ts.TypeChecker, exportedSymbols: ReadonlySet<ts.Symbol>) {
     this.#checker = checker;
-    this.#exported = exported;
+    this.#exportedSymbols = exportedSymbols;
   }
 
   /** `isTypeOnly`: the class is exported only as a type, so its constructor is ignored. */
@@ -47,16 +48,17 @@ class TypeCollector {
       this.#addType(argument, visitedTypes);
   }
 
-  #addSymbol(referenced: ts.Symbol | undefined): void {
-    const symbol = referenced && resolveAlias(this.#checker, referenced);
+  #addSymbol(referencedSymbol: ts.Symbol | undefined): void {
+    const symbol = referencedSymbol && resolveAlias(this.#checker, referencedSymbol);
     const [declaration] = symbol?.declarations ?? [];
     if (!symbol || !declaration || !isRepositoryFile(declaration) || ts.isTypeParameterDeclaration(declaration)) return;
-    if (this.#exported.has(symbol)) return;
-    // An intermediate step of a computed type. The compiler inlines it, and users have no use for its name.
-    const isStep = ts.isTypeAliasDeclaration(declaration) && declaration.typeParameters && !isExported(declaration);
-    if (!isStep) this.missing.set(symbol, this.#exportName);
-    else if (!this.#visitedSteps.has(symbol)) {
-      this.#visitedSteps.add(symbol);
+    if (this.#exportedSymbols.has(symbol)) return;
+    // A part of a computed type. The compiler inlines this part, and users have no use for its name.
+    const isIntermediateType =
+      ts.isTypeAliasDeclaration(declaration) && declaration.typeParameters && !isExported(declaration);
+    if (!isIntermediateType) this.unexportedTypes.set(symbol, this.#exportName);
+    else if (!this.#visitedIntermediateTypes.has(symbol)) {
+      this.#visitedIntermediateTypes.add(symbol);
       this.#visit(declaration);
     }
   }
@@ -79,9 +81,9 @@ export function readEntryExports(root: string, files: readonly string[]): EntryE
   for (const name of names) {
     const file = program.getSourceFile(name);
     const module = file && checker.getSymbolAtLocation(file);
-    for (const exported of module ? checker.getExportsOfModule(module) : []) {
-      const symbol = resolveAlias(checker, exported);
-      exports.push([symbol, (exported.declarations ?? []).some(ts.isTypeOnlyExportDeclaration)]);
+    for (const exportSymbol of module ? checker.getExportsOfModule(module) : []) {
+      const symbol = resolveAlias(checker, exportSymbol);
+      exports.push([symbol, (exportSymbol.declarations ?? []).some(ts.isTypeOnlyExportDeclaration)]);
       if (symbol.flags & ts.SymbolFlags.ValueModule)
         for (const member of checker.getExportsOfModule(symbol)) exports.push([resolveAlias(checker, member), false]);
     }
@@ -91,15 +93,17 @@ export function readEntryExports(root: string, files: readonly string[]): EntryE
 
 /** Types that an exported signature refers to and no entry module exports: `type (file), of export`. */
 export function findUnexportedTypes({ root, checker, exports }: EntryExports): string[] {
-  const exported = new Set(exports.flatMap(([symbol]) => [symbol, ...aliasTarget(checker, symbol)]));
-  const collector = new TypeCollector(checker, exported);
+  const exportedSymbols = new Set(exports.flatMap(([symbol]) => [symbol, ...findAliasTargets(checker, symbol)]));
+  const collector = new TypeCollector(checker, exportedSymbols);
   for (const [symbol, isTypeOnly] of exports) collector.collect(symbol, isTypeOnly);
-  const readPath = ({ declarations: [first] = [] }: ts.Symbol): string =>
-    first ? path.relative(root, first.getSourceFile().fileName).split(path.sep).join("/") : "";
-  return [...collector.missing].map(([symbol, from]) => `${symbol.name} (${readPath(symbol)}), of ${from}`).sort();
+  const readPath = ({ declarations: [firstDeclaration] = [] }: ts.Symbol): string =>
+    firstDeclaration ? path.relative(root, firstDeclaration.getSourceFile().fileName).split(path.sep).join("/") : "";
+  return [...collector.unexportedTypes]
+    .map(([symbol, exportName]) => `${symbol.name} (${readPath(symbol)}), of ${exportName}`)
+    .sort();
 }
 
-/** Input types, whose objects a user with `exactOptionalPropertyTypes` creates. */
+/** Names of input types, whose objects a user with `exactOptionalPropertyTypes` creates. */
 const INPUT_TYPES =
   /(Options|Input|Definition|Query|Budget|Fixture|Hooks|Program|Address|Rule)$|^(NewSession|HttpMount|Model|ModelUsage|Refusal|ToolOutput)$/;
 /** Inputs that a driver receives from the kernel. */
@@ -131,8 +135,8 @@ export function findFieldsWithoutUndefined({ checker, exports }: EntryExports): 
   return [...faults].sort();
 }
 
-/** The type that an alias renames without any change. */
-function aliasTarget(checker: ts.TypeChecker, { declarations: [alias] = [] }: ts.Symbol): ts.Symbol[] {
+/** The type that an alias renames without any change; empty for other aliases. */
+function findAliasTargets(checker: ts.TypeChecker, { declarations: [alias] = [] }: ts.Symbol): ts.Symbol[] {
   if (!alias || !ts.isTypeAliasDeclaration(alias) || !ts.isTypeReferenceNode(alias.type)) return [];
   const symbol = checker.getSymbolAtLocation(alias.type.typeName);
   return symbol && !alias.type.typeArguments ? [resolveAlias(checker, symbol)] : [];
@@ -150,7 +154,7 @@ function isExported(node: ts.Declaration): boolean {
   return (ts.getCombinedModifierFlags(node) & ts.ModifierFlags.Export) !== 0;
 }
 
-/** Private, or marked `@internal`, which declaration files omit. */
+/** Whether a member is private, or marked `@internal`: declaration files omit such members. */
 function isHidden(node: ts.Node): boolean {
   if (!ts.isClassElement(node) && !ts.isTypeElement(node)) return false;
   const isPrivate = (ts.getCombinedModifierFlags(node) & ts.ModifierFlags.Private) !== 0;

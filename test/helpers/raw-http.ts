@@ -17,7 +17,10 @@ export interface RawRequest {
   body?: string | Uint8Array;
 }
 
-/** Sends one request on its own connection with exactly these headers and this path; `fetch` would change both. */
+/**
+ * Sends one request on its own connection with exactly these headers and this path; `fetch` would change headers and
+ * path.
+ */
 export async function sendRawRequest(origin: string, path: string, options: RawRequest = {}): Promise<RawResponse> {
   const { hostname, port } = new URL(origin);
   const { body } = options;

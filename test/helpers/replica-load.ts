@@ -2,19 +2,21 @@ import { randomUUID } from "node:crypto";
 import type { FakeRequest, FakeStep } from "./fake-model-server.js";
 import { pause, waitUntil } from "./server-runs.js";
 
-/** Options of a load. */
 export interface LoadOptions {
-  /** Origin that clients use. */
+  /** Returns the origin for the next request. */
   url: () => string;
+  /** Number of concurrent clients. */
   clients: number;
+  /** Number of turns of each client. */
   turns: number;
+  /** Returns a number from 0 to 1. */
   random: () => number;
   /**
    * Time after which a client gives up a turn, in ms. Default: ten minutes, which only a turn that never recovers
    * reaches.
    */
   timeoutMs?: number;
-  /** Called after each answered turn with the number of such turns. */
+  /** Called after each answered turn with the number of answered turns so far. */
   onTurn?: (turns: number) => void;
 }
 
@@ -30,12 +32,13 @@ interface LoadClient {
   turns: AcknowledgedTurn[];
 }
 
-/** Results of a load. */
 export interface LoadReport {
   clients: readonly LoadClient[];
+  /** Number of answered turns. */
   turns: number;
   /** Turns that needed more than one request. */
   recoveredTurns: number;
+  /** Number of repeated requests. */
   retries: number;
   /** Number of refused and interrupted requests, by status and code. */
   errors: ReadonlyMap<string, number>;
@@ -45,14 +48,14 @@ export interface LoadReport {
   faults: string[];
 }
 
-/** Prompts of a load; the model answers the last one. */
+/** Format of the prompts. The model answers the last prompt of a request. */
 const PROMPT_PATTERN = /turn (\S+) (plain|tool)/;
 
 /**
- * The model of a load. Its answer names the turn, after a tool call if the prompt demands one. `pace`: pause between
- * pieces, in ms.
+ * Creates the scripted model of a load. Its answer names the turn, after a tool call if the prompt demands a call.
+ * `pace`: pause between chunks, in ms.
  */
-export function loadModel(pace: number): (request: FakeRequest) => FakeStep {
+export function createLoadModel(pace: number): (request: FakeRequest) => FakeStep {
   return ({ body }) => {
     const { messages } = body as { messages: { role: string; content: unknown }[] };
     const lastPrompt = messages.findLast(({ role }) => role === "user");
@@ -67,13 +70,16 @@ function createAnswer(name: string): string {
   return `The answer to ${name} is ${name.split("").reverse().join("")}.`;
 }
 
-/** Result of a request: its answer, or the reason for a retry. */
+/** Result of a request: the answer, or the reason for a retry. A negative `waitMs` means that no retry is useful. */
 type Outcome = { answer: string; sessionId: string; runId: string } | { retryReason: string; waitMs: number };
 
 /** Statuses after which a client retries; any other error is a fault. */
 const RETRY_STATUSES: ReadonlySet<number> = new Set([409, 421, 429, 502, 503, 504]);
 
-/** Runs clients that each hold a conversation. They retry refused and interrupted requests with the same key. */
+/**
+ * Runs clients that each hold a conversation. They retry refused and interrupted requests with the same idempotency
+ * key.
+ */
 export async function runLoad(options: LoadOptions): Promise<LoadReport> {
   const { clients, turns, random, timeoutMs = 600_000, onTurn } = options;
   const errors = new Map<string, number>();
@@ -93,7 +99,7 @@ export async function runLoad(options: LoadOptions): Promise<LoadReport> {
       stream: random() < 0.5,
     };
     const key = randomUUID();
-    let failedAt = 0;
+    let firstFailureMs = 0;
     for (;;) {
       const outcome = await requestTurn(options.url(), body, key);
       if ("answer" in outcome) {
@@ -102,19 +108,19 @@ export async function runLoad(options: LoadOptions): Promise<LoadReport> {
         client.sessionId = outcome.sessionId;
         client.turns.push({ text: createAnswer(name), runId: outcome.runId });
         report.turns += 1;
-        if (failedAt > 0) {
+        if (firstFailureMs > 0) {
           report.recoveredTurns += 1;
-          report.recoveryMs.push(Date.now() - failedAt);
+          report.recoveryMs.push(Date.now() - firstFailureMs);
         }
         onTurn?.(report.turns);
         return;
       }
       errors.set(outcome.retryReason, (errors.get(outcome.retryReason) ?? 0) + 1);
-      if (outcome.waitMs < 0 || (failedAt > 0 && Date.now() - failedAt > timeoutMs)) {
+      if (outcome.waitMs < 0 || (firstFailureMs > 0 && Date.now() - firstFailureMs > timeoutMs)) {
         report.faults.push(`${name}: ${outcome.retryReason}`);
         return;
       }
-      failedAt ||= Date.now();
+      firstFailureMs ||= Date.now();
       report.retries += 1;
       // Waits as long as the response demands.
       await pause(outcome.waitMs);
@@ -146,15 +152,15 @@ async function requestTurn(url: string, body: { stream: boolean }, key: string):
     }
     if (!body.stream) return { ...responseIds, answer: String(parseObject(text)["output"]) };
     const events = text.split("\n\n").map((block) => /^event: (.*)\ndata: (.*)$/.exec(block));
-    const last = events.findLast((event) => event !== null);
-    const payload = parseObject(last?.[2] ?? "{}");
-    if (last?.[1] === "error") {
+    const lastEvent = events.findLast((event) => event !== null);
+    const payload = parseObject(lastEvent?.[2] ?? "{}");
+    if (lastEvent?.[1] === "error") {
       const isRetryable = ["run_interrupted", "shutting_down", "session_busy", "store_unavailable"].includes(
         String(payload["code"]),
       );
       return { retryReason: `stream ${payload["code"] ?? payload["error"]}`, waitMs: isRetryable ? 100 : -1 };
     }
-    if (last?.[1] !== "done") return { retryReason: "stream broke off", waitMs: 100 };
+    if (lastEvent?.[1] !== "done") return { retryReason: "stream broke off", waitMs: 100 };
     const tokens = events.map((event) => parseObject(event?.[2] ?? "{}")).filter(({ type }) => type === "token");
     return { ...responseIds, answer: tokens.map(({ content = "" }) => String(content)).join("") };
   } catch (error) {
@@ -163,7 +169,7 @@ async function requestTurn(url: string, body: { stream: boolean }, key: string):
   }
 }
 
-/** Reads a path; retries while its store is unavailable. */
+/** Fetches JSON; retries while the response is 503. Rejects for other statuses than 200. */
 async function fetchJson<T>(url: string): Promise<T> {
   let status = 503;
   let text = "";
@@ -205,20 +211,21 @@ export async function checkLoad(
   for (const { name, sessionId, turns } of clients) {
     if (sessionId === "") continue;
     const { messages } = await fetchJson<{ messages: HistoryMessage[] }>(`${url}/api/sessions/${sessionId}/messages`);
-    faults.push(...historyFaults(messages).map((fault) => `${name}: ${fault}`));
+    faults.push(...findStoredHistoryFaults(messages).map((fault) => `${name}: ${fault}`));
     const finishedAnswers = messages.filter(({ role, finished }) => role === "assistant" && finished !== false);
     const answerIndexes = turns.map(({ text }) =>
       finishedAnswers.flatMap(({ content }, index) => (content === text ? [index] : [])),
     );
     for (const [n, positions] of answerIndexes.entries())
-      if (positions.length !== 1) faults.push(`${name}: turn ${n} is there ${positions.length} times`);
-    const sentOrder = answerIndexes.flat();
-    if (sentOrder.some((at, n) => at < (sentOrder[n - 1] ?? -1))) faults.push(`${name}: turns out of order`);
+      if (positions.length !== 1) faults.push(`${name}: turn ${n} is stored ${positions.length} times`);
+    const storedOrder = answerIndexes.flat();
+    if (storedOrder.some((answerIndex, n) => answerIndex < (storedOrder[n - 1] ?? -1)))
+      faults.push(`${name}: turns out of order`);
     counts.prompts += messages.filter(({ role }) => role === "user").length;
     counts.incompleteMessages += messages.filter(({ finished }) => finished === false).length;
     for (let lastRunId = ""; ;) {
-      const page = `${url}/api/runs?session_id=${sessionId}&size=100${lastRunId && `&before=${lastRunId}`}`;
-      const { runs } = await fetchJson<{ runs: { id: string; state: string }[] }>(page);
+      const pageUrl = `${url}/api/runs?session_id=${sessionId}&size=100${lastRunId && `&before=${lastRunId}`}`;
+      const { runs } = await fetchJson<{ runs: { id: string; state: string }[] }>(pageUrl);
       if (runs.length === 0) break;
       counts.interruptedRuns += runs.filter(({ state }) => state !== "finished").length;
       for (const { id, state } of runs)
@@ -233,7 +240,7 @@ export async function checkLoad(
  * Faults of a history that a model provider would reject: results without calls, calls without results, answers without
  * prompts.
  */
-export function historyFaults(messages: readonly HistoryMessage[]): string[] {
+export function findStoredHistoryFaults(messages: readonly HistoryMessage[]): string[] {
   const faults: string[] = [];
   let openCallIds: string[] = [];
   for (const [index, { role, tool_calls: calls, tool_call_id: id }] of messages.entries()) {

@@ -2,8 +2,15 @@ import assert from "node:assert/strict";
 import { HttpPeer } from "./acp-http.js";
 import type { FakeModelServer, FakeStep } from "./fake-model-server.js";
 import { HttpWatcher } from "./http-watcher.js";
-import { historyFaults } from "./replica-load.js";
-import { runPrompt, countProcesses, startStreamedRun, pickUniqueSeconds, waitUntil } from "./server-runs.js";
+import { findStoredHistoryFaults } from "./replica-load.js";
+import {
+  runPrompt,
+  countProcesses,
+  startStreamedRun,
+  pickUniqueSeconds,
+  waitUntil,
+  type StreamedRun,
+} from "./server-runs.js";
 import type { Replicas } from "./replicas.js";
 import type { GantryServer } from "./server.js";
 
@@ -11,6 +18,19 @@ import type { GantryServer } from "./server.js";
 const createWords = (name: string, count: number) => Array.from({ length: count }, (_, n) => `${name}${n} `);
 const post = (server: GantryServer, path: string, body: object = {}, headers: Record<string, string> = {}) =>
   server.fetch(path, { method: "POST", body: JSON.stringify(body), headers });
+
+/** Starts a streamed run, again after each 503: on a busy machine the database does not always answer in time. */
+async function startWhenAvailable(server: GantryServer, body: object): Promise<StreamedRun> {
+  let run: StreamedRun | undefined;
+  await waitUntil(async () => {
+    run = await startStreamedRun(server, body).catch((error: unknown) => {
+      if (error instanceof Error && /^503: .*"store_unavailable"/.test(error.message)) return undefined;
+      throw error;
+    });
+    return run !== undefined;
+  });
+  return run!;
+}
 
 interface ListedRun {
   id: string;
@@ -22,9 +42,10 @@ async function waitForRunState(server: GantryServer, runId: string, state: strin
 }
 
 /**
- * One client watches at the first replica. The second replica runs the session and is killed during an answer, and the
- * third continues, `rounds` times. Another watcher's connection drops randomly and reconnects at any replica. Resolves
- * with the number of events, and with faults.
+ * One client watches at the first replica. In each of `rounds` rounds, the second replica runs the session and is
+ * killed during an answer, and the third replica continues. Another watcher's connection drops randomly and reconnects
+ * at any replica. Resolves with the events of the first watcher, the connections of the second watcher, and faults of
+ * both.
  */
 export async function watchDuringKills(
   replicas: Replicas,
@@ -57,7 +78,7 @@ export async function watchDuringKills(
         { say: [reasoning, { text: createWords("kept", 20) }, call], pace: 2 },
         { say: [{ text: createWords("end", 20) }], pace: 2 },
       );
-      const interruptedRun = await startStreamedRun(replicas.getServer(1), {
+      const interruptedRun = await startWhenAvailable(replicas.getServer(1), {
         message: `round ${round}`,
         session_id: sessionId,
       });
@@ -70,7 +91,7 @@ export async function watchDuringKills(
     }
     let expectedText = "";
     const isComplete = ({ page }: HttpWatcher) => JSON.stringify({ messages: page.messages }) === expectedText;
-    // Twice: a late or repeated event arrives before those of the last answer.
+    // Compares twice: a late or repeated event arrives before the events of the last answer.
     for (let round = 0; round < 2; round += 1) {
       if (round > 0) models.enqueue({ say: [{ text: "Last." }] });
       if (round > 0)
@@ -86,8 +107,8 @@ export async function watchDuringKills(
         ? [`watcher ${n} received ${watcher.page.repeatedMessages} messages twice`]
         : []),
     ]);
-    const { messages } = JSON.parse(expectedText) as { messages: Parameters<typeof historyFaults>[0] };
-    faults.push(...historyFaults(messages), ...models.violations);
+    const { messages } = JSON.parse(expectedText) as { messages: Parameters<typeof findStoredHistoryFaults>[0] };
+    faults.push(...findStoredHistoryFaults(messages), ...models.violations);
     return { events: steadyWatcher.page.events, connections: restlessWatcher.connections, faults };
   } finally {
     await Promise.all([steadyWatcher.end(), restlessWatcher.end()]);
@@ -108,7 +129,10 @@ async function startSleepingRun(replicas: Replicas, models: FakeModelServer) {
   return { runId, sessionId, waitForSleepEnd };
 }
 
-/** Requests for a run that are sent to another replica. Each resolves with the time until it took effect, in ms. */
+/**
+ * Requests for a run that are sent to another replica. Each resolves with the time until the request took effect, in
+ * ms.
+ */
 export const TRANSPORT_SCENARIOS: Readonly<
   Record<string, (replicas: Replicas, models: FakeModelServer) => Promise<number>>
 > = {
@@ -176,11 +200,11 @@ export const TRANSPORT_SCENARIOS: Readonly<
   },
 };
 
-/** Config of the replicas for all of these scenarios. */
+/** Config of the replicas for TRANSPORT_SCENARIOS. */
 export const TRANSPORT_SCENARIOS_CONFIG = {
   server: { transports: ["koa-http-api", "acp-http-sse-ws"] },
   permissions: { unattended: "wait", timeout: 60 },
 };
 
-/** An answer that stalls after one word. */
+/** An answer that stalls after its first text. */
 export const STALLED_ANSWER: FakeStep = { say: [{ text: "Hm" }, { stall: true }] };

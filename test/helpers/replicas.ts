@@ -49,8 +49,8 @@ export async function openDriver({ session }: SharedStore): Promise<SessionDrive
 }
 
 /**
- * Store kinds for several servers: name, reason to skip, and a function that opens a new one. Only PostgreSQL if it is
- * available, because other tests cover servers on SQLite. STORES=all selects both.
+ * Store kinds for several servers: name, reason to skip, and a function that creates a new store. Only PostgreSQL if a
+ * server is available, because other tests cover servers on SQLite. STORES=all selects both.
  */
 export const SHARED_STORES: readonly (readonly [
   name: string,
@@ -84,12 +84,12 @@ export class Replicas {
   readonly #hooks: Hooks;
   readonly #options: readonly GantryOptions[];
   readonly #servers: (GantryServer | undefined)[];
-  /** Last known URLs. */
+  /** URL of each replica: the current URL, or the last one of a replica that is down. */
   readonly #urls: string[];
   /** Ended servers, for their output. */
   readonly #endedServers: GantryServer[] = [];
 
-  /** Starts the replicas. The store is removed with them. */
+  /** Starts the replicas. After the test, the replicas are killed and the store is removed. */
   static async start(
     hooks: Hooks,
     store: SharedStore,
@@ -120,6 +120,7 @@ export class Replicas {
     this.projectDir = projectDir;
     this.#options = options;
     this.#servers = options.map(() => undefined);
+    // A URL that refuses connections.
     this.#urls = options.map(() => "http://127.0.0.1:1");
   }
 
@@ -127,7 +128,7 @@ export class Replicas {
     return this.#options.length;
   }
 
-  /** Current or last known URLs. */
+  /** URL of each replica: the current URL, or the last one of a replica that is down. */
   get urls(): readonly string[] {
     return this.#urls;
   }

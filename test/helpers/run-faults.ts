@@ -4,13 +4,13 @@ import { errorStep, textStep, type FakeStep } from "./fake-model-server.js";
 
 export interface RunFault {
   name: string;
-  /** Faulty answers before the good one. */
+  /** Faulty answers before the faultless answer. */
   steps: readonly FakeStep[];
   /** Wires on which the fault cannot occur, with the reason. */
   exceptions?: Partial<Record<WireName, string>>;
   /** Kind of the error that ends the run; if absent, the run continues to its answer. */
   errorKind?: string;
-  /** Maximum silence of the provider, in seconds. */
+  /** Maximum silence of the provider, in seconds. Default: that of the config. */
   idleTimeoutSeconds?: number;
 }
 
@@ -134,7 +134,7 @@ export const RUN_FAULTS: readonly RunFault[] = [
   { name: "404", steps: [errorStep(404, "No such model.")], errorKind: "not_found" },
 ];
 
-/** Text of a cell in the table. */
+/** Effect of a fault on the run, as the text of a cell in the table of docs/models.md. */
 export function describeEnd({ exceptions, errorKind }: RunFault, wire: WireName): string {
   const reason = exceptions?.[wire];
   return reason !== undefined ? `none: ${reason}` : errorKind === undefined ? "continues" : `ends: \`${errorKind}\``;

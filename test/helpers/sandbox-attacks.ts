@@ -1,6 +1,6 @@
 /**
  * Tries to escape from the sandbox with real commands through the bash tool, as the current user. Arguments: an empty
- * folder of this user, and optionally one below /run. It prints `{ attacks, work }` as JSON. `attacks` has for each
+ * folder of this user, and optionally one below /run. Prints `{ attacks, work }` as JSON. `attacks` has for each
  * attack whether the sandbox prevented it (`held`), and the output. `work` has whether ordinary work succeeded (`well`).
  */
 import { execFileSync } from "node:child_process";
@@ -73,9 +73,10 @@ runGit("-c", "core.hooksPath=/dev/null", "commit", "-q", "-m", "first");
 const getGitPath = (...names: string[]) => join(projectFolder, ".git", ...names);
 const gitSettings = readFileSync(getGitPath("config"), "utf8");
 let gitInode = lstatSync(getGitPath()).ino;
-const BASE_FOLDERS = ["home", "work", "shared"];
-for (const part of BASE_FOLDERS)
-  cpSync(toBasePath(part), toBasePath("kept", part), { recursive: true, verbatimSymlinks: true });
+/** Folders that are restored from a copy after a successful attack. */
+const COPIED_FOLDERS = ["home", "work", "shared"];
+for (const folderName of COPIED_FOLDERS)
+  cpSync(toBasePath(folderName), toBasePath("kept", folderName), { recursive: true, verbatimSymlinks: true });
 
 let connectionCount = 0;
 const servers: Server[] = [];
@@ -118,23 +119,23 @@ const attacks: Record<string, { held: boolean; output: string }> = {};
 async function attack(
   name: string,
   command: string,
-  isHeld: (output: string) => boolean,
+  isPrevented: (output: string) => boolean,
   projectDir = projectFolder,
 ): Promise<void> {
   const { text } = await runCommand(command, projectDir);
-  let hasHeld = false;
+  let wasPrevented = false;
   try {
-    hasHeld = isHeld(text);
+    wasPrevented = isPrevented(text);
   } catch {
     // A file that must exist is missing.
   }
-  attacks[name] = { held: hasHeld, output: text.slice(-600) };
-  if (hasHeld) return;
-  // Restores what the attack broke, so that it does not affect the others.
+  attacks[name] = { held: wasPrevented, output: text.slice(-600) };
+  if (wasPrevented) return;
+  // Restores the files that the attack changed, so that this attack does not affect the next one.
   if (lstatSync(baseFolder).isSymbolicLink()) return;
-  for (const part of BASE_FOLDERS) rmSync(toBasePath(part), { recursive: true, force: true });
-  for (const part of BASE_FOLDERS)
-    cpSync(toBasePath("kept", part), toBasePath(part), { recursive: true, verbatimSymlinks: true });
+  for (const folderName of COPIED_FOLDERS) rmSync(toBasePath(folderName), { recursive: true, force: true });
+  for (const folderName of COPIED_FOLDERS)
+    cpSync(toBasePath("kept", folderName), toBasePath(folderName), { recursive: true, verbatimSymlinks: true });
   gitInode = lstatSync(getGitPath()).ino;
 }
 
@@ -148,7 +149,7 @@ const hasNoConnection = () => {
   connectionCount = 0;
   return previousCount === 0;
 };
-/** Uses node, because other clients may not be installed. */
+/** A command that connects to a socket. Uses node, because other clients may not be installed. */
 const createDialCommand = (path: string) =>
   `node -e 'require("net").connect(process.argv[1].replace("@","\\0")).on("data", d => console.log(String(d))).on("error", e => console.log(e.code))' '${path}'`;
 

@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { pipeline } from "node:stream";
 import type { Hooks } from "./temp-dir.js";
 
-/** A response that replaces the server's. */
+/** A response that the proxy sends instead of the server's response. */
 export interface ScriptedResponse {
   status: number;
   headers?: Readonly<Record<string, string>>;
@@ -27,7 +27,7 @@ export interface ScriptedProxy {
   respondNext(answer: ScriptedResponse | "hang"): void;
 }
 
-/** Forwards all requests to the server at `target`, except those with a scripted answer. */
+/** Forwards all requests to the server at `target`, except requests with a scripted response. */
 export async function startScriptedProxy(hooks: Hooks, target: string): Promise<ScriptedProxy> {
   const scriptedResponses: (ScriptedResponse | "hang")[] = [];
   const requests: ScriptedProxy["requests"] = [];
@@ -56,10 +56,10 @@ export async function startScriptedProxy(hooks: Hooks, target: string): Promise<
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   hooks.after(async () => {
-    const closed = once(server, "close");
+    const closeEvent = once(server, "close");
     server.close();
     server.closeAllConnections();
-    await closed;
+    await closeEvent;
   });
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,

@@ -14,6 +14,7 @@ export async function seedSessions(home: string, sessions: readonly SeededSessio
   await driver.open();
   try {
     const ids: string[] = [];
+    // The creation times are one minute apart and lie in the past.
     const startMs = Date.now() - sessions.length * 60_000;
     for (const [index, { messages = [], ...fields }] of sessions.entries()) {
       const id = newId();

@@ -6,11 +6,14 @@ import { WebConsoleTransport } from "gantry/adapters/web-console";
 import { openHttpHost, type HttpHost, type HttpHostOptions } from "gantry/http";
 import { tempDir, type Hooks } from "./temp-dir.js";
 
-/** A page and a script as the build makes them. */
+/** A page and a script like those of the build. */
 export const INDEX_PAGE = '<!doctype html><script type="module" src="/console/assets/main-ABC.js"></script>';
 export const PAGE_SCRIPT = `document.title = "${"x".repeat(2_000)}";`;
 
-/** Serves the API and the console on one port, as an embedder does. */
+/**
+ * Serves the API and the console on one port, as an embedder does. `assets`: the console's folder; default: a new
+ * folder with the page, the script and files that must not be served.
+ */
 export async function serveConsole(
   hooks: Hooks,
   options: HttpHostOptions & { logger?: Logger; isConsoleOnly?: boolean; assets?: string } = {},

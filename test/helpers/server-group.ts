@@ -7,9 +7,10 @@ import { createServerConfig } from "./server-runs.js";
 import { startServer, type GantryServer } from "./server.js";
 import { tempDir, type Hooks, type TempDir } from "./temp-dir.js";
 
-/** Counts of kills, restarts and disk rollbacks. */
 export interface ServerGroupCounts {
+  /** Number of servers that `restart` killed with SIGKILL. */
   kills: number;
+  /** Number of servers that `restart` stopped with SIGTERM. */
   restarts: number;
   diskRollbacks: number;
 }
@@ -24,25 +25,26 @@ export class ServerGroup {
   readonly #config: Record<string, unknown>;
   readonly #homeFolder: TempDir;
   readonly #projectFolder: TempDir;
-  readonly #provider: () => ScriptedProvider;
+  readonly #createProvider: () => ScriptedProvider;
   readonly #servers: (GantryServer | undefined)[];
   #agent: Agent;
 
-  /** Starts `count` listening servers. `provider` creates the models of this process's agent. */
+  /** Starts `count` listening servers. `createProvider` creates the models of this process's agent. */
   static async start(
     hooks: Hooks,
     models: FakeModelServer,
-    provider: () => ScriptedProvider,
+    createProvider: () => ScriptedProvider,
     count = 2,
   ): Promise<ServerGroup> {
     const [home, project] = [await tempDir(hooks), await tempDir(hooks)];
+    // A small context window, so that runs compact often.
     const config = createServerConfig(models, {
       compaction: { context_window: 7_000, keep_messages: 4 },
     });
-    const fleet = new ServerGroup(hooks, config, home, project, provider, count);
-    hooks.after(() => fleet.#agent.close());
-    await Promise.all(Array.from({ length: count }, (_, n) => fleet.#startServer(n)));
-    return fleet;
+    const group = new ServerGroup(hooks, config, home, project, createProvider, count);
+    hooks.after(() => group.#agent.close());
+    await Promise.all(Array.from({ length: count }, (_, n) => group.#startServer(n)));
+    return group;
   }
 
   private constructor(
@@ -50,14 +52,14 @@ export class ServerGroup {
     config: Record<string, unknown>,
     home: TempDir,
     project: TempDir,
-    provider: () => ScriptedProvider,
+    createProvider: () => ScriptedProvider,
     count: number,
   ) {
     this.#hooks = hooks;
     this.#config = config;
     this.#homeFolder = home;
     this.#projectFolder = project;
-    this.#provider = provider;
+    this.#createProvider = createProvider;
     this.#servers = Array.from({ length: count }, () => undefined);
     this.#agent = this.#openAgent();
   }
@@ -73,7 +75,7 @@ export class ServerGroup {
     return runningServers[Math.floor(random() * runningServers.length)];
   }
 
-  /** Kills or stops a server, and starts a new one in its place. Does nothing if it is already down. */
+  /** Kills or stops a server, and starts a new server in its place. Does nothing if the server is already down. */
   async restart(index: number, signal: "SIGKILL" | "SIGTERM"): Promise<void> {
     const server = this.#servers[index];
     if (!server) return;
@@ -88,7 +90,7 @@ export class ServerGroup {
     await this.#withStoppedServers(async () => {
       await rm(this.#homeFolder.at("kept"), { recursive: true, force: true });
       await mkdir(this.#homeFolder.at("kept"));
-      await this.#copy(this.#homeFolder.path, this.#homeFolder.at("kept"));
+      await this.#copyStore(this.#homeFolder.path, this.#homeFolder.at("kept"));
     });
   }
 
@@ -96,7 +98,7 @@ export class ServerGroup {
   async rollBackDisk(): Promise<void> {
     await this.#withStoppedServers(async () => {
       for (const name of STORE_FILES) await rm(this.#homeFolder.at(name), { recursive: true, force: true });
-      await this.#copy(this.#homeFolder.at("kept"), this.#homeFolder.path);
+      await this.#copyStore(this.#homeFolder.at("kept"), this.#homeFolder.path);
     });
     this.counts.diskRollbacks += 1;
   }
@@ -112,7 +114,7 @@ export class ServerGroup {
     await Promise.all(this.#servers.map((_, n) => this.#startServer(n)));
   }
 
-  async #copy(source: string, target: string): Promise<void> {
+  async #copyStore(source: string, target: string): Promise<void> {
     for (const name of STORE_FILES.filter((name) => !name.endsWith("-shm")))
       await cp(`${source}/${name}`, `${target}/${name}`, { recursive: true }).catch((error: NodeJS.ErrnoException) => {
         if (error.code !== "ENOENT") throw error;
@@ -130,7 +132,7 @@ export class ServerGroup {
   #openAgent(): Agent {
     const options: AgentOptions = {
       driver: new SqliteDriver({ path: this.#homeFolder.at("sessions.db") }),
-      providers: [this.#provider()],
+      providers: [this.#createProvider()],
       tools: [noop],
       projectDir: this.#projectFolder.path,
       compaction: { strategy: "sliding-window", threshold: 0.01 },
@@ -139,5 +141,5 @@ export class ServerGroup {
   }
 }
 
-/** Files of the store. */
+/** Files of the SQLite store. */
 const STORE_FILES = ["sessions.db", "sessions.db-wal", "sessions.db-shm"];

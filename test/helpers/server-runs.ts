@@ -16,7 +16,7 @@ export async function startModelServer(hooks: Hooks, options: FakeModelServerOpt
   return models;
 }
 
-/** Config of a server that uses the fake model server. The second argument replaces whole keys. */
+/** Config of a server that uses the fake model server. `overrides` replaces whole keys. */
 export function createServerConfig(
   models: FakeModelServer,
   overrides: Record<string, unknown> = {},
@@ -68,7 +68,7 @@ export async function startStreamedRun(server: GantryServer, body: object, signa
   const response = await server.fetch("/api/run", init);
   if (response.status !== 200 || !response.body) throw new Error(`${response.status}: ${await response.text()}`);
   const pieces: { receivedAtMs: number; text: string }[] = [];
-  const progress = { last: undefined as StreamedRun["latestEvent"], over: false };
+  const progress = { latestEvent: undefined as StreamedRun["latestEvent"], hasEnded: false };
   const readStream = async (bytes: AsyncIterable<Uint8Array>): Promise<void> => {
     const decoder = new TextDecoder();
     let incompleteText = "";
@@ -79,15 +79,15 @@ export async function startStreamedRun(server: GantryServer, body: object, signa
         for (const block of blocks) {
           const [, event = "", data = "{}"] = /^event: (.*)\ndata: (.*)$/.exec(block) ?? [];
           if (event === "") continue;
-          progress.last = { event, data: JSON.parse(data) as Record<string, unknown> };
-          const { content } = progress.last.data;
+          progress.latestEvent = { event, data: JSON.parse(data) as Record<string, unknown> };
+          const { content } = progress.latestEvent.data;
           if (typeof content === "string") pieces.push({ receivedAtMs: Date.now(), text: content });
         }
       }
     } catch {
       // The connection was interrupted.
     }
-    progress.over = true;
+    progress.hasEnded = true;
   };
   const ended = readStream(response.body as AsyncIterable<Uint8Array>);
   const countCharacters = () => pieces.reduce((sum, { text }) => sum + text.length, 0);
@@ -95,11 +95,11 @@ export async function startStreamedRun(server: GantryServer, body: object, signa
     sessionId: response.headers.get("x-session-id") ?? "",
     pieces,
     get latestEvent() {
-      return progress.last;
+      return progress.latestEvent;
     },
     async waitForCharacters(requiredLength) {
       while (countCharacters() < requiredLength) {
-        if (progress.over) throw new Error(`the stream ended with ${JSON.stringify(progress.last)}`);
+        if (progress.hasEnded) throw new Error(`the stream ended with ${JSON.stringify(progress.latestEvent)}`);
         await pause(5);
       }
     },
@@ -126,11 +126,11 @@ export function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-/** Limit of `until`, in ms. Only a condition that never becomes true reaches it, even on a loaded machine. */
+/** Limit of `waitUntil`. Only a condition that never becomes true reaches the limit, even on a loaded machine. */
 const UNTIL_LIMIT_MS = 120_000;
 
 /**
- * Resolves when the condition is true; it is checked every 5 ms. Rejects with the condition's text after two minutes.
+ * Checks the condition every 5 ms and resolves when it is true. Rejects with the condition's text after two minutes.
  */
 export async function waitUntil(condition: () => unknown): Promise<void> {
   const deadline = performance.now() + UNTIL_LIMIT_MS;

@@ -26,7 +26,10 @@ export interface GantryOptions {
   env?: Readonly<Record<string, string>>;
   /** A command prefix that runs gantry as the same process: `["unshare", ...]`. */
   commandPrefix?: readonly string[];
-  /** Whether `fetch` sends the token. A server in its own user namespace cannot identify the process of the test. */
+  /**
+   * Whether `fetch` sends the token. A server in its own user namespace cannot identify the process of the test.
+   * Default: false.
+   */
   sendsToken?: boolean;
   /** Default: the build if `npm test` has just made it, otherwise the sources. */
   from?: "source" | "dist";
@@ -83,7 +86,7 @@ export class GantryProcess {
 
   /** Like `exited`, but rejects with all output if the process does not exit in time. */
   async waitForExit(event = "the end of gantry"): Promise<ProcessExit> {
-    return withLimit(event, this.exited, () => this.#output());
+    return withLimit(event, this.exited, () => this.#formatOutput());
   }
 
   /** Waits until `stdout` or `stderr` matches. Rejects with all output if the process exits first. */
@@ -94,14 +97,14 @@ export class GantryProcess {
       () => {
         const match = nonGlobalPattern.exec(this[stream]);
         if (match) return match;
-        if (this.#hasEnded) throw new Error(`gantry ended without ${pattern}\n${this.#output()}`);
+        if (this.#hasEnded) throw new Error(`gantry ended without ${pattern}\n${this.#formatOutput()}`);
         return undefined;
       },
-      () => this.#output(),
+      () => this.#formatOutput(),
     );
   }
 
-  #output(): string {
+  #formatOutput(): string {
     return `stdout:\n${this.stdout}\nstderr:\n${this.stderr}`;
   }
 }
@@ -147,7 +150,7 @@ export class GantryServer extends GantryProcess {
   }
 }
 
-/** Starts `gantry` as a real process. It is killed, and its folders removed, after the test. */
+/** Starts `gantry` as a real process. After the test, the process is killed and its folders are removed. */
 export async function spawnGantry(hooks: Hooks, options: GantryOptions = {}): Promise<GantryServer> {
   const folders: TempDir[] = [];
   const createFolder = async (): Promise<TempDir> => {

@@ -4,14 +4,17 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { SessionDriver } from "gantry/plugin";
 import { aMessage, aSession, change, aGrowingMessage } from "../../src/testing/session-driver/rule.js";
 
-const [kind = "", path = "", role = "", ...args] = process.argv.slice(2);
+const [driverName = "", path = "", role = "", ...args] = process.argv.slice(2);
+
+const NUMBERS_PER_MESSAGE = 20;
+const LEASE_MS = 60_000;
 
 async function createDriver(): Promise<SessionDriver> {
-  if (kind === "sqlite") {
+  if (driverName === "sqlite") {
     const { SqliteDriver } = await import("gantry/adapters/sqlite-driver");
     return new SqliteDriver({ path });
   }
-  if (kind === "postgres") {
+  if (driverName === "postgres") {
     const { PostgresDriver } = await import("gantry/adapters/postgres-driver");
     const { postgresOptions } = await import("./stores.js");
     const [url = "", schema = ""] = path.split(" ");
@@ -25,13 +28,13 @@ async function createDriver(): Promise<SessionDriver> {
  * Reports that everything is loaded and waits for the test's message, so that several processes start at the same time.
  */
 async function waitForStart(): Promise<void> {
-  const started = new Promise((resolve) => process.once("message", resolve));
+  const startMessage = new Promise((resolve) => process.once("message", resolve));
   process.send?.("ready");
-  await started;
+  await startMessage;
 }
 
 const ROLES: Record<string, (driver: SessionDriver) => Promise<void>> = {
-  /** Opens the store, lists and closes. */
+  /** Opens the store, lists one session and closes. */
   open: async (driver) => {
     await waitForStart();
     await driver.open();
@@ -52,27 +55,28 @@ const ROLES: Record<string, (driver: SessionDriver) => Promise<void>> = {
     await driver.close();
   },
   /**
-   * Appends numbers to growing messages without end, twenty to each. It writes each number to stdout once it is
-   * acknowledged.
+   * Appends numbers to growing messages without end. Writes each number to stdout once the store has acknowledged the
+   * number. Some writes are synced, so that the store has both kinds.
    */
   append: async (driver) => {
     const [id = ""] = args;
     await driver.open();
     await driver.create({ session: aSession(id) });
     for (let n = 0; ; n++) {
-      const seq = Math.floor(n / 20) + 1;
-      const add = n % 20 === 0 ? [aGrowingMessage(id, seq)] : [];
+      const seq = Math.floor(n / NUMBERS_PER_MESSAGE) + 1;
+      const add = n % NUMBERS_PER_MESSAGE === 0 ? [aGrowingMessage(id, seq)] : [];
       const append = [{ messageId: `${id}-${seq}`, part: 0, type: "text" as const, text: `${n};` }];
       await driver.write(id, change({ add, append, sync: n % 7 === 0 }));
       writeSync(1, `${n}\n`);
-      if (n % 20 === 19) {
-        const text = Array.from({ length: 20 }, (_, index) => `${n - 19 + index};`).join("");
+      if ((n + 1) % NUMBERS_PER_MESSAGE === 0) {
+        const firstNumber = n + 1 - NUMBERS_PER_MESSAGE;
+        const text = Array.from({ length: NUMBERS_PER_MESSAGE }, (_, index) => `${firstNumber + index};`).join("");
         const finish = [aMessage(id, seq, { role: "assistant", parts: [{ type: "text", text }] })];
         await driver.write(id, change({ finish, sync: true }));
       }
     }
   },
-  /** Opens the store together with other processes, reports the result, and closes on request. */
+  /** Opens the store together with other processes, reports `open` or the error, and closes after a message. */
   hold: async (driver) => {
     await waitForStart();
     try {
@@ -81,19 +85,19 @@ const ROLES: Record<string, (driver: SessionDriver) => Promise<void>> = {
       process.send?.((error as Error).message);
       return;
     }
-    const closeRequested = new Promise((resolve) => process.once("message", resolve));
+    const closeRequest = new Promise((resolve) => process.once("message", resolve));
     process.send?.("open");
-    await closeRequested;
+    await closeRequest;
     await driver.close();
   },
-  /** Holds a lease under a name until it is killed. */
+  /** Acquires a lease under a name, reports the lease, and holds it until the process is killed. */
   lease: async (driver) => {
     const [root = "", name = ""] = args;
     await driver.open();
     const holder = { id: name, host: "host", boot: "boot", pid: process.pid, started: "" };
-    const lease = await driver.lease(root, holder, 60_000);
+    const lease = await driver.lease(root, holder, LEASE_MS);
     process.send?.(lease);
-    await sleep(60_000);
+    await sleep(LEASE_MS);
   },
 };
 

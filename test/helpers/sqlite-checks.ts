@@ -5,7 +5,7 @@ import { describe, it } from "node:test";
 import { SqliteDriver, type SqliteOptions } from "gantry/adapters/sqlite-driver";
 import { sessionDriverChecks } from "gantry/testing";
 
-/** Runs the checks of the session driver kit on a SqliteDriver. */
+/** Registers a test for each check of the session driver kit, which runs on a SqliteDriver. */
 export function checkSqliteDriver(durability: SqliteOptions["durability"]): void {
   describe(`SqliteDriver keeps the contract (durability ${durability})`, () => {
     let folder = "";

@@ -7,11 +7,11 @@ import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { NO_POSTGRES, createPostgresSchema } from "./postgres.js";
 import { makeTempDir, type Hooks } from "./temp-dir.js";
 
-/** A kind of store. Each call of the returned function creates another driver on it, as another process would. */
+/** A kind of store. Each call of the function that `make` returns creates another driver on the same store. */
 export type StoreKind = readonly [name: string, make: (hooks: Hooks) => Promise<() => SessionDriver>];
 
 /** A store in a folder, which is removed when every driver on it is closed. */
-function createFolderStore(open: (path: string) => SessionDriver): StoreKind[1] {
+function createFolderStore(createDriver: (path: string) => SessionDriver): StoreKind[1] {
   return async (hooks) => {
     const folder = await makeTempDir();
     const drivers: SessionDriver[] = [];
@@ -20,7 +20,7 @@ function createFolderStore(open: (path: string) => SessionDriver): StoreKind[1] 
       await folder.remove();
     });
     return () => {
-      const driver = open(folder.at("store"));
+      const driver = createDriver(folder.at("store"));
       drivers.push(driver);
       return driver;
     };
@@ -68,7 +68,9 @@ const json: StoreKind = ["json", createFolderStore((path) => new LowdbJsonDriver
 const { STORES: selection = "" } = process.env;
 const stores: readonly StoreKind[] = [memory, sqlite, ...(NO_POSTGRES ? [] : [postgres]), json];
 
-/** Stores for driver tests. `STORES=postgres` selects only PostgreSQL, `STORES=all` adds it. Default: all others. */
+/**
+ * Stores for driver tests. `STORES=postgres` selects only PostgreSQL, `STORES=all` all. Default: all except PostgreSQL.
+ */
 export const ALL_STORES: readonly StoreKind[] =
   selection === "all" ? stores : stores.filter((kind) => (kind === postgres) === (selection === "postgres"));
 
@@ -79,7 +81,7 @@ export const ALL_STORES: readonly StoreKind[] =
 export const STORES: readonly StoreKind[] =
   selection === "" ? [sqlite] : selection === "postgres" ? ALL_STORES : stores;
 
-/** Stores for long conversations; excludes the JSON driver, which is slow there. */
+/** Stores for long conversations: excludes the JSON driver, which is slow with many messages. */
 export const QUICK_STORES: readonly StoreKind[] = STORES.filter((kind) => kind !== json);
 
 export { memory as memoryStore, sqlite as sqliteStore };

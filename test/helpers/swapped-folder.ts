@@ -4,7 +4,7 @@ import { join } from "node:path";
 /** Content of files outside the project. */
 export const OUTSIDE_TEXT = "OUTSIDE";
 
-/** Creates files in `deep` below this folder, each containing the mark. Existing folders are kept. */
+/** Creates files in `deep` below `folder`, each of which contains `contentMark`. Existing folders are kept. */
 export function fillProject(folder: string, contentMark: string): void {
   // One folder at a time: `recursive` never returns below a removed folder.
   for (const subfolder of ["deep", "deep/tree", "deep/tree/a"]) {

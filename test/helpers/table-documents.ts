@@ -22,8 +22,8 @@ interface StoredRun {
 }
 
 /**
- * Documents in memory with table-like access, for drivers that break their contract. Values that it returns are the
- * store's own objects.
+ * Documents in memory with table-like access, for drivers that break their contract. Returned values are the store's
+ * own objects.
  */
 export class Tables extends MemoryDocuments {
   readonly #documents = new DocumentMap();
@@ -89,7 +89,9 @@ export class Tables extends MemoryDocuments {
       const { root } = session.chain;
       const chain = this.getValue<ChainDocument>(keys.chain(root))!;
       const segmentStarts = this.getValue<number[]>(keys.segments(root)) ?? [];
-      const messages = segmentStarts.flatMap((first) => this.getValue<Message[]>(keys.segment(root, first)) ?? []);
+      const messages = segmentStarts.flatMap(
+        (firstSeq) => this.getValue<Message[]>(keys.segment(root, firstSeq)) ?? [],
+      );
       return { session, chain: { ...chain, messages } };
     },
     has: (id: string): boolean => this.getValue(keys.session(id)) !== undefined,
@@ -98,30 +100,31 @@ export class Tables extends MemoryDocuments {
   };
 
   readonly leases = {
-    get: (root: string): Lease | undefined => this.#head(root)?.lease ?? undefined,
+    get: (root: string): Lease | undefined => this.#getHead(root)?.lease ?? undefined,
     set: (root: string, lease: Lease): void => this.#setHead(root, { lease }),
     delete: (root: string): void => this.#setHead(root, { lease: null }),
     values: (): Lease[] => this.listValues<HeadDocument>(keys.allHeads).flatMap(({ lease }) => lease ?? []),
   };
 
   readonly released = {
-    get: (root: string): number | undefined => this.#head(root)?.released ?? undefined,
+    get: (root: string): number | undefined => this.#getHead(root)?.released ?? undefined,
     set: (root: string, released: number): void => this.#setHead(root, { released }),
   };
 
   readonly runs = {
-    get: (id: string): StoredRun | undefined => this.getValue<StoredRun>(keys.run(this.#ownerOf(keys.runId(id)), id)),
+    get: (id: string): StoredRun | undefined => this.getValue<StoredRun>(keys.run(this.#findRoot(keys.runId(id)), id)),
     has: (id: string): boolean => this.runs.get(id) !== undefined,
-    set: (id: string, stored: StoredRun): void => {
-      const root = stored.run.sessionId;
-      this.put(keys.run(root, id), root, stored);
+    set: (id: string, storedRun: StoredRun): void => {
+      const root = storedRun.run.sessionId;
+      this.put(keys.run(root, id), root, storedRun);
       this.put(keys.runId(id), root, { root });
-      if (stored.run.idempotencyKey !== "") this.put(keys.runKey(stored.run.idempotencyKey), root, { root, run: id });
+      if (storedRun.run.idempotencyKey !== "")
+        this.put(keys.runKey(storedRun.run.idempotencyKey), root, { root, run: id });
     },
     delete: (id: string): void => {
-      const stored = this.runs.get(id);
-      if (!stored) return;
-      const { sessionId: root, idempotencyKey: key } = stored.run;
+      const storedRun = this.runs.get(id);
+      if (!storedRun) return;
+      const { sessionId: root, idempotencyKey: key } = storedRun.run;
       for (const removedKey of [keys.run(root, id), keys.runId(id), ...(key === "" ? [] : [keys.runKey(key)])])
         this.put(removedKey, root, null);
     },
@@ -130,7 +133,7 @@ export class Tables extends MemoryDocuments {
   };
 
   readonly asks = {
-    get: (id: string): Ask | undefined => this.getValue<Ask>(keys.ask(this.#ownerOf(keys.askId(id)), id)),
+    get: (id: string): Ask | undefined => this.getValue<Ask>(keys.ask(this.#findRoot(keys.askId(id)), id)),
     set: (id: string, ask: Ask): void => {
       this.put(keys.ask(ask.sessionId, id), ask.sessionId, ask);
       this.put(keys.askId(id), ask.sessionId, { root: ask.sessionId });
@@ -139,7 +142,7 @@ export class Tables extends MemoryDocuments {
 
   /** Instructions of the chain of session `a`. */
   readonly instructions = {
-    values: (): readonly Instruction[] => this.#head("a")?.instructions ?? [],
+    values: (): readonly Instruction[] => this.#getHead("a")?.instructions ?? [],
     has: (id: string): boolean => this.instructions.values().some((instruction) => instruction.id === id),
     replace: (instructions: readonly Instruction[]): void => {
       for (const { id, sessionId: root } of instructions) this.put(keys.instructionId(id), root, { root });
@@ -155,11 +158,11 @@ export class Tables extends MemoryDocuments {
     this.put(keys.fence, "", fence);
   }
 
-  #ownerOf(key: string): string {
+  #findRoot(key: string): string {
     return this.getValue<{ root: string }>(key)?.root ?? "";
   }
 
-  #head(root: string): HeadDocument | undefined {
+  #getHead(root: string): HeadDocument | undefined {
     return this.getValue<HeadDocument>(keys.head(root));
   }
 
@@ -169,7 +172,7 @@ export class Tables extends MemoryDocuments {
       released: null,
       open: [],
       instructions: [],
-      ...this.#head(root),
+      ...this.#getHead(root),
       ...fields,
     });
   }

@@ -36,8 +36,8 @@ export interface Briefing {
 }
 
 /**
- * A scripted model that reacts to its input. Each yielded turn returns the results of its calls; the return value is
- * its final answer.
+ * A scripted model that reacts to its input. Each `yield` of a turn returns the results of that turn's calls. The
+ * generator's return value is the model's final answer.
  */
 export type ScriptedWorker = (briefing: Briefing) => Generator<ModelTurn, string, Results>;
 
@@ -62,9 +62,9 @@ export interface Task {
   readonly uncommitted?: Readonly<Record<string, string>>;
   readonly prompt: string;
   readonly worker: ScriptedWorker;
-  /** Scripted model for subagents. */
+  /** Scripted model for subagents. Default: `worker` answers their requests too. */
   readonly subagent?: ScriptedWorker;
-  /** Model id, which determines the model family. */
+  /** Model id, which determines the model family. Default: `m1`. */
   readonly model?: string;
   readonly config?: Readonly<Record<string, unknown>>;
   /** The repository's own tests. Default: `node --test`. */
@@ -84,16 +84,16 @@ export interface TaskResult {
   /** The model's final answer, as printed. */
   readonly answer: string;
   readonly stderr: string;
-  /** Total size of all requests to the model, in bytes. */
-  readonly requestBytes: number;
-  /** Number of requests to the model. */
+  /** Total size of the counted requests as JSON, in characters. */
+  readonly requestCharacters: number;
+  /** Number of requests to the model that offer tools; requests for titles offer none. */
   readonly requestCount: number;
   git(...args: string[]): Promise<string>;
 }
 
 const runFile = promisify(execFile);
 
-/** Minimal, so that git settings of the user do not change a task. */
+/** A minimal environment, so that the user's git settings do not change a task. */
 const GIT_ENV = { GIT_CONFIG_GLOBAL: "/dev/null", GIT_CONFIG_NOSYSTEM: "1", PATH: process.env["PATH"] ?? "" };
 
 async function git(folder: string, ...args: string[]): Promise<string> {
@@ -118,8 +118,8 @@ async function runTests(
 }
 
 /**
- * Runs a task with a real `gantry run` in a real repository. The repository's own tests decide: they fail before and
- * pass after, and nothing is committed.
+ * Runs a task with a real `gantry run` in a real repository. The repository's own tests must fail before the run
+ * (unless `hasFailingTests` is false) and pass after it. The run must commit nothing.
  */
 export async function runTask(t: TestContext, task: Task): Promise<TaskResult> {
   const folder = await tempDir(t, task.files);
@@ -164,7 +164,7 @@ export async function runTask(t: TestContext, task: Task): Promise<TaskResult> {
     home: home.path,
     answer: processResult.stdout.trim(),
     stderr: processResult.stderr,
-    requestBytes: modelRequests.reduce((sum, { body }) => sum + JSON.stringify(body).length, 0),
+    requestCharacters: modelRequests.reduce((sum, { body }) => sum + JSON.stringify(body).length, 0),
     requestCount: modelRequests.length,
     git: (...args) => git(folder.path, ...args),
   };
@@ -191,7 +191,7 @@ interface WireMessage {
   tool_call_id?: string;
 }
 
-/** Runs a worker over the requests of its runs. */
+/** Passes the results of tool calls to a worker, and returns the worker's turns as answers of the model. */
 class Script {
   readonly #worker: ScriptedWorker;
   #turns: ReturnType<ScriptedWorker> | undefined;
@@ -206,14 +206,14 @@ class Script {
 
   answer(request: FakeRequest): FakeStep {
     try {
-      return this.#nextStep(request);
+      return this.#createNextStep(request);
     } catch (error) {
       this.fault ??= error;
       return textStep("I am surprised, and stop.");
     }
   }
 
-  #nextStep(request: FakeRequest): FakeStep {
+  #createNextStep(request: FakeRequest): FakeStep {
     const { messages } = request.body as { messages: WireMessage[] };
     const results = this.#callIds.map((id) => {
       const resultMessage = messages.findLast((message) => message.tool_call_id === id);
@@ -244,7 +244,7 @@ function joinText(content: unknown): string {
   return content.map((part: { text?: string }) => part.text ?? "").join("");
 }
 
-/** The part of a text that a pattern matches. Throws if nothing matches. */
+/** The first group of a pattern's match, or the whole match if the pattern has no group. Throws if nothing matches. */
 export function requireMatch(text: string, pattern: RegExp): string {
   const match = pattern.exec(text);
   assert.ok(match, `${String(pattern)} matches nothing in:\n${text.slice(0, 4_000)}`);

@@ -7,10 +7,13 @@ import type { Hooks } from "./temp-dir.js";
 interface ConnectionPair {
   readonly client: Socket;
   readonly server: Socket;
-  /** Direction whose next bytes cut the connection: from the client (a question) or from the server (an answer). */
-  cut: "question" | "answer" | undefined;
-  /** Number of pieces received from the client until now. */
-  questions: number;
+  /**
+   * Direction whose next bytes cut the connection: from the client (a question) or from the server (an answer).
+   * Undefined: no cut is requested.
+   */
+  cutDirection: "question" | "answer" | undefined;
+  /** Number of chunks received from the client until now. */
+  questionCount: number;
   /** Answer bytes that are forwarded before the connection is cut. */
   remainingBytes: number;
 }
@@ -19,9 +22,9 @@ interface ConnectionPair {
 export class TcpProxy {
   readonly #server: Server;
   readonly #pairs = new Set<ConnectionPair>();
-  /** Number of connections that it has cut. */
+  /** Number of connections that the proxy has cut. */
   cutCount = 0;
-  /** Number of client pieces forwarded to the server, on all connections. */
+  /** Number of chunks forwarded from clients to the server, on all connections. */
   forwardedPieces = 0;
   /** Answer bytes that the next connection forwards before it is cut. Later connections are not limited. */
   nextAnswerBytes = Infinity;
@@ -59,7 +62,13 @@ export class TcpProxy {
   }
 
   #forward(client: Socket, server: Socket): void {
-    const pair: ConnectionPair = { client, server, cut: undefined, questions: 0, remainingBytes: this.nextAnswerBytes };
+    const pair: ConnectionPair = {
+      client,
+      server,
+      cutDirection: undefined,
+      questionCount: 0,
+      remainingBytes: this.nextAnswerBytes,
+    };
     this.nextAnswerBytes = Infinity;
     this.#pairs.add(pair);
     const destroyPair = (): void => {
@@ -69,15 +78,15 @@ export class TcpProxy {
     };
     for (const socket of [client, server]) socket.setNoDelay(true).on("error", destroyPair).on("close", destroyPair);
     client.on("data", (bytes) => {
-      pair.questions++;
-      if (pair.cut === "question") this.#cut(pair);
+      pair.questionCount++;
+      if (pair.cutDirection === "question") this.#cut(pair);
       else {
         this.forwardedPieces++;
         server.write(bytes);
       }
     });
     server.on("data", (bytes) => {
-      if (pair.cut === "answer") return this.#cut(pair);
+      if (pair.cutDirection === "answer") return this.#cut(pair);
       const isLimitReached = bytes.length >= pair.remainingBytes;
       const part = bytes.subarray(0, pair.remainingBytes);
       pair.remainingBytes -= part.length;
@@ -97,22 +106,26 @@ export class TcpProxy {
 
   /**
    * Cuts every connection at its next use. With `"question"` the server does not receive the request. With `"answer"`
-   * it has executed the request, but the client receives no answer.
+   * the server has executed the request, but the client receives no answer.
    */
   cutNext(direction: "question" | "answer"): void {
-    for (const pair of this.#pairs) pair.cut = direction;
+    for (const pair of this.#pairs) pair.cutDirection = direction;
   }
 
-  /** Number of open connections on which the client has sent at least `questions` pieces. */
-  countActive(questions: number): number {
-    return [...this.#pairs].filter((pair) => pair.questions >= questions).length;
+  /** Number of open connections on which the client has sent at least `minQuestions` chunks. */
+  countActive(minQuestions: number): number {
+    return [...this.#pairs].filter((pair) => pair.questionCount >= minQuestions).length;
   }
 
-  /** Cuts a random connection at its next use, among those on which the client has sent at least `questions` pieces. */
-  cutOne(direction: "question" | "answer", random: () => number, questions = 0): void {
-    const pairs = [...this.#pairs].filter((pair) => pair.cut === undefined && pair.questions >= questions);
+  /**
+   * Cuts a random connection at its next use, among those on which the client has sent at least `minQuestions` chunks.
+   */
+  cutOne(direction: "question" | "answer", random: () => number, minQuestions = 0): void {
+    const pairs = [...this.#pairs].filter(
+      (pair) => pair.cutDirection === undefined && pair.questionCount >= minQuestions,
+    );
     const pair = pairs[Math.floor(random() * pairs.length)];
-    if (pair) pair.cut = direction;
+    if (pair) pair.cutDirection = direction;
   }
 
   /** Cuts every connection now. */

@@ -8,7 +8,7 @@ export interface Hooks {
   after(run: () => Promise<void> | void): void;
 }
 
-/** A temporary folder, removed after the test. `await using folder = await makeTempDir()` also works. */
+/** A temporary folder. With `await using folder = await makeTempDir()`, the end of the block removes the folder. */
 export interface TempDir extends AsyncDisposable {
   /** Absolute path with symlinks resolved. */
   readonly path: string;
@@ -18,12 +18,15 @@ export interface TempDir extends AsyncDisposable {
   write(files: Readonly<Record<string, string | Uint8Array>>): Promise<void>;
   /** Text of a file in the folder. */
   read(file: string): Promise<string>;
-  /** Text of a file as soon as another process has written to it. A file of one line is then complete. */
+  /**
+   * Waits until another process has written to a file, and returns the text. A text that is written at once is
+   * complete.
+   */
   readWhenWritten(file: string): Promise<string>;
   remove(): Promise<void>;
 }
 
-/** Creates an empty folder; the caller removes it. */
+/** Creates an empty folder; the caller removes the folder. */
 export async function makeTempDir(prefix = "gantry-"): Promise<TempDir> {
   // Resolved, because a temporary folder is often a symlink (macOS) and tests compare paths.
   const root = await realpath(await mkdtemp(path.join(tmpdir(), prefix)));
@@ -49,7 +52,7 @@ export async function makeTempDir(prefix = "gantry-"): Promise<TempDir> {
   };
 }
 
-/** Creates a folder with these files, removed after the test. */
+/** Creates a folder with these files. The folder is removed after the test. */
 export async function tempDir(
   hooks: Hooks,
   files: Readonly<Record<string, string | Uint8Array>> = {},

@@ -6,7 +6,7 @@ import { gantryCommand } from "./source-paths.js";
 import { makeTempDir, type Hooks, type TempDir } from "./temp-dir.js";
 import { waitFor } from "./wait.js";
 
-/** Time that a process group has to end after its hang-up, in ms. */
+/** Time between the hang-up and the kill of a process group. */
 const HANG_UP_LIMIT_MS = 8_000;
 
 /** Why terminal tests are skipped; false if tmux is installed. */
@@ -50,13 +50,13 @@ export class Pane {
   }
 
   /** Waits until the screen matches the pattern or condition. Resolves with the screen. */
-  async waitForScreen(expected: RegExp | ((screen: string) => boolean), ...flags: string[]): Promise<string> {
+  async waitForScreen(condition: RegExp | ((screen: string) => boolean), ...flags: string[]): Promise<string> {
     let screen = "";
     return waitFor(
-      `a screen with ${String(expected)}`,
+      `a screen with ${String(condition)}`,
       async () => {
         screen = await this.readScreen(...flags);
-        return (expected instanceof RegExp ? expected.test(screen) : expected(screen)) ? screen : undefined;
+        return (condition instanceof RegExp ? condition.test(screen) : condition(screen)) ? screen : undefined;
       },
       () => screen,
       50,
@@ -102,7 +102,7 @@ export class Pane {
   }
 }
 
-/** Opens a pane. It is closed after the test, with all processes in it. */
+/** Opens a pane. After the test, the pane is closed and all its processes are ended. */
 export async function openPane(hooks: Hooks, options: PaneOptions = {}): Promise<Pane> {
   const folders: TempDir[] = [];
   const createFolder = async () => {
@@ -138,19 +138,19 @@ export async function openPane(hooks: Hooks, options: PaneOptions = {}): Promise
     // The shell leads its own process group, in which gantry runs.
     const processGroup = Number(await tmux("display-message", "-p", "#{pane_pid}").catch(() => ""));
     await tmux("kill-server").catch(() => undefined);
-    // tmux sends a hang-up. A process that ignores it is killed after a while.
-    const killAt = performance.now() + HANG_UP_LIMIT_MS;
+    // tmux sends a hang-up. A process that ignores the hang-up is killed after HANG_UP_LIMIT_MS.
+    const killAtMs = performance.now() + HANG_UP_LIMIT_MS;
     const checkEnded = () => {
       if (!isGroupRunning(processGroup)) return true;
-      if (performance.now() > killAt) killGroup(processGroup);
+      if (performance.now() > killAtMs) killGroup(processGroup);
       return undefined;
     };
     await waitFor(`the end of process group ${processGroup} of a terminal`, checkEnded, undefined, 20);
     for (const temporaryFolder of folders) await temporaryFolder.remove();
   });
   const script = `${options.shell ?? '"$@"'}; echo "[ended $?]"; exec cat`;
-  const size = ["-x", String(options.columns ?? 100), "-y", String(options.rows ?? 30)];
-  await tmux("new-session", "-d", ...size, "-c", projectDir, "sh", "-c", script, "gantry", ...gantry);
+  const sizeArguments = ["-x", String(options.columns ?? 100), "-y", String(options.rows ?? 30)];
+  await tmux("new-session", "-d", ...sizeArguments, "-c", projectDir, "sh", "-c", script, "gantry", ...gantry);
   return new Pane(tmux, projectDir, home);
 }
 

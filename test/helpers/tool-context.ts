@@ -10,7 +10,7 @@ export async function createTemporaryFolder(): Promise<{ path: string } & AsyncD
 }
 
 /** A tool context as from the kernel, for a session in `projectDir`. */
-export function createToolContext(projectDir: string, changes: Partial<ToolContext> = {}): ToolContext {
+export function createToolContext(projectDir: string, overrides: Partial<ToolContext> = {}): ToolContext {
   return {
     runId: "run",
     sessionId: "session",
@@ -22,7 +22,7 @@ export function createToolContext(projectDir: string, changes: Partial<ToolConte
     progress: () => undefined,
     spawn: () => Promise.reject(new Error("subagents are not available")),
     state: new Map(),
-    ...changes,
+    ...overrides,
   };
 }
 

@@ -5,14 +5,14 @@ import type { TransportClient } from "gantry/testing";
 import { WebSocket } from "ws";
 
 /** A client of the HTTP API that streams and reads server-sent events. */
-export function httpClient({ address }: Listening): Promise<TransportClient> {
-  const closing = new AbortController();
+export function createHttpClient({ address }: Listening): Promise<TransportClient> {
+  const closeController = new AbortController();
   const client: TransportClient = {
     async prompt(message, { sessionId, onText } = {}) {
       const response = await fetch(new URL("/api/run", address), {
         method: "POST",
         body: JSON.stringify({ message, stream: true, ...(sessionId === undefined ? {} : { session_id: sessionId }) }),
-        signal: closing.signal,
+        signal: closeController.signal,
       });
       if (!response.ok || !response.body) throw new Error(await response.text());
       let text = "";
@@ -33,7 +33,7 @@ export function httpClient({ address }: Listening): Promise<TransportClient> {
       return { text, sessionId: response.headers.get("x-session-id") ?? "" };
     },
     close() {
-      closing.abort();
+      closeController.abort();
       return Promise.resolve();
     },
   };
@@ -63,7 +63,7 @@ class AcpConnection {
     this.#send = send;
   }
 
-  receive(text: string): void {
+  receiveMessage(text: string): void {
     const message = JSON.parse(text) as AcpMessage;
     const update = message.params?.update;
     if (message.method === "session/update" && update?.sessionUpdate === "agent_message_chunk")
@@ -76,7 +76,7 @@ class AcpConnection {
 
   /** Rejects all pending and later calls, because the connection is closed. */
   rejectCalls(): void {
-    this.#closeError = new Error("the connection is gone");
+    this.#closeError = new Error("the connection is closed");
     for (const { reject } of this.#pendingCalls.values()) reject(this.#closeError);
     this.#pendingCalls.clear();
   }
@@ -116,11 +116,11 @@ class AcpConnection {
 }
 
 /** An ACP client over a WebSocket. */
-export async function webSocketClient({ address }: Listening): Promise<TransportClient> {
+export async function connectWebSocketClient({ address }: Listening): Promise<TransportClient> {
   const socket = new WebSocket(address.replace(/^http/, "ws"));
   const connection = new AcpConnection((text) => socket.send(text));
-  const closed = new Promise<void>((resolve) => socket.once("close", () => (connection.rejectCalls(), resolve())));
-  socket.on("message", (data: Buffer) => connection.receive(data.toString("utf8")));
+  const closeEvent = new Promise<void>((resolve) => socket.once("close", () => (connection.rejectCalls(), resolve())));
+  socket.on("message", (data: Buffer) => connection.receiveMessage(data.toString("utf8")));
   await new Promise<void>((resolve, reject) => {
     socket.once("open", resolve);
     socket.on("error", reject);
@@ -128,18 +128,21 @@ export async function webSocketClient({ address }: Listening): Promise<Transport
   await connection.callMethod("initialize", { protocolVersion: 1 });
   return connection.createClient(() => {
     socket.close();
-    return closed;
+    return closeEvent;
   });
 }
 
-/** ACP clients over a pair of streams. Each client has its own session on the one connection. */
-export function streamClients(input: Writable, output: Readable): (listening: Listening) => Promise<TransportClient> {
+/** ACP clients over a pair of streams. All clients share the connection, and each has its own sessions. */
+export function createStreamClients(
+  input: Writable,
+  output: Readable,
+): (listening: Listening) => Promise<TransportClient> {
   const connection = new AcpConnection((text) => input.write(`${text}\n`));
   let incompleteLine = "";
   output.setEncoding("utf8").on("data", (chunk: string) => {
     const lines = (incompleteLine + chunk).split("\n");
     incompleteLine = lines.pop() ?? "";
-    for (const line of lines) connection.receive(line);
+    for (const line of lines) connection.receiveMessage(line);
   });
   let initialization: Promise<unknown> | undefined;
   return async (listening) => {

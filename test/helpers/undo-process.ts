@@ -1,5 +1,5 @@
-// A separate process that undoes changes; tests start it with `fork`. Usage: <folder> <session>. The folder contains
-// `store`, `project` and `files`.
+// A separate process that undoes or redoes changes; tests start it with `fork`. Usage: <folder> <session> [undo|redo].
+// The folder contains `store`, `project` and `files`.
 import path from "node:path";
 import { Agent, folderHistory } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";

@@ -6,8 +6,8 @@ const callChunk = (index: string, args: string, name?: string): string =>
   `data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":${index},${name === undefined ? "" : `"id":"c${index}","type":"function",`}"function":{${name === undefined ? "" : `"name":"${name}",`}"arguments":${JSON.stringify(args)}}}]}}]}\n\n`;
 const STREAM_END = 'data: {"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}\n\ndata: [DONE]\n\n';
 
-/** Answers of a broken or hostile provider on the chat-completions wire, larger than any memory. */
-export const HOSTILE_ANSWERS = {
+/** Answers of a faulty or malicious provider on the chat-completions wire, larger than any memory. */
+export const UNTRUSTED_ANSWERS = {
   "endless JSON": { flood: { type: "application/json", head: '{"choices":"', piece: "x".repeat(4096) } },
   "endless JSON in gzip": {
     flood: { type: "application/json", head: '{"choices":"', piece: "x".repeat(4096), gzip: true },
@@ -27,8 +27,8 @@ export const HOSTILE_ANSWERS = {
   "5,000 calls": { flood: { piece: callChunk("%d", '{"path":"a-%d"}', "read"), times: 5000, tail: STREAM_END } },
 } satisfies Record<string, FakeStep>;
 
-/** Hostile model listings. */
-export const HOSTILE_LISTINGS = {
+/** Model listings of a faulty or malicious provider. */
+export const UNTRUSTED_LISTINGS = {
   "an endless list": { flood: { type: "application/json", head: '{"data":"', piece: "x".repeat(4096) } },
   "an endless list in gzip": {
     flood: { type: "application/json", head: '{"data":"', piece: "x".repeat(4096), gzip: true },

@@ -1,11 +1,13 @@
 import type { WireName } from "gantry/adapters/language-models";
 
-/** The expected result of an answer. Usage is input, output, cache-read and reasoning tokens. */
+/** The expected result of an answer. */
 export interface ExpectedAnswer {
   text: string;
   reasoning: string;
   calls: [name: string, args: string][];
+  /** Finish reason; null if the answer has none. */
   reason: string | null;
+  /** Input, output, cache-read and reasoning tokens; null if the answer reports no usage. */
   usage: [number, number, number, number] | null;
 }
 
@@ -13,6 +15,7 @@ export interface ExpectedAnswer {
 export interface UnusualAnswer {
   name: string;
   body: string;
+  /** Content type. Default: that of an event stream. */
   type?: string;
   /** Default: the text "Hello", `stop`, no usage. */
   expected?: Partial<ExpectedAnswer>;
@@ -21,10 +24,10 @@ export interface UnusualAnswer {
 const toDataLine = (value: unknown): string => `data: ${typeof value === "string" ? value : JSON.stringify(value)}\n\n`;
 const createStream = (...values: unknown[]): string => values.map(toDataLine).join("");
 
-const createDelta = (fields: object, choiceFields: object = {}, finish: string | null = null): object => ({
+const createDelta = (fields: object, choiceFields: object = {}, finishReason: string | null = null): object => ({
   id: "c",
   object: "chat.completion.chunk",
-  choices: [{ index: 0, delta: fields, finish_reason: finish, ...choiceFields }],
+  choices: [{ index: 0, delta: fields, finish_reason: finishReason, ...choiceFields }],
 });
 const helloChunks = [createDelta({ role: "assistant", content: "Hel" }), createDelta({ content: "lo" })];
 const stopChunk = createDelta({}, {}, "stop");

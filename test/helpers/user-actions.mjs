@@ -1,6 +1,6 @@
-// Tries everything that a user may do on a server of gantry. Usage: user-actions.mjs URL SESSION RUN ASK FILE. It writes the
-// results to FILE as JSON: [action, status, code][]. With `mcp` as the first argument it is an MCP server whose tool
-// does this.
+// Tries everything that a user may do on a server of gantry. Usage: user-actions.mjs URL SESSION RUN ASK FILE. Writes
+// the results to FILE as JSON: [action, status, code][]. With `mcp` as the first argument it is an MCP server whose
+// tool `act` does this.
 import { createHash } from "node:crypto";
 import { renameSync, writeFileSync } from "node:fs";
 import { request } from "node:http";
@@ -14,28 +14,28 @@ const UPGRADE_HEADERS = {
 const INITIALIZE_REQUEST = { jsonrpc: "2.0", id: 1, method: "initialize", params: { protocolVersion: 1 } };
 
 /** Harmless actions come first, because a session can be deleted only once. */
-const listActions = (session, run, ask) => [
+const listActions = (sessionId, runId, askId) => [
   ["list sessions", "GET", "/api/sessions"],
-  ["read a session", "GET", `/api/sessions/${session}`],
-  ["read messages", "GET", `/api/sessions/${session}/messages`],
-  ["watch a session", "GET", `/api/sessions/${session}/events?can_answer=true`],
+  ["read a session", "GET", `/api/sessions/${sessionId}`],
+  ["read messages", "GET", `/api/sessions/${sessionId}/messages`],
+  ["watch a session", "GET", `/api/sessions/${sessionId}/events?can_answer=true`],
   ["list runs", "GET", "/api/runs"],
   ["list questions", "GET", "/api/asks"],
-  ["read a question", "GET", `/api/asks/${ask}`],
-  ["answer a question", "POST", `/api/asks/${ask}`, { choice: "allow" }],
-  ["grant a permission", "POST", `/api/asks/${ask}`, { choice: "allow_always" }],
-  ["change the mode", "PATCH", `/api/sessions/${session}`, { mode: "auto" }],
-  ["change the title", "PATCH", `/api/sessions/${session}`, { title: "mine" }],
+  ["read a question", "GET", `/api/asks/${askId}`],
+  ["answer a question", "POST", `/api/asks/${askId}`, { choice: "allow" }],
+  ["grant a permission", "POST", `/api/asks/${askId}`, { choice: "allow_always" }],
+  ["change the mode", "PATCH", `/api/sessions/${sessionId}`, { mode: "auto" }],
+  ["change the title", "PATCH", `/api/sessions/${sessionId}`, { title: "mine" }],
   ["start a run", "POST", "/api/run", { message: "hello {}" }],
   ["start a run in mode auto", "POST", "/api/run", { message: "hello {}", mode: "auto" }],
   ["start a run with a budget", "POST", "/api/run", { message: "hello {}", budget: { usd: 100 } }],
-  ["steer a run", "POST", `/api/sessions/${session}/steer`, { message: "do this" }],
+  ["steer a run", "POST", `/api/sessions/${sessionId}/steer`, { message: "do this" }],
   ["log in to the console", "POST", "/console/login", {}],
   ["open the console", "GET", "/console"],
   ["initialize ACP over HTTP", "POST", "/acp", INITIALIZE_REQUEST],
   ["open ACP over WebSocket", "GET", "/acp", undefined, UPGRADE_HEADERS],
-  ["cancel a run", "POST", `/api/runs/${run}/cancel`],
-  ["delete a session", "DELETE", `/api/sessions/${session}`],
+  ["cancel a run", "POST", `/api/runs/${runId}/cancel`],
+  ["delete a session", "DELETE", `/api/sessions/${sessionId}`],
 ];
 
 function sendRequest(url, method, path, body, headers) {
@@ -71,9 +71,9 @@ function sendRequest(url, method, path, body, headers) {
   });
 }
 
-async function runActions([url, session, run, question, file]) {
+async function runActions([url, sessionId, runId, askId, file]) {
   const results = [];
-  for (const [action, ...call] of listActions(session, run, question))
+  for (const [action, ...call] of listActions(sessionId, runId, askId))
     results.push([action, ...(await sendRequest(url, ...call))]);
   writeFileSync(`${file}.part`, JSON.stringify(results));
   renameSync(`${file}.part`, file);

@@ -1,7 +1,7 @@
-// Waits with a limit. The error of a wait names the awaited event and contains the output until then.
+// Waits with a limit. The error of a wait names the awaited event and contains the output at that time.
 
 /**
- * Limits of a wait, and of a whole process, in ms. Only an event that never comes reaches them, even on a loaded
+ * Limits of a wait, and of a whole process. Only an event that never happens reaches these limits, even on a loaded
  * machine.
  */
 export const WAIT_LIMIT_MS = 120_000;
@@ -17,23 +17,23 @@ const MAX_OUTPUT_CHARACTERS = 4_000;
 export async function waitFor<T>(
   event: string,
   poll: () => Promise<T | undefined> | T | undefined,
-  output: () => string = () => "",
+  getOutput: () => string = () => "",
   intervalMs = 5,
 ): Promise<T> {
-  const deadline = performance.now() + WAIT_LIMIT_MS;
+  const deadlineMs = performance.now() + WAIT_LIMIT_MS;
   for (;;) {
     const value = await poll();
     if (value !== undefined) return value;
-    if (performance.now() > deadline) throw createTimeoutError(event, WAIT_LIMIT_MS, output());
+    if (performance.now() > deadlineMs) throw createTimeoutError(event, WAIT_LIMIT_MS, getOutput());
     await new Promise((resolve) => setTimeout(resolve, intervalMs));
   }
 }
 
-/** Settles like `work`, which may take as long as a process. Rejects after the limit. */
-export async function withLimit<T>(event: string, promise: Promise<T>, output: () => string = () => ""): Promise<T> {
+/** Settles like `promise`, which may take as long as a process. Rejects after the limit. */
+export async function withLimit<T>(event: string, promise: Promise<T>, getOutput: () => string = () => ""): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const timeout = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(createTimeoutError(event, PROCESS_LIMIT_MS, output())), PROCESS_LIMIT_MS);
+    timer = setTimeout(() => reject(createTimeoutError(event, PROCESS_LIMIT_MS, getOutput())), PROCESS_LIMIT_MS);
   });
   try {
     return await Promise.race([promise, timeout]);

@@ -7,14 +7,14 @@ export class WatchedPage {
   cursor = "";
   state: SessionState | undefined;
   isDeleted = false;
-  /** Number of events with content. */
-  contentEvents = 0;
+  /** Number of events with a cursor. */
+  cursorEventCount = 0;
 
   apply(event: WatchEvent): void {
     if ("cursor" in event) {
       assert.notEqual(event.cursor, this.cursor, `cursor received twice: ${JSON.stringify(event).slice(0, 200)}`);
       this.cursor = event.cursor;
-      this.contentEvents += 1;
+      this.cursorEventCount += 1;
     }
     switch (event.type) {
       case "state":
@@ -55,7 +55,10 @@ export class WatchedPage {
   }
 }
 
-/** Joins the texts of a growing message: only its end event says to which part a text belongs. */
+/**
+ * Joins the texts of an unfinished message into one part of each kind, because only the message's end event reports to
+ * which part a text belongs. Finished messages are unchanged.
+ */
 export function joinTexts(message: Message): Message {
   if (message.finished) return message;
   const parts = (["text", "reasoning"] as const).map((type) => ({ type, text: joinText(message, type) }));

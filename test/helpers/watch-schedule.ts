@@ -6,7 +6,7 @@ import { HttpWatcher, type CheckedPage } from "./http-watcher.js";
 import { pause, waitUntil } from "./server-runs.js";
 import { createRandom } from "./random.js";
 
-/** Counts of a schedule's actions and of its watchers' events. `ServerGroupCounts` has those of the servers. */
+/** Counts of a schedule's actions and of its watchers' events. `ServerGroupCounts` has the counts of the servers. */
 export interface ScheduleCounts {
   runs: number;
   cancels: number;
@@ -65,13 +65,13 @@ export function createRandomProvider(random: () => number): ScriptedProvider {
 
 /**
  * Runs a random schedule on one session: runs of this process and of servers, cancels, steering, reverts and restores.
- * Servers are killed or stopped, a disk loses writes, and connections of watchers drop. Resolves when each watcher sees
- * the stored messages. Throws if one does not, or received something twice.
+ * Servers are killed or stopped, a disk loses writes, and connections of watchers drop. Resolves when each watcher has
+ * the stored messages. Throws if a watcher does not get them, or has received a message twice.
  */
-export async function runSchedule(fleet: ServerGroup, seed: number, steps: number): Promise<ScheduleCounts> {
+export async function runSchedule(group: ServerGroup, seed: number, steps: number): Promise<ScheduleCounts> {
   const random = createRandom(seed);
   const pick = (count: number): number => Math.floor(random() * count);
-  const tally: ScheduleCounts = {
+  const counts: ScheduleCounts = {
     runs: 0,
     cancels: 0,
     steers: 0,
@@ -88,33 +88,33 @@ export async function runSchedule(fleet: ServerGroup, seed: number, steps: numbe
     repeatedMessages: 0,
   };
   const losesWrites = random() < 0.2;
-  const session = await fleet.agent.sessions.create();
+  const session = await group.agent.sessions.create();
   const path = `/api/sessions/${session.id}`;
   // Each watcher has its own random numbers, so that the number of drops does not change the actions.
   const [httpRandom, clientRandom] = [createRandom(seed * 10 + 1), createRandom(seed * 10 + 2)];
   const watchers = [
-    new HttpWatcher(`${path}/events`, () => fleet.pickServer(httpRandom)?.url, httpRandom),
-    new ClientWatcher(session.id, () => fleet.pickServer(clientRandom)?.url, clientRandom),
+    new HttpWatcher(`${path}/events`, () => group.pickServer(httpRandom)?.url, httpRandom),
+    new ClientWatcher(session.id, () => group.pickServer(clientRandom)?.url, clientRandom),
   ];
   /** Ignores errors that concurrent actions can cause. */
   const attempt = async <T>(work: () => Promise<T>): Promise<T | undefined> => work().catch(() => undefined);
   const post = (url: string, body: object, signal?: AbortSignal): Promise<string | undefined> =>
     attempt(async () => {
       const init = { method: "POST", body: JSON.stringify(body), ...(signal && { signal }) };
-      const response = await fetch(new URL(url, fleet.pickServer(random)?.url), init);
+      const response = await fetch(new URL(url, group.pickServer(random)?.url), init);
       return await response.text();
     });
   const snapshotIds: string[] = [];
   const pendingWork: Promise<unknown>[] = [];
   const startPrompt = (n: number): void => {
-    tally.runs += 1;
+    counts.runs += 1;
     const message = `prompt ${n} ${random() < 0.3 ? "filler ".repeat(600) : ""}`;
     const abortSignal = AbortSignal.timeout(20 + pick(400));
     if (random() < 0.4)
       pendingWork.push(
         attempt(async () => {
           const signal = random() < 0.2 ? abortSignal : new AbortController().signal;
-          const run = await fleet.agent.run({ message, sessionId: session.id, signal });
+          const run = await group.agent.run({ message, sessionId: session.id, signal });
           await run.result;
         }),
       );
@@ -133,19 +133,19 @@ export async function runSchedule(fleet: ServerGroup, seed: number, steps: numbe
     [
       2,
       () => {
-        tally.cancels += 1;
+        counts.cancels += 1;
         return random() < 0.5
           ? post(`${path}/cancel`, {})
           : attempt(async () => {
-              const [run] = await fleet.agent.runs.list({ sessionId: session.id, limit: 1 });
-              if (run) await fleet.agent.runs.cancel(run.id);
+              const [run] = await group.agent.runs.list({ sessionId: session.id, limit: 1 });
+              if (run) await group.agent.runs.cancel(run.id);
             });
       },
     ],
     [
       2,
       () => {
-        tally.steers += 1;
+        counts.steers += 1;
         return post(`${path}/steer`, { message: `steer ${random()}` });
       },
     ],
@@ -154,11 +154,11 @@ export async function runSchedule(fleet: ServerGroup, seed: number, steps: numbe
       () =>
         attempt(async () => {
           await Promise.all(pendingWork.splice(0));
-          const messages = await fleet.agent.sessions.messages(session.id);
+          const messages = await group.agent.sessions.messages(session.id);
           const targetMessage = messages[pick(messages.length)];
           if (!targetMessage) return;
-          snapshotIds.push((await fleet.agent.sessions.revert(session.id, targetMessage.id)).id);
-          tally.reverts += 1;
+          snapshotIds.push((await group.agent.sessions.revert(session.id, targetMessage.id)).id);
+          counts.reverts += 1;
         }),
     ],
     [
@@ -167,21 +167,21 @@ export async function runSchedule(fleet: ServerGroup, seed: number, steps: numbe
         attempt(async () => {
           const snapshotId = snapshotIds.pop();
           if (snapshotId === undefined) return;
-          const newSnapshot = await fleet.agent.sessions.restore(session.id, snapshotId);
+          const newSnapshot = await group.agent.sessions.restore(session.id, snapshotId);
           if (newSnapshot) snapshotIds.push(newSnapshot.id);
-          tally.restores += 1;
+          counts.restores += 1;
         }),
     ],
-    [1, () => attempt(() => fleet.agent.sessions.update(session.id, { title: `title ${random()}` }))],
-    [1.5, () => fleet.restart(pick(2), "SIGKILL")],
-    [0.7, () => fleet.restart(pick(2), "SIGTERM")],
+    [1, () => attempt(() => group.agent.sessions.update(session.id, { title: `title ${random()}` }))],
+    [1.5, () => group.restart(pick(2), "SIGKILL")],
+    [0.7, () => group.restart(pick(2), "SIGTERM")],
   ];
   const totalShare = ACTIONS.reduce((sum, [share]) => sum + share, 0);
 
   try {
     for (let step = 0; step < steps; step += 1) {
       startPrompt(step);
-      if (losesWrites && step === Math.floor(steps / 3)) await fleet.saveDisk();
+      if (losesWrites && step === Math.floor(steps / 3)) await group.saveDisk();
       for (let n = pick(3); n > 0; n -= 1) {
         // Pauses of the schedule, which the seed determines.
         await pause(random() * 150);
@@ -191,16 +191,16 @@ export async function runSchedule(fleet: ServerGroup, seed: number, steps: numbe
       if (losesWrites && step === Math.floor((steps * 2) / 3)) {
         // Time for writes that the disk will lose.
         await pause(100);
-        await fleet.rollBackDisk();
+        await group.rollBackDisk();
       }
     }
     await Promise.all(pendingWork.splice(0));
     const listOpenRuns = () =>
-      fleet.agent.runs.list({ sessionId: session.id, states: ["running", "waiting"], limit: 1 });
+      group.agent.runs.list({ sessionId: session.id, states: ["running", "waiting"], limit: 1 });
     const fetchMessagesText = async () =>
-      (await fetch(new URL(`${path}/messages`, fleet.pickServer(random)?.url))).text();
+      (await fetch(new URL(`${path}/messages`, group.pickServer(random)?.url))).text();
     let expectedText = "";
-    // Read again each time: a late instruction may start another run.
+    // Fetches the messages in each check, because a late instruction may start another run.
     const isSettled = async (): Promise<boolean> => {
       if ((await listOpenRuns()).length > 0) return false;
       expectedText = await fetchMessagesText();
@@ -208,12 +208,12 @@ export async function runSchedule(fleet: ServerGroup, seed: number, steps: numbe
     };
     // The checks below report which watcher differs.
     await waitUntil(isSettled).catch(() => undefined);
-    // A late or repeated event arrives before those of another run.
-    await attempt(async () => (await fleet.agent.run({ message: "the end", sessionId: session.id })).result);
+    // A late or repeated event arrives before the events of another run.
+    await attempt(async () => (await group.agent.run({ message: "the end", sessionId: session.id })).result);
     await waitUntil(isSettled).catch(() => undefined);
     const faults = watchers.map(({ page }) => describeFault(page, expectedText, losesWrites));
-    const messages = await fleet.agent.sessions.messages(session.id);
-    tally.compactions = new Set(messages.map(({ sessionId }) => sessionId)).size - 1;
+    const messages = await group.agent.sessions.messages(session.id);
+    counts.compactions = new Set(messages.map(({ sessionId }) => sessionId)).size - 1;
     for (const [n, fault] of faults.entries()) {
       const { page } = watchers[n]!;
       if (fault !== "") throw new Error(`watcher ${n} ${fault}\n${page.trace.slice(-100).join("\n")}`);
@@ -223,12 +223,12 @@ export async function runSchedule(fleet: ServerGroup, seed: number, steps: numbe
       await watcher.end();
       const { page, connections, drops, splitEvents, refusedCursors } = watcher;
       for (const [name, count] of Object.entries({ connections, drops, splitEvents, refusedCursors }))
-        tally[name as keyof ScheduleCounts] += count;
-      for (const name of ["events", "characters", "rewinds", "repeatedMessages"] as const) tally[name] += page[name];
+        counts[name as keyof ScheduleCounts] += count;
+      for (const name of ["events", "characters", "rewinds", "repeatedMessages"] as const) counts[name] += page[name];
     }
     await Promise.all(pendingWork.splice(0));
   }
-  return tally;
+  return counts;
 }
 
 function toJson({ messages }: CheckedPage): string {

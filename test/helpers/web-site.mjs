@@ -1,5 +1,5 @@
 // A web site in its own process, so that it can run on another network. It serves one page and receives the page's
-// reports. It prints its port and each report as a line of JSON.
+// reports. The process prints its port and each report as a line of JSON.
 import { createServer } from "node:http";
 
 const page = Buffer.from(process.argv[2], "base64");

@@ -13,17 +13,22 @@ export async function readConfigError(config: unknown, flags: ConfigFlags = {}):
   const file = join(folder, "config.json");
   try {
     await writeFile(file, JSON.stringify(config));
-    const { loaded, home } = await loadConfigWithFlags({ config: file, ...flags });
-    const selection = new Selection(loaded, home);
+    const { loadedConfig, home } = await loadConfigWithFlags({ config: file, ...flags });
+    const selection = new Selection(loadedConfig, home);
     for (const selectedAdapter of [...selection.transports(), selection.driver(), ...(await selection.providers())]) {
       const descriptor = await loadAdapter(
         selectedAdapter.kind,
         selectedAdapter.name,
-        loaded.folder,
+        loadedConfig.folder,
         `${file}: ${selectedAdapter.key}`,
       );
       const location = `${file}: ${selectedAdapter.section}`;
-      parseOptions(selectedAdapter, descriptor, { location, configDir: loaded.folder, home, projectDir: resolve(".") });
+      parseOptions(selectedAdapter, descriptor, {
+        location,
+        configDir: loadedConfig.folder,
+        home,
+        projectDir: resolve("."),
+      });
     }
     return undefined;
   } catch (error) {
@@ -42,31 +47,34 @@ function createWrongValue({ docs: { json, type } }: option.Option<unknown>): unk
   return json["type"] === "string" ? 5 : json["type"] === "integer" ? 1.5 : -1;
 }
 
-/** A config with this value under this key of this section. */
-function configWith(section: string, key: string, value: unknown): unknown {
-  const nested = key.split(".").reduceRight<unknown>((inner, name) => ({ [name]: inner }), value) as object;
-  const lab = { name: "lab", base_url: "http://127.0.0.1:9000/v1" };
-  if (section === "providers") return { providers: [{ ...lab, ...nested }] };
+/** Creates a minimal valid config except for `value` under `key` of `section`. */
+function createConfig(section: string, key: string, value: unknown): unknown {
+  const nestedValue = key.split(".").reduceRight<unknown>((child, name) => ({ [name]: child }), value) as object;
+  const providerFields = { name: "lab", base_url: "http://127.0.0.1:9000/v1" };
+  if (section === "providers") return { providers: [{ ...providerFields, ...nestedValue }] };
   if (section === "providers[].models[]")
-    return { providers: [{ ...lab, models: [{ id: "m", ...nested, ...addRequiredCost(nested) }] }] };
-  if (section === "permissions.rules[]") return { permissions: { rules: [{ tool: "a", action: "ask", ...nested }] } };
+    return {
+      providers: [{ ...providerFields, models: [{ id: "m", ...nestedValue, ...addRequiredCost(nestedValue) }] }],
+    };
+  if (section === "permissions.rules[]")
+    return { permissions: { rules: [{ tool: "a", action: "ask", ...nestedValue }] } };
   if (section === "mcp_servers.NAME") {
     const isUrl = /^(url|headers|type)$/.test(key);
     return {
-      mcp_servers: { lab: { ...(isUrl ? { url: "http://127.0.0.1:9000/mcp" } : { command: "lab" }), ...nested } },
+      mcp_servers: { lab: { ...(isUrl ? { url: "http://127.0.0.1:9000/mcp" } : { command: "lab" }), ...nestedValue } },
     };
   }
   if (section.includes("postgres")) {
     const url = "postgres://127.0.0.1:9/gantry";
-    return { session: { driver: "postgres", url, ...nested } };
+    return { session: { driver: "postgres", url, ...nestedValue } };
   }
-  if (section.includes("offline")) return { providers: [{ provider: "offline", ...nested }] };
-  return { [section]: nested };
+  if (section.includes("offline")) return { providers: [{ provider: "offline", ...nestedValue }] };
+  return { [section]: nestedValue };
 }
 
 /** Adds the fields that a price requires. */
-function addRequiredCost(nested: object): object {
-  return "cost" in nested ? { cost: { input: 1, output: 1, ...(nested.cost as object) } } : {};
+function addRequiredCost(nestedValue: object): object {
+  return "cost" in nestedValue ? { cost: { input: 1, output: 1, ...(nestedValue.cost as object) } } : {};
 }
 
 type Leaves = readonly (readonly [key: string, leaf: option.Option<unknown>])[];
@@ -78,9 +86,9 @@ export async function createWrongValuesTable(sections: Readonly<Record<string, L
     for (const [key, leaf] of leaves) {
       if (section.includes("offline") && key === "provider") continue;
       const wrongValue = createWrongValue(leaf);
-      rows.push([`${section} ${key}`, wrongValue, await readConfigError(configWith(section, key, wrongValue))]);
+      rows.push([`${section} ${key}`, wrongValue, await readConfigError(createConfig(section, key, wrongValue))]);
     }
-    rows.push([`${section} (unknown)`, 1, await readConfigError(configWith(section, "nonsense", 1))]);
+    rows.push([`${section} (unknown)`, 1, await readConfigError(createConfig(section, "nonsense", 1))]);
     rows.push([
       `${section} (itself)`,
       5,

@@ -13,7 +13,7 @@ import { createFolderFor } from "../helpers/other-user.js";
 import { FULL_DISK_COMMAND, runGantry, startServer } from "../helpers/server.js";
 import { tempDir } from "../helpers/temp-dir.js";
 
-const DISK = process.platform === "linux" ? false : "needs /dev/full";
+const FULL_DISK_SKIP = process.platform === "linux" ? false : "needs /dev/full";
 
 /** Asserts one line on stderr, nothing on stdout, and exit code 1. */
 function assertRefused(run: { code: number | null; stdout: string; stderr: string }, pattern: RegExp): void {
@@ -47,37 +47,37 @@ describe("gantry", () => {
     assert.equal((await runGantry(t, ["--version"])).stdout.trim(), version);
   });
 
-  it("prints help for each command and the version, in every spelling, with exit code 0", async (t) => {
+  it("prints the help of each command and the version in every spelling of the request, with exit code 0", async (t) => {
     const { stdout: version } = await runGantry(t, ["--version"]);
-    const outputOf = async (...args: string[]) => {
+    const readOutput = async (...args: string[]) => {
       const { code, stdout, stderr } = await runGantry(t, args);
       assert.deepEqual([code, stderr], [0, ""], args.join(" "));
       return stdout;
     };
-    const help = await outputOf("--help");
+    const help = await readOutput("--help");
     for (const { name, summary } of COMMAND_DESCRIPTIONS.flatMap((command) =>
       command.commands ? Object.values<CommandDescription>(command.commands) : command,
     ))
       assert.match(help, new RegExp(`^  gantry ${name} +${summary.replace(/[()]/g, "\\$&")}$`, "m"));
-    for (const args of [["-h"], ["help"], ["--json", "--help"]]) assert.equal(await outputOf(...args), help);
-    const parsed = new Set<boolean>();
-    for (const about of COMMAND_DESCRIPTIONS.flatMap((command): CommandDescription[] => [
+    for (const args of [["-h"], ["help"], ["--json", "--help"]]) assert.equal(await readOutput(...args), help);
+    const wordCountKinds = new Set<boolean>();
+    for (const description of COMMAND_DESCRIPTIONS.flatMap((command): CommandDescription[] => [
       command,
       ...Object.values(command.commands ?? {}),
     ])) {
-      const words = about.name.split(" ");
-      const helpText = await outputOf(...words, "--help");
-      assert.ok(helpText.startsWith(`gantry ${about.name}: ${about.summary}\n`), helpText);
-      for (const [key, { description: line }] of Object.entries(about.flags))
-        assert.ok(helpText.includes(toFlag(key)) && helpText.includes(line), key);
+      const nameWords = description.name.split(" ");
+      const helpText = await readOutput(...nameWords, "--help");
+      assert.ok(helpText.startsWith(`gantry ${description.name}: ${description.summary}\n`), helpText);
+      for (const [key, { description: flagDescription }] of Object.entries(description.flags))
+        assert.ok(helpText.includes(toFlag(key)) && helpText.includes(flagDescription), key);
       // The other forms of help are parsed in the same way for all one-word names and for all two-word names.
-      if (parsed.has(words.length > 1)) continue;
-      parsed.add(words.length > 1);
-      assert.equal(await outputOf(...words, "-h", "--no-such-flag"), helpText);
-      assert.equal(await outputOf("help", ...words), helpText);
+      if (wordCountKinds.has(nameWords.length > 1)) continue;
+      wordCountKinds.add(nameWords.length > 1);
+      assert.equal(await readOutput(...nameWords, "-h", "--no-such-flag"), helpText);
+      assert.equal(await readOutput("help", ...nameWords), helpText);
     }
     for (const args of [["-v"], ["version"], ["serve", "--version"], ["sessions", "export", "-v"]])
-      assert.equal(await outputOf(...args), version, args.join(" "));
+      assert.equal(await readOutput(...args), version, args.join(" "));
   });
 
   it("exits with 2 without a terminal and names gantry run and gantry serve", async (t) => {
@@ -88,7 +88,7 @@ describe("gantry", () => {
     }
   });
 
-  it("exits with 1 if stdout cannot be written", { skip: DISK }, async (t) => {
+  it("exits with 1 if stdout cannot be written", { skip: FULL_DISK_SKIP }, async (t) => {
     for (const args of [["--help"], ["completion", "bash"], ["sessions", "list", "--json"], ["sessions", "export"]]) {
       const { code, stderr } = await runGantry(t, args, { commandPrefix: FULL_DISK_COMMAND });
       assert.equal(code, 1, args.join(" "));
@@ -96,21 +96,23 @@ describe("gantry", () => {
     }
   });
 
-  it("exits with an error after a partial write to stdout", { skip: DISK }, async (t) => {
+  it("exits with an error after a partial write to stdout", { skip: FULL_DISK_SKIP }, async (t) => {
     const folder = await tempDir(t);
     const file = folder.at("out");
-    const fullRun = await runGantry(t, ["completion", "bash"]);
+    const completeRun = await runGantry(t, ["completion", "bash"]);
     // Limits the file size: a write beyond the limit is partial.
-    const limitedSize = ["bash", "-c", `ulimit -c 0 -f 1; exec "$@" > '${file}'`, "bash"];
-    const done = await runGantry(t, ["completion", "bash"], {
-      commandPrefix: limitedSize,
+    const limitedSizePrefix = ["bash", "-c", `ulimit -c 0 -f 1; exec "$@" > '${file}'`, "bash"];
+    const limitedRun = await runGantry(t, ["completion", "bash"], {
+      commandPrefix: limitedSizePrefix,
       env: { TSX_DISABLE_CACHE: "1" },
     });
     const writtenText = await folder.read("out");
     assert.ok(
-      writtenText !== "" && writtenText.length < fullRun.stdout.length && fullRun.stdout.startsWith(writtenText),
+      writtenText !== "" &&
+        writtenText.length < completeRun.stdout.length &&
+        completeRun.stdout.startsWith(writtenText),
     );
-    assert.notEqual(done.code, 0);
+    assert.notEqual(limitedRun.code, 0);
   });
 
   it("rejects unknown flags, duplicate flags and invalid flag values in one line", async (t) => {
@@ -135,7 +137,7 @@ describe("gantry", () => {
   });
 
   it("reports the required version on an old Node in one line", async (t) => {
-    for (const [version, needed] of [
+    for (const [version, requiredVersion] of [
       ["18.20.4", "20.19"],
       ["22.2.0", "22.3"],
     ]) {
@@ -144,7 +146,7 @@ describe("gantry", () => {
 Object.defineProperty(process, "version", { value: "v${version}" });`,
       });
       const run = await runGantry(t, ["serve"], { env: { NODE_OPTIONS: `--import=${folder.at("old.mjs")}` } });
-      assertRefused(run, new RegExp(`^gantry: needs Node ${needed} or later; this is v${version} \\(`));
+      assertRefused(run, new RegExp(`^gantry: needs Node ${requiredVersion} or later; this is v${version} \\(`));
     }
   });
 
@@ -153,8 +155,8 @@ Object.defineProperty(process, "version", { value: "v${version}" });`,
     { skip: process.platform !== "linux" && "reads /proc" },
     async (t) => {
       const server = await startServer(t, { args: ["serve", "--port", "0", "--host", "127.0.0.1"] });
-      const line = await readFile(`/proc/${server.pid}/cmdline`, "latin1");
-      assert.match(line, /^gantry serve --port 0 --host 127\.0\.0\.1/);
+      const processTitle = await readFile(`/proc/${server.pid}/cmdline`, "latin1");
+      assert.match(processTitle, /^gantry serve --port 0 --host 127\.0\.0\.1/);
     },
   );
 
@@ -171,92 +173,96 @@ Object.defineProperty(process, "version", { value: "v${version}" });`,
     );
     assertRefused(await runGantry(t, ["\u001b[31mfly\u202e"]), /unknown command \\u001b\[31mfly\\u202e;/);
     assertRefused(await runGantry(t, ["serve", "--\u001b[31mx"]), /unknown flag --\\u001b\[31mx /);
-    const unknown = await runGantry(t, ["serve", "--prot", "1"]);
-    assert.notEqual(unknown.code, 0);
-    assert.match(unknown.stderr + unknown.stdout, /--prot/);
+    const unknownFlagRun = await runGantry(t, ["serve", "--prot", "1"]);
+    assert.notEqual(unknownFlagRun.code, 0);
+    assert.match(unknownFlagRun.stderr + unknownFlagRun.stdout, /--prot/);
   });
 });
 
 describe("gantry without a home folder or a working directory", () => {
   const unknownUser = { uid: 54_321, gid: 54_321 };
-  // Loading the sources needs more rights of the user and the folder than gantry itself.
-  const loader = gantryCommand().includes("--import") && "needs the build: npm test";
-  const root = process.platform === "linux" && process.getuid?.() === 0;
-  const skip = root ? loader : "only root on Linux can change its user";
-  const become = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups"];
-  /** Replaces this Node by a copy that the user can run, if Node is below a folder that only root may enter. */
-  let copied: string[] = [];
+  // Without the build, a loader reads files that the other user cannot read, and needs a working directory.
+  const sourceRunSkip = gantryCommand().includes("--import") && "needs the build: npm test";
+  const isRoot = process.platform === "linux" && process.getuid?.() === 0;
+  const userChangeSkip = isRoot ? sourceRunSkip : "only root on Linux can change its user";
+  const userPrefix = ["setpriv", "--reuid=54321", "--regid=54321", "--clear-groups"];
+  /** Replaces the path of this Node by a copy that the other user can run. Empty if the user can run this Node. */
+  let nodeCopyPrefix: string[] = [];
   let copyFolder: string | undefined;
   after(() => copyFolder && rm(copyFolder, { recursive: true }));
-  const through = (...environment: string[]) => [...become, "env", ...environment, ...copied];
-  let missing: string | undefined;
+  const createCommandPrefix = (...environment: string[]) => [...userPrefix, "env", ...environment, ...nodeCopyPrefix];
+  let unavailableReason: string | undefined;
   before(() => {
-    if (skip) return;
-    // Why the user cannot run a command. Undefined if it can.
-    const failure = (...command: string[]): string | undefined => {
+    if (userChangeSkip) return;
+    // Returns the reason why the other user cannot run a command. Undefined: the user can run the command.
+    const findFailureReason = (...command: string[]): string | undefined => {
       // Root's capabilities end with the first program that the user starts: `env`.
-      const [setpriv = "", ...ids] = become;
+      const [setpriv = "", ...ids] = userPrefix;
       const { status, stderr, error } = spawnSync(setpriv, [...ids, "env", ...command], { encoding: "utf8" });
       if (status === 0) return undefined;
       const [reason = stderr] = /^.*(?:Error|denied).*$/m.exec(stderr) ?? [];
       return `user ${unknownUser.uid} cannot run ${command.join(" ")}: ${error?.message ?? reason}`;
     };
-    let node = process.execPath;
-    if (failure(node, "--version")) {
+    let nodePath = process.execPath;
+    if (findFailureReason(nodePath, "--version")) {
       copyFolder = createFolderFor(unknownUser);
-      node = path.join(copyFolder, "node");
-      copyFileSync(process.execPath, node, constants.COPYFILE_FICLONE);
-      copied = ["sh", "-c", 'shift; exec "$0" "$@"', node];
+      nodePath = path.join(copyFolder, "node");
+      copyFileSync(process.execPath, nodePath, constants.COPYFILE_FICLONE);
+      nodeCopyPrefix = ["sh", "-c", 'shift; exec "$0" "$@"', nodePath];
     }
-    missing = failure(node, ...gantryCommand(), "--version");
+    unavailableReason = findFailureReason(nodePath, ...gantryCommand(), "--version");
   });
-  const commands = [["run", "Hi"], ["serve", "--port", "0"], ["sessions", "list"], ["models"], ["adapters"]];
-
-  it("reports an unknown home folder for a user who is not in the user database", { skip }, async (t) => {
-    if (missing !== undefined) return t.skip(missing);
-    for (const args of commands)
-      assertRefused(
-        await runGantry(t, args, { commandPrefix: through("-u", "HOME"), env: { GANTRY_HOME: "" } }),
-        /^gantry: the home folder is unknown: set HOME or GANTRY_HOME$/m,
-      );
-  });
+  const argumentLists = [["run", "Hi"], ["serve", "--port", "0"], ["sessions", "list"], ["models"], ["adapters"]];
 
   it(
-    "runs with GANTRY_HOME, and denies a read that matches a rule on ~ only if HOME is unknown",
-    { skip },
+    "reports an unknown home folder for a user who is not in the user database",
+    { skip: userChangeSkip },
     async (t) => {
-      if (missing !== undefined) return t.skip(missing);
+      if (unavailableReason !== undefined) return t.skip(unavailableReason);
+      for (const args of argumentLists)
+        assertRefused(
+          await runGantry(t, args, { commandPrefix: createCommandPrefix("-u", "HOME"), env: { GANTRY_HOME: "" } }),
+          /^gantry: the home folder is unknown: set HOME or GANTRY_HOME$/m,
+        );
+    },
+  );
+
+  it(
+    "runs with GANTRY_HOME, and denies a read if a deny rule has a path below ~ and HOME is unknown",
+    { skip: userChangeSkip },
+    async (t) => {
+      if (unavailableReason !== undefined) return t.skip(unavailableReason);
       const [home, projectDir] = [createFolderFor(unknownUser), createFolderFor(unknownUser)];
       t.after(() => Promise.all([home, projectDir].map((folder) => rm(folder, { recursive: true }))));
       await writeFile(path.join(projectDir, "a.txt"), "alpha", { mode: 0o644 });
       const config = JSON.stringify({ permissions: { rules: [{ tool: "read", action: "deny", path: "~/.ssh/**" }] } });
       await writeFile(path.join(home, "config.json"), config, { mode: 0o644 });
       const { code, stdout, stderr } = await runGantry(t, ["run", "Read a.txt"], {
-        commandPrefix: through("-u", "HOME"),
+        commandPrefix: createCommandPrefix("-u", "HOME"),
         home,
         projectDir,
       });
       assert.match(stdout, /Calling `read`/);
-      // It cannot be determined whether the file is in that folder.
+      // Without HOME, gantry cannot determine whether the file is in the folder of the rule.
       assert.match(stderr, /^gantry: permission denied: Read a\.txt$/m);
       assert.equal(code, 4, stderr);
-      const plain = await runGantry(t, ["run", "Read a.txt"], {
-        commandPrefix: through(`HOME=${projectDir}`),
+      const homeRun = await runGantry(t, ["run", "Read a.txt"], {
+        commandPrefix: createCommandPrefix(`HOME=${projectDir}`),
         home,
         projectDir,
       });
-      assert.equal(plain.code, 0, plain.stderr);
+      assert.equal(homeRun.code, 0, homeRun.stderr);
     },
   );
 
   it(
     "reports a deleted working directory",
-    { skip: process.platform === "linux" ? loader : "needs Linux" },
+    { skip: process.platform === "linux" ? sourceRunSkip : "needs Linux" },
     async (t) => {
-      const gone = ["bash", "-c", 'mkdir gone && cd gone && rmdir ../gone && exec "$@"', "bash"];
-      for (const args of commands.slice(0, 4))
+      const deletedFolderPrefix = ["bash", "-c", 'mkdir gone && cd gone && rmdir ../gone && exec "$@"', "bash"];
+      for (const args of argumentLists.slice(0, 4))
         assertRefused(
-          await runGantry(t, args, { commandPrefix: gone }),
+          await runGantry(t, args, { commandPrefix: deletedFolderPrefix }),
           /^gantry: the folder in which gantry was started no longer exists$/m,
         );
     },
@@ -298,11 +304,11 @@ describe("gantry serve with an invalid setup", () => {
   });
 
   it("rejects a port in use", async (t) => {
-    const blocker = createServer();
-    blocker.listen(0, "127.0.0.1");
-    await once(blocker, "listening");
-    t.after(() => void blocker.close());
-    const { port } = blocker.address() as AddressInfo;
+    const otherServer = createServer();
+    otherServer.listen(0, "127.0.0.1");
+    await once(otherServer, "listening");
+    t.after(() => void otherServer.close());
+    const { port } = otherServer.address() as AddressInfo;
     assertRefused(
       await runGantry(t, ["serve", "--port", String(port)]),
       new RegExp(`127\\.0\\.0\\.1.*${port}.*in use`),
@@ -310,12 +316,15 @@ describe("gantry serve with an invalid setup", () => {
   });
 
   it("rejects a public address without authentication unless --insecure is set", async (t) => {
-    const open = ["serve", "--port", "0", "--host", "0.0.0.0"];
+    const publicArgs = ["serve", "--port", "0", "--host", "0.0.0.0"];
     assertRefused(
-      await runGantry(t, open),
+      await runGantry(t, publicArgs),
       /set server\.required_headers in the config, or .*--insecure.*127\.0\.0\.1/,
     );
-    assertRefused(await runGantry(t, [...open, "--acp"]), /set acp\.required_headers in the config, or .*--insecure/);
+    assertRefused(
+      await runGantry(t, [...publicArgs, "--acp"]),
+      /set acp\.required_headers in the config, or .*--insecure/,
+    );
     const server = await startServer(t, { args: ["serve", "--port", "0", "--host", "0.0.0.0", "--insecure"] });
     assert.match(server.stdout, /^http server listening on http:\/\/0\.0\.0\.0:\d+\n$/);
     assert.match(server.stderr, /no authentication: every client that can reach http:\/\/0\.0\.0\.0/);
@@ -337,16 +346,16 @@ describe("gantry serve with an invalid setup", () => {
       runGantry(t, ["serve", "--port", "0"], { env: { NODE_OPTIONS: `--import=${folder.at(file)}` } });
     const remedy =
       /\(npm rebuild better-sqlite3 --prefix "?([^"]+?)"?\), or keep sessions elsewhere \(--session-driver json\)/;
-    const otherRun = await run("other.mjs");
-    assert.deepEqual([otherRun.code, otherRun.stdout], [1, ""], otherRun.stderr);
-    assert.match(otherRun.stderr, /it was built for another Node version \(module version 115, required 127\)/);
-    const [, prefix = ""] = remedy.exec(otherRun.stderr) ?? [];
+    const incompatibleRun = await run("other.mjs");
+    assert.deepEqual([incompatibleRun.code, incompatibleRun.stdout], [1, ""], incompatibleRun.stderr);
+    assert.match(incompatibleRun.stderr, /it was built for another Node version \(module version 115, required 127\)/);
+    const [, prefix = ""] = remedy.exec(incompatibleRun.stderr) ?? [];
     // The command must also work in another folder.
     await stat(path.join(prefix, "node_modules/better-sqlite3/package.json"));
-    const none = await run("none.mjs");
-    assert.deepEqual([none.code, none.stdout], [1, ""], none.stderr);
-    assert.match(none.stderr, /its native part is missing/);
-    assert.match(none.stderr, remedy);
+    const missingRun = await run("none.mjs");
+    assert.deepEqual([missingRun.code, missingRun.stdout], [1, ""], missingRun.stderr);
+    assert.match(missingRun.stderr, /its native part is missing/);
+    assert.match(missingRun.stderr, remedy);
   });
 
   it("rejects a session file that is no database and leaves it unchanged", async (t) => {
@@ -362,15 +371,15 @@ describe("gantry serve with an invalid setup", () => {
 
 describe("gantry serve", () => {
   it("logs its project folder and its models on stderr", async (t) => {
-    const offline = await startServer(t);
-    await offline.waitForOutput(/info working in .* with models of offline$/m, "stderr");
-    assert.ok(offline.stderr.includes(`working in ${offline.projectDir} with`));
+    const offlineServer = await startServer(t);
+    await offlineServer.waitForOutput(/info working in .* with models of offline$/m, "stderr");
+    assert.ok(offlineServer.stderr.includes(`working in ${offlineServer.projectDir} with`));
     const providers = [{ name: "lab", driver: "openai", base_url: "http://127.0.0.1:9/v1", api_key: "x" }];
-    const named = await startServer(t, { config: { providers, model: { provider: "lab", model: "m1" } } });
-    await named.waitForOutput(/info working in .* with the model lab\/m1$/m, "stderr");
+    const singleModelServer = await startServer(t, { config: { providers, model: { provider: "lab", model: "m1" } } });
+    await singleModelServer.waitForOutput(/info working in .* with the model lab\/m1$/m, "stderr");
   });
 
-  it("exits with 1 if its address cannot be written to stdout", { skip: DISK }, async (t) => {
+  it("exits with 1 if its address cannot be written to stdout", { skip: FULL_DISK_SKIP }, async (t) => {
     const { code, stderr } = await runGantry(t, ["serve", "--port", "0"], { commandPrefix: FULL_DISK_COMMAND });
     assert.equal(code, 1, stderr);
     assert.match(stderr, /error standard output not writable; stopping .*ENOSPC/);
@@ -396,14 +405,17 @@ describe("gantry serve", () => {
 
   it("reads the API key of a provider from its own environment variable, not from that of another provider", async (t) => {
     const key = "canary-usual-key";
-    const selected = async (provider: object) =>
+    const runAdapters = async (provider: object) =>
       runGantry(t, ["adapters", "--json"], { config: { providers: [provider] }, env: { OPENAI_API_KEY: key } });
-    const sameProvider = await selected({ provider: "openai" });
-    assert.equal(sameProvider.code, 0, sameProvider.stdout + sameProvider.stderr);
-    assert.ok(!(sameProvider.stdout + sameProvider.stderr).includes(key));
-    const otherProvider = await selected({ provider: "groq" });
-    assert.notEqual(otherProvider.code, 0);
-    assert.match(otherProvider.stdout + otherProvider.stderr, /providers\[0\]\.api_key: expected the key of Groq/);
+    const sameProviderRun = await runAdapters({ provider: "openai" });
+    assert.equal(sameProviderRun.code, 0, sameProviderRun.stdout + sameProviderRun.stderr);
+    assert.ok(!(sameProviderRun.stdout + sameProviderRun.stderr).includes(key));
+    const otherProviderRun = await runAdapters({ provider: "groq" });
+    assert.notEqual(otherProviderRun.code, 0);
+    assert.match(
+      otherProviderRun.stdout + otherProviderRun.stderr,
+      /providers\[0\]\.api_key: expected the key of Groq/,
+    );
     const server = await startServer(t, {
       config: { providers: [{ provider: "openai" }] },
       env: { OPENAI_API_KEY: key },

@@ -18,7 +18,7 @@ const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const PROGRAM = fileURLToPath(new URL("../helpers/bundled-program.mjs", import.meta.url));
 /** Packages that stay outside a bundle; see docs/bundling.md. */
 const EXTERNAL_PACKAGES = ["better-sqlite3", "@vscode/ripgrep", "@vscode/tree-sitter-wasm"];
-/** gantry searches these folders, among others, for a system ripgrep. */
+/** Whether a folder that gantry searches contains a ripgrep of the system. */
 const HAS_SYSTEM_RIPGREP = ["/usr/local/bin/rg", "/usr/bin/rg", "/bin/rg"].some((file) => existsSync(file));
 /** Reason to skip the test that mounts a ripgrep at a system path, in its own mount namespace. */
 const MOUNT_SKIP = spawnSync("bwrap", ["--dev-bind", "/", "/", "true"]).status === 0 ? false : "needs bubblewrap";
@@ -100,13 +100,13 @@ const getEntryName = (format: Format): string => (format === "esm" ? "main.mjs" 
 
 describe("a program that bundles gantry", () => {
   let folder: TempDir;
-  let movedSource: string;
+  let movedSourcePath: string;
 
   before(async () => {
     folder = await makeTempDir();
     installPackage(packPackage(folder.path), folder.at("source"));
     cpSync(PROGRAM, folder.at("source/program.mjs"));
-    movedSource = folder.at("away");
+    movedSourcePath = folder.at("away");
   });
   after(() => folder.remove());
 
@@ -126,21 +126,21 @@ describe("a program that bundles gantry", () => {
     return path.join(outdir, getEntryName(format));
   }
 
-  /** Output of a bundle while its sources are moved away. */
+  /** Runs a bundle while the installed package is moved away. Returns the text of stdout and stderr. */
   async function runBundle(
     file: string,
     flags: readonly string[] = [],
-    through: readonly string[] = [],
+    commandPrefix: readonly string[] = [],
   ): Promise<string> {
     const env: NodeJS.ProcessEnv = { ...process.env };
     for (const name of ["NODE_OPTIONS", "NODE_TEST_CONTEXT", "NODE_PATH"]) delete env[name];
-    renameSync(folder.at("source"), movedSource);
+    renameSync(folder.at("source"), movedSourcePath);
     try {
-      const [program = "", ...args] = [...through, process.execPath, ...flags, file];
+      const [program = "", ...args] = [...commandPrefix, process.execPath, ...flags, file];
       const { stdout, stderr } = await execFileAsync(program, args, { cwd: "/", env });
       return stdout + stderr;
     } finally {
-      renameSync(movedSource, folder.at("source"));
+      renameSync(movedSourcePath, folder.at("source"));
     }
   }
 
@@ -170,7 +170,7 @@ describe("a program that bundles gantry", () => {
     );
   });
 
-  it("reports a missing ripgrep with the folders where it is searched", { skip: HAS_SYSTEM_RIPGREP }, async () => {
+  it("reports a missing ripgrep with the folders that gantry searches", { skip: HAS_SYSTEM_RIPGREP }, async () => {
     const file = await createBundle("rolldown", "esm", ["better-sqlite3", "@vscode/tree-sitter-wasm"]);
     assert.match(
       await runBundle(file),

@@ -4,7 +4,7 @@ import { Agent, hasCode, MemoryDriver } from "gantry";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
 import { createTestTool } from "../helpers/acp-agent.js";
 
-/** A value that the types would reject, as JavaScript code can pass it. */
+/** Passes a value that the types would reject, as JavaScript code can. */
 const asAnyType = (value: unknown) => value as never;
 
 const isInputError = (field: string, pattern: RegExp) => (error: unknown) => {
@@ -58,7 +58,7 @@ describe("values of wrong types from JavaScript", () => {
     await assert.rejects(agent.sessions.list({ limit: asAnyType("5") }), isInputError("limit", /a whole number/));
   });
 
-  it("fail the tool call if a tool returns them; a string is accepted as the tool's output", async (t) => {
+  it("fail the tool call if a tool returns such a value; a string is accepted as the tool's output", async (t) => {
     const provider = new ScriptedProvider([
       callTools(["plain", {}, "a"], ["empty", {}, "b"], ["odd", {}, "c"]),
       say("done"),

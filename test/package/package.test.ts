@@ -15,7 +15,7 @@ import { makeTempDir, type TempDir } from "../helpers/temp-dir.js";
 
 const execFileAsync = promisify(execFile);
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
-const manifest = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8")) as {
+const packageJson = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8")) as {
   version: string;
 };
 /**
@@ -104,7 +104,7 @@ describe("the installed npm package", () => {
       cwd: folder.path,
       env: createEnvironment(),
     });
-    assert.equal(stdout.trim().split("\n").at(-1), manifest.version);
+    assert.equal(stdout.trim().split("\n").at(-1), packageJson.version);
   });
 
   it("stores compiled code only in an existing home of its user", { skip: COMPILE_CACHE_SKIP }, async () => {
@@ -340,7 +340,7 @@ describe("the build", () => {
 });
 
 describe("the code that a start loads", () => {
-  /** Parsing takes a millisecond for each 50 kB, and a file half a millisecond. Every start waits for it. */
+  /** Parsing takes 1 ms for each 50 kB, and opening takes 0.5 ms for each file. Every start waits for both. */
   const LIMIT_HINT =
     "every start loads this code; import it where it is needed, or add it to a chunk in .ci/chunks.mjs " +
     "(run.cjs, tools.cjs and seldom.cjs are deferred: a start that loads one uses code of it at once)";
@@ -378,7 +378,7 @@ describe("the code that a start loads", () => {
     );
   }
 
-  // The last two are loaded by meow and its parser.
+  // meow and its parser load the last two modules.
   const builtins = ["fs/promises", "os", "timers/promises", "module", "process"];
   /** Modules that Node itself loads to listen. */
   const LISTENING_MODULES = ["child_process", "cluster", "dgram", "dns"];
@@ -396,8 +396,12 @@ describe("the code that a start loads", () => {
   };
 
   it("is within its limits for `gantry serve` up to the listen line", async (t) => {
-    const loaded = await listLoadedModules(t, { args: ["serve", "--port", "0"], readyPattern: /listening on/, config });
-    assertWithinLimits(loaded, {
+    const loadedModules = await listLoadedModules(t, {
+      args: ["serve", "--port", "0"],
+      readyPattern: /listening on/,
+      config,
+    });
+    assertWithinLimits(loadedModules, {
       files: 4,
       bytes: 375_000,
       packages,
@@ -414,20 +418,20 @@ describe("the code that a start loads", () => {
       ];
       for (const frame of frames) child.stdin.write(`${JSON.stringify(frame)}\n`);
     };
-    const loaded = await listLoadedModules(t, {
+    const loadedModules = await listLoadedModules(t, {
       args: ["serve", "--acp", "--stdio"],
       readyPattern: /"sessionId"/,
       config,
       trigger: requestSession,
     });
-    assertWithinLimits(loaded, { files: 4, bytes: 394_000, packages, builtins });
+    assertWithinLimits(loadedModules, { files: 4, bytes: 394_000, packages, builtins });
   });
 
   it("is within its limits for `gantry chat` up to the first frame", { skip: NO_TMUX }, async (t) => {
-    const loaded = await listModulesInTerminal(t, { args: ["chat"], readyPattern: /Type a prompt/, config });
+    const loadedModules = await listModulesInTerminal(t, { args: ["chat"], readyPattern: /Type a prompt/, config });
     // string-width is a stub here, which loads the package at its first call.
     const limits = { files: 4, bytes: 152_000, packages: ["string-width", ...commandLinePackages] };
-    assertWithinLimits(loaded, { ...limits, builtins: ["perf_hooks", "tty", "module", "process"] });
+    assertWithinLimits(loadedModules, { ...limits, builtins: ["perf_hooks", "tty", "module", "process"] });
   });
 
   it("includes Koa and its parsers in one chunk for a first run over HTTP, without deferred packages", () => {

@@ -34,7 +34,7 @@ describe("third-party adapters with a globally installed gantry", () => {
   let prefix: TempDir;
   let tarball: string;
   let gantryProgram: string;
-  const programs: ChildProcess[] = [];
+  const childProcesses: ChildProcess[] = [];
 
   before(async () => {
     prefix = await makeTempDir("gantry prefix ");
@@ -52,12 +52,12 @@ describe("third-party adapters with a globally installed gantry", () => {
     return env;
   };
 
-  /** A folder with the results of all guides, written by the installed program. */
+  /** Creates a folder with the results of all guides, written by the installed program. */
   async function createAdapters(t: TestContext): Promise<TempDir> {
     const folder = await makeTempDir();
     t.after(async () => {
       // Hooks of a test run in the order of registration, and a closing server writes into this folder.
-      await Promise.all(programs.splice(0).map(endProgram));
+      await Promise.all(childProcesses.splice(0).map(endProgram));
       await folder.remove();
     });
     for (const [name, template] of Object.entries(TEMPLATES_BY_FOLDER))
@@ -73,14 +73,14 @@ describe("third-party adapters with a globally installed gantry", () => {
     await once(child, "close");
   }
 
-  /** Starts a program, which ends before its folder is removed. Resolves when its output matches `pattern`. */
+  /** Starts a program, which ends before the folder is removed. Resolves when the output matches `pattern`. */
   async function startProgram(command: string[], cwd: string, home: string, pattern: RegExp) {
     const child = spawn(process.execPath, command, {
       cwd,
       env: createEnvironment(home),
       stdio: ["ignore", "pipe", "pipe"],
     });
-    programs.push(child);
+    childProcesses.push(child);
     let output = "";
     child.stdout.setEncoding("utf8").on("data", (text: string) => (output += text));
     child.stderr.setEncoding("utf8").on("data", (text: string) => (output += text));
@@ -98,7 +98,7 @@ describe("third-party adapters with a globally installed gantry", () => {
   async function runAdapters(folder: TempDir) {
     const home = folder.at("home");
     mkdirSync(home);
-    // The page's port may be in use on this machine.
+    // The port of the guide's model server may be in use on this machine.
     const modelSource = (await folder.read("gantry-house-model/model.js")).replace("4002", "0");
     await folder.write({
       "gantry-house-model/model.js": modelSource.replace(
@@ -173,7 +173,7 @@ describe("third-party adapters with a globally installed gantry", () => {
         const { stdout } = await execFileAsync(process.execPath, ["--test", "--test-reporter=tap"], {
           cwd: folder.at(name),
           env: createEnvironment(folder.path),
-          maxBuffer: 1 << 26,
+          maxBuffer: 64 * 1024 * 1024,
         }).catch((error: { stdout: string }) => error);
         assert.match(stdout, /^# fail 0$/m, `${name}: ${stdout}`);
       }),

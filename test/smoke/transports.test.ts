@@ -8,7 +8,7 @@ import type { AcpPeer } from "../helpers/acp-peer.js";
 import { spawnAcpServer } from "../helpers/acp-process.js";
 import { callStep, textStep } from "../helpers/fake-model-server.js";
 import { runPrompt, startModelServer, createServerConfig, startStreamedRun } from "../helpers/server-runs.js";
-import { hostileStdioServer } from "../helpers/mcp-servers.js";
+import { createFaultyStdioServer } from "../helpers/mcp-servers.js";
 import { gantryCommand } from "../helpers/source-paths.js";
 import { runGantry, startServer } from "../helpers/server.js";
 import { tempDir } from "../helpers/temp-dir.js";
@@ -17,27 +17,29 @@ const WRITE_CALL = callStep("write", { path: "made.txt", content: "by a tool\n" 
 
 /** Starts a server with the three HTTP transports. */
 async function startHttpServer(t: TestContext, config: Record<string, unknown> = {}) {
-  const models = await startModelServer(t);
+  const modelServer = await startModelServer(t);
   const transports = ["koa-http-api", "acp-http-sse-ws", "web-console"];
-  const server = await startServer(t, { config: createServerConfig(models, { server: { transports }, ...config }) });
-  return { models, server };
+  const server = await startServer(t, {
+    config: createServerConfig(modelServer, { server: { transports }, ...config }),
+  });
+  return { modelServer, server };
 }
 
 /** Runs one prompt turn with a tool call over any ACP connection. */
-async function promptTurn(peer: AcpPeer, session: string) {
+async function runPromptTurn(peer: AcpPeer, session: string) {
   assert.deepEqual(await peer.prompt(session, "write a file"), { stopReason: "end_turn" });
   assert.equal(peer.getText(session), "Written.");
-  const states = peer
+  const toolStates = peer
     .getUpdates(session)
     .flatMap(({ sessionUpdate, status }) => (/^tool_call/.test(sessionUpdate) ? status : []));
-  assert.equal(states.at(-1), "completed");
+  assert.equal(toolStates.at(-1), "completed");
   peer.assertNoValidationErrors();
 }
 
 describe("smoke: transports", () => {
   it("HTTP: a run with a tool call returns output and token usage; an invalid message returns 400", async (t) => {
-    const { models, server } = await startHttpServer(t);
-    models.enqueue(WRITE_CALL, textStep("Written."));
+    const { modelServer, server } = await startHttpServer(t);
+    modelServer.enqueue(WRITE_CALL, textStep("Written."));
     const response = await server.fetch("/api/run", { method: "POST", body: JSON.stringify({ message: "write" }) });
     const body = (await response.json()) as { output: string; usage: { total_tokens: number } };
     assert.deepEqual([response.status, body.output], [200, "Written."]);
@@ -45,33 +47,33 @@ describe("smoke: transports", () => {
     const id = response.headers.get("x-session-id");
     const { messages } = (await (await server.fetch(`/api/sessions/${id}/messages`)).json()) as { messages: object[] };
     assert.ok(messages.length >= 3);
-    const { tools } = models.requests[0]!;
+    const { tools } = modelServer.requests[0]!;
     assert.ok(["bash", "edit", "grep", "read", "write"].every((name) => tools.includes(name)));
     const invalidResponse = await server.fetch("/api/run", { method: "POST", body: '{"message": 1}' });
     assert.equal(invalidResponse.status, 400);
   });
 
   it("HTTP with SSE: a run streams its text, then a done event", async (t) => {
-    const { models, server } = await startHttpServer(t);
-    models.enqueue({ say: [{ text: "first " }, { gate: "more" }, { text: "second" }] });
+    const { modelServer, server } = await startHttpServer(t);
+    modelServer.enqueue({ say: [{ text: "first " }, { gate: "more" }, { text: "second" }] });
     const runStream = await startStreamedRun(server, { message: "talk" });
     await runStream.waitForCharacters("first ".length);
-    models.openGate("more");
+    modelServer.openGate("more");
     await runStream.ended;
     assert.equal(runStream.pieces.map(({ text }) => text).join(""), "first second");
     assert.equal(runStream.latestEvent?.event, "done");
   });
 
   it("ACP over stdio: a prompt turn completes, and another process loads the session", async (t) => {
-    const models = await startModelServer(t);
-    models.enqueue(WRITE_CALL, textStep("Written."));
-    const config = createServerConfig(models);
+    const modelServer = await startModelServer(t);
+    modelServer.enqueue(WRITE_CALL, textStep("Written."));
+    const config = createServerConfig(modelServer);
     const home = await tempDir(t);
     const firstProcess = await spawnAcpServer(t, { config, home: home.path });
     await firstProcess.peer.initialize();
     const cwd = firstProcess.gantry.projectDir;
     const session = await firstProcess.peer.newSession(cwd);
-    await promptTurn(firstProcess.peer, session);
+    await runPromptTurn(firstProcess.peer, session);
     firstProcess.gantry.child.stdin.end();
     assert.deepEqual(await firstProcess.gantry.exited, { code: 0, signal: null });
     const secondProcess = await spawnAcpServer(t, { config, home: home.path });
@@ -82,18 +84,18 @@ describe("smoke: transports", () => {
   });
 
   it("ACP over HTTP with SSE and over a WebSocket: a prompt turn with a tool call completes", async (t) => {
-    const { models, server } = await startHttpServer(t);
-    models.enqueue(WRITE_CALL, textStep("Written."), WRITE_CALL, textStep("Written."));
+    const { modelServer, server } = await startHttpServer(t);
+    modelServer.enqueue(WRITE_CALL, textStep("Written."), WRITE_CALL, textStep("Written."));
     const httpPeer = new HttpPeer(`${server.url}/acp`);
     await httpPeer.open();
     await httpPeer.openStream();
     const session = await httpPeer.newSession(server.projectDir);
     await httpPeer.openStream(session);
-    await promptTurn(httpPeer, session);
+    await runPromptTurn(httpPeer, session);
     const socketPeer = new SocketPeer(`${server.url}/acp`);
     await socketPeer.waitUntilOpen();
     await socketPeer.initialize();
-    await promptTurn(socketPeer, await socketPeer.newSession(server.projectDir));
+    await runPromptTurn(socketPeer, await socketPeer.newSession(server.projectDir));
   });
 
   it("console: the page and every file that it references are served", async (t) => {
@@ -111,11 +113,11 @@ describe("smoke: transports", () => {
   });
 
   it("gantry run: the answer is printed to stdout and the tool calls to stderr", async (t) => {
-    const models = await startModelServer(t);
-    models.enqueue(WRITE_CALL, textStep("Written."));
+    const modelServer = await startModelServer(t);
+    modelServer.enqueue(WRITE_CALL, textStep("Written."));
     const project = await tempDir(t);
     const result = await runGantry(t, ["run", "write"], {
-      config: createServerConfig(models),
+      config: createServerConfig(modelServer),
       projectDir: project.path,
     });
     assert.deepEqual([result.code, result.stdout], [0, "Written.\n"], result.stderr);
@@ -124,12 +126,12 @@ describe("smoke: transports", () => {
   });
 
   it("MCP: gantry mcp serve runs a prompt that calls a tool of another MCP server", async (t) => {
-    const models = await startModelServer(t);
-    const { command, args } = hostileStdioServer("kind");
+    const modelServer = await startModelServer(t);
+    const { command, args } = createFaultyStdioServer("kind");
     const home = await tempDir(t, {
-      "config.json": JSON.stringify(createServerConfig(models, { mcp_servers: { lab: { command, args } } })),
+      "config.json": JSON.stringify(createServerConfig(modelServer, { mcp_servers: { lab: { command, args } } })),
     });
-    models.enqueue(callStep("lab__echo", { text: "through two servers" }), textStep("Echoed."));
+    modelServer.enqueue(callStep("lab__echo", { text: "through two servers" }), textStep("Echoed."));
     const client = new Client({ name: "smoke", version: "1" });
     const env = { PATH: process.env["PATH"] ?? "", GANTRY_HOME: home.path };
     await client.connect(
@@ -144,7 +146,7 @@ describe("smoke: transports", () => {
     t.after(() => client.close());
     const result = await client.callTool({ name: "run", arguments: { prompt: "echo" } });
     assert.equal((result.structuredContent as { output: string }).output, "Echoed.");
-    assert.match(JSON.stringify(models.lastRunRequest!.body), /through two servers/);
+    assert.match(JSON.stringify(modelServer.lastRunRequest!.body), /through two servers/);
   });
 
   it("HTTP: a page of another origin gets 403, and a request without a required header 401", async (t) => {
@@ -158,6 +160,6 @@ describe("smoke: transports", () => {
     const lockedSetup = await startHttpServer(t, { server: { required_headers: { "x-key": "k1" } } });
     assert.equal((await lockedSetup.server.fetch("/api/run", { method: "POST", body })).status, 401);
     assert.equal((await runPrompt(lockedSetup.server, { message: "x" }, { "x-key": "k1" })).status, 200);
-    assert.equal(openSetup.models.requests.length, 0);
+    assert.equal(openSetup.modelServer.requests.length, 0);
   });
 });

@@ -9,9 +9,9 @@ const PROMPT_READY = /Type a prompt/;
 
 describe("gantry chat: commands, colours and signals", { skip: NO_TMUX }, () => {
   it("completes a file name after @, except ignored files, and attaches the file", async (t) => {
-    const models = await startModelServer(t, { fallback: textStep("Read.") });
+    const modelServer = await startModelServer(t, { fallback: textStep("Read.") });
     const pane = await openPane(t, {
-      config: createServerConfig(models),
+      config: createServerConfig(modelServer),
       files: { ".gitignore": "secret*\n", "secret-notes.txt": "no", "notes of mine.txt": "the content of it" },
     });
     await pane.waitForScreen(PROMPT_READY);
@@ -22,12 +22,12 @@ describe("gantry chat: commands, colours and signals", { skip: NO_TMUX }, () => 
     await pane.waitForScreen(/❯ See @notes\\ of\\ mine\.txt/);
     await pane.sendKeys("Enter");
     await pane.waitForScreen(/Read\./);
-    assert.match(JSON.stringify(models.requests[0]?.body), /the content of it/);
+    assert.match(JSON.stringify(modelServer.requests[0]?.body), /the content of it/);
   });
 
-  it("runs its slash commands, and rejects an unknown one", async (t) => {
-    const models = await startModelServer(t, { fallback: textStep("Yes.") });
-    const config = createServerConfig(models);
+  it("runs its slash commands, and rejects an unknown command", async (t) => {
+    const modelServer = await startModelServer(t, { fallback: textStep("Yes.") });
+    const config = createServerConfig(modelServer);
     (config.providers as { models: unknown }[])[0]!.models = [{ id: "m1" }, { id: "m2" }];
     const pane = await openPane(t, { config });
     const runCommand = async (line: string, expectedScreen: RegExp) => {
@@ -72,9 +72,9 @@ describe("gantry chat: commands, colours and signals", { skip: NO_TMUX }, () => 
 
   it("compacts the conversation with the instructions of /compact, and still shows all messages", async (t) => {
     // The summary is requested like a title, without tools.
-    const models = await startModelServer(t, { toolFreeAnswer: textStep("NOTES") });
-    const pane = await openPane(t, { config: createServerConfig(models) });
-    models.enqueue(textStep("A long answer. ".repeat(200)), textStep("And its end."), textStep("On it."));
+    const modelServer = await startModelServer(t, { toolFreeAnswer: textStep("NOTES") });
+    const pane = await openPane(t, { config: createServerConfig(modelServer) });
+    modelServer.enqueue(textStep("A long answer. ".repeat(200)), textStep("And its end."), textStep("On it."));
     await pane.waitForScreen(PROMPT_READY);
     for (const [input, expectedScreen] of [
       ["Tell me", /long answer/],
@@ -86,7 +86,7 @@ describe("gantry chat: commands, colours and signals", { skip: NO_TMUX }, () => 
       await pane.sendKeys("Enter");
       await pane.waitForScreen(expectedScreen);
     }
-    const requestBodies = models.requests.map(({ body }) => JSON.stringify(body));
+    const requestBodies = modelServer.requests.map(({ body }) => JSON.stringify(body));
     assert.equal(requestBodies.filter((body) => /keep above all: the name of the river/.test(body)).length, 1);
     const nextRequest = requestBodies.find((body) => body.includes("Row on"));
     assert.match(nextRequest ?? "", /Summary of the earlier conversation[^"]*NOTES/);
@@ -95,11 +95,11 @@ describe("gantry chat: commands, colours and signals", { skip: NO_TMUX }, () => 
   });
 
   it("uses no colours with NO_COLOR, and shows the answer after resizes down to 1 column", async (t) => {
-    const models = await startModelServer(t, {
+    const modelServer = await startModelServer(t, {
       fallback: textStep("A **bold** answer of some words, and `code` 漢字漢字漢字漢字漢字."),
     });
     const pane = await openPane(t, {
-      config: createServerConfig(models),
+      config: createServerConfig(modelServer),
       env: { NO_COLOR: "1" },
       columns: 20,
       rows: 12,

@@ -7,7 +7,7 @@ import { NO_TMUX, openPane } from "../helpers/terminal-pane.js";
 import { runGantry, startServer } from "../helpers/server.js";
 
 const PROMPT_READY = /Type a prompt/;
-/** Shown once a question accepts keys, after a moment without keys. */
+/** Shown when a question accepts keys, which needs a short time without keys. */
 const READY_TO_ANSWER = /choose.*Enter answers/;
 
 describe("gantry chat without a terminal", () => {
@@ -21,14 +21,14 @@ describe("gantry chat without a terminal", () => {
 
 describe("two terminals of one server", { skip: NO_TMUX }, () => {
   it("share a session: an answer in one closes the question in both, and both reconnect after a restart", async (t) => {
-    const models = await startModelServer(t);
+    const modelServer = await startModelServer(t);
     const requiredHeaders = { "X-Key": "of the door" };
-    const config = createServerConfig(models, {
+    const config = createServerConfig(modelServer, {
       server: { required_headers: requiredHeaders },
       permissions: { mode: "ask" },
     });
     const server = await startServer(t, { config });
-    models.enqueue(callStep("bash", { command: "echo it was allowed" }), textStep("Both see this."));
+    modelServer.enqueue(callStep("bash", { command: "echo it was allowed" }), textStep("Both see this."));
     const firstPane = await openPane(t, { args: ["chat", "--url", server.url, "--header", "X-Key: of the door"] });
     await firstPane.waitForScreen(PROMPT_READY);
     await firstPane.type("Do it");
@@ -48,7 +48,7 @@ describe("two terminals of one server", { skip: NO_TMUX }, () => {
     // Time: an Enter within 300 ms of an answer belongs to that answer.
     await pause(400);
     await secondPane.type("Third");
-    models.enqueue(textStep("To both."));
+    modelServer.enqueue(textStep("To both."));
     await secondPane.sendKeys("Enter");
     await firstPane.waitForScreen(/❯ Third[^]*To both\./);
     // A server's run continues without its terminals. Terminals report a lost server and reconnect.
@@ -59,7 +59,7 @@ describe("two terminals of one server", { skip: NO_TMUX }, () => {
       projectDir: server.projectDir,
       args: ["serve", "--port", new URL(server.url).port],
     });
-    models.enqueue(textStep("I am back."));
+    modelServer.enqueue(textStep("I am back."));
     await firstPane.waitForScreen((screen) => !/connection lost/.test(screen));
     await firstPane.type("Hello again");
     await firstPane.sendKeys("Enter");
@@ -68,22 +68,22 @@ describe("two terminals of one server", { skip: NO_TMUX }, () => {
   });
 
   it("report questions of another session, and can open that session and answer", async (t) => {
-    const models = await startModelServer(t);
-    const config = createServerConfig(models, { permissions: { mode: "ask", client_grace: 0 } });
+    const modelServer = await startModelServer(t);
+    const config = createServerConfig(modelServer, { permissions: { mode: "ask", client_grace: 0 } });
     const server = await startServer(t, { config });
     // A terminal answers with the token of its home.
     const pane = await openPane(t, { args: ["chat", "--url", server.url], columns: 110, home: server.home });
     await pane.waitForScreen(PROMPT_READY);
     const client = new GantryClient({ url: server.url });
     // The first question waits for this client.
-    models.enqueue(callStep("bash", { command: "echo first" }));
+    modelServer.enqueue(callStep("bash", { command: "echo first" }));
     const { session_id: firstSessionId } = await client.start({ message: "Do it", can_answer: true });
-    const watch = client.sessions.watch(firstSessionId, { canAnswer: true });
-    await watch.next();
+    const sessionWatch = client.sessions.watch(firstSessionId, { canAnswer: true });
+    await sessionWatch.next();
     await pane.waitForScreen(/Another session asks: [^]*echo first/);
-    await watch.return();
+    await sessionWatch.return();
     // The second question waits for the terminal, which has polled the questions.
-    models.enqueue(callStep("bash", { command: "echo second" }), textStep("Done elsewhere."));
+    modelServer.enqueue(callStep("bash", { command: "echo second" }), textStep("Done elsewhere."));
     const { session_id: secondSessionId } = await client.start({ message: "Do it" });
     await pane.waitForScreen(/Another session asks: [^]*Another session asks: [^]*echo second/);
     await pane.type(`/sessions ${secondSessionId}`);
@@ -94,11 +94,11 @@ describe("two terminals of one server", { skip: NO_TMUX }, () => {
   });
 
   it("show an unread steer message, and return it to the prompt when the run is stopped", async (t) => {
-    const models = await startModelServer(t);
-    const server = await startServer(t, { config: createServerConfig(models) });
+    const modelServer = await startModelServer(t);
+    const server = await startServer(t, { config: createServerConfig(modelServer) });
     const pane = await openPane(t, { args: ["chat", "--url", server.url] });
     await pane.waitForScreen(PROMPT_READY);
-    models.enqueue({ say: [{ text: "Working. " }, { gate: "stopped" }, { text: "Worked." }] });
+    modelServer.enqueue({ say: [{ text: "Working. " }, { gate: "stopped" }, { text: "Worked." }] });
     await pane.type("Work");
     await pane.sendKeys("Enter");
     await pane.waitForScreen(/Working\./);
@@ -112,6 +112,6 @@ describe("two terminals of one server", { skip: NO_TMUX }, () => {
     );
     assert.doesNotMatch(screen, /not read yet/);
     assert.match(screen, /The run did not read your last message/);
-    models.openGate("stopped");
+    modelServer.openGate("stopped");
   });
 });

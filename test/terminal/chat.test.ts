@@ -6,18 +6,18 @@ import { startModelServer, createServerConfig } from "../helpers/server-runs.js"
 import { NO_TMUX, openPane } from "../helpers/terminal-pane.js";
 
 const PROMPT_READY = /Type a prompt/;
-/** Shown once a question accepts keys, after a moment without keys. */
+/** Shown when a question accepts keys, which needs a short time without keys. */
 const READY_TO_ANSWER = /choose.*Enter answers/;
 
 describe("gantry chat with its own agent", { skip: NO_TMUX }, () => {
   it("shows a run with its tools, outputs and diffs, and restores the screen at the end", async (t) => {
-    const models = await startModelServer(t);
+    const modelServer = await startModelServer(t);
     const pane = await openPane(t, {
-      config: createServerConfig(models),
+      config: createServerConfig(modelServer),
       files: { "lib/index.js": "export const answer = 41;\n", "old.txt": "before\n" },
       args: [],
     });
-    models.enqueue(
+    modelServer.enqueue(
       callStep("bash", { command: "echo from the shell" }),
       callStep("read", { filePath: "lib/index.js" }),
       callStep("edit", { filePath: "lib/index.js", oldString: "41", newString: "42" }),
@@ -42,15 +42,15 @@ describe("gantry chat with its own agent", { skip: NO_TMUX }, () => {
   });
 
   it("completes a project command, shows it as typed, and sends its template to the model", async (t) => {
-    const models = await startModelServer(t);
+    const modelServer = await startModelServer(t);
     const pane = await openPane(t, {
-      config: createServerConfig(models),
+      config: createServerConfig(modelServer),
       files: {
         ".agents/commands/review.md": "---\ndescription: Look at a file\nargument-hint: FILE\n---\nReview $1 now.",
       },
       args: [],
     });
-    models.enqueue(textStep("Reviewed."));
+    modelServer.enqueue(textStep("Reviewed."));
     await pane.waitForScreen(PROMPT_READY);
     await pane.type("/rev");
     await pane.waitForScreen(/\/review +Look at a file FILE/);
@@ -58,15 +58,15 @@ describe("gantry chat with its own agent", { skip: NO_TMUX }, () => {
     await pane.type("a.ts");
     await pane.sendKeys("Enter");
     assert.match(await pane.waitForScreen(/Reviewed\./), /❯ \/review a\.ts/);
-    assert.match(JSON.stringify(models.requests.map(({ body }) => body)), /Review a\.ts now\./);
+    assert.match(JSON.stringify(modelServer.requests.map(({ body }) => body)), /Review a\.ts now\./);
     await pane.sendKeys("C-d");
     await pane.waitForExit();
   });
 
-  it("shows the diff in a permission request, and ignores an Enter that was typed before it", async (t) => {
-    const models = await startModelServer(t);
-    const pane = await openPane(t, { config: createServerConfig(models), args: ["chat", "--mode", "ask"] });
-    models.enqueue(
+  it("shows the diff in a permission request, and ignores an Enter that was typed before the request", async (t) => {
+    const modelServer = await startModelServer(t);
+    const pane = await openPane(t, { config: createServerConfig(modelServer), args: ["chat", "--mode", "ask"] });
+    modelServer.enqueue(
       callStep("write", { filePath: "new.txt", content: "one\ntwo\n" }),
       callStep("write", { filePath: "never.txt", content: "no\n" }),
       textStep("Ended."),
@@ -94,9 +94,9 @@ describe("gantry chat with its own agent", { skip: NO_TMUX }, () => {
   });
 
   it("answers a question by choice and by text", async (t) => {
-    const models = await startModelServer(t);
-    const pane = await openPane(t, { config: createServerConfig(models) });
-    models.enqueue(
+    const modelServer = await startModelServer(t);
+    const pane = await openPane(t, { config: createServerConfig(modelServer) });
+    modelServer.enqueue(
       callStep("ask_user", { question: "Which colour?", choices: ["red", "blue"] }),
       callStep("ask_user", { question: "Which shade?", choices: ["dark"], free_text: true }),
       textStep("Thanks."),
@@ -113,15 +113,15 @@ describe("gantry chat with its own agent", { skip: NO_TMUX }, () => {
     await pane.waitForScreen(/> like the sky/);
     await pane.sendKeys("Enter");
     await pane.waitForScreen(/Thanks\./);
-    const lastRequest = JSON.stringify(models.lastRunRequest);
+    const lastRequest = JSON.stringify(modelServer.lastRunRequest);
     assert.match(lastRequest, /blue/);
     assert.match(lastRequest, /like the sky/);
   });
 
   it("stops a run with one Ctrl+C, accepts another prompt, and quits with two", async (t) => {
-    const models = await startModelServer(t);
-    const pane = await openPane(t, { config: createServerConfig(models) });
-    models.enqueue({ say: [{ text: "I begin" }, { stall: true }] }, textStep("Again here."));
+    const modelServer = await startModelServer(t);
+    const pane = await openPane(t, { config: createServerConfig(modelServer) });
+    modelServer.enqueue({ say: [{ text: "I begin" }, { stall: true }] }, textStep("Again here."));
     await pane.waitForScreen(PROMPT_READY);
     await pane.type("Take your time");
     await pane.sendKeys("Enter");
@@ -138,16 +138,16 @@ describe("gantry chat with its own agent", { skip: NO_TMUX }, () => {
   });
 
   it("sends 40 pasted lines as one prompt, and recalls the last prompt with the Up key", async (t) => {
-    const models = await startModelServer(t, { fallback: textStep("Taken.") });
-    const pane = await openPane(t, { config: createServerConfig(models) });
+    const modelServer = await startModelServer(t, { fallback: textStep("Taken.") });
+    const pane = await openPane(t, { config: createServerConfig(modelServer) });
     await pane.waitForScreen(PROMPT_READY);
     const text = Array.from({ length: 40 }, (_, i) => `line ${i} äöü 漢字 👩‍👩‍👧`).join("\n");
     await pane.paste(text);
     await pane.waitForScreen(/line 39/);
-    assert.equal(models.requests.length, 0);
+    assert.equal(modelServer.requests.length, 0);
     await pane.sendKeys("Enter");
     await pane.waitForScreen(/Taken\./);
-    const [request] = models.requests.filter(({ tools }) => tools.length > 0);
+    const [request] = modelServer.requests.filter(({ tools }) => tools.length > 0);
     assert.ok(JSON.stringify(request?.body).includes(JSON.stringify(text).slice(1, -1)));
     await pane.type("second");
     await pane.sendKeys("M-Enter");

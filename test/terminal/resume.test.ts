@@ -11,7 +11,7 @@ import { startServer } from "../helpers/server.js";
 import type { Hooks } from "../helpers/temp-dir.js";
 import { TERMINAL_PAYLOADS } from "../helpers/terminal-payloads.js";
 
-/** Starts a proxy that records the requested paths. It drops a response if `isResponseLost` returns true for the path. */
+/** Starts a proxy that records requested paths and drops a response if `isResponseLost` returns true for its path. */
 async function startRecordingProxy(
   hooks: Hooks,
   url: string,
@@ -44,10 +44,11 @@ async function startRecordingProxy(
 }
 
 describe("the session of a terminal", { skip: NO_TMUX }, () => {
-  it("loads its last 50 messages, and up to 50 more at each scroll to its start", async (t) => {
-    const models = await startModelServer(t);
-    models.fallback = ({ body }) => textStep(`Answer to ${/.*(prompt \d+)/s.exec(JSON.stringify(body))?.[1] ?? "?"}.`);
-    const server = await startServer(t, { config: createServerConfig(models) });
+  it("loads the last 50 messages, and up to 50 earlier messages at each scroll to the start", async (t) => {
+    const modelServer = await startModelServer(t);
+    modelServer.fallback = ({ body }) =>
+      textStep(`Answer to ${/.*(prompt \d+)/s.exec(JSON.stringify(body))?.[1] ?? "?"}.`);
+    const server = await startServer(t, { config: createServerConfig(modelServer) });
     let sessionId = "";
     for (let i = 1; i <= 60; i += 1) {
       const runResult = await runPrompt(server, {
@@ -68,18 +69,18 @@ describe("the session of a terminal", { skip: NO_TMUX }, () => {
       findPageRequests().map((page) => page.get("limit")),
       ["50"],
     );
-    // The stream starts after these messages: no older ones were sent.
+    // The stream starts after these messages, so it sends no older message.
     assert.match(requestedPaths.find((path) => path.includes("/events")) ?? "", /[?&]after_seq=119(&|$)/);
     await pane.sendKeys("PPage");
     await pane.waitForScreen((screen) => !screen.includes("prompt 60"));
     assert.equal(findPageRequests().length, 1);
-    // Messages 71 to 120 of 120 are loaded, then 21 to 70, then the 20 before. The visible rows stay in place.
+    // Messages 71 to 120 of 120 are loaded, then 21 to 70, then 1 to 20. The visible rows stay in place.
     const findOlderPageRequests = () =>
       findPageRequests()
         .slice(1)
         .map((page) => [page.get("before"), page.get("limit")]);
     await pane.sendKeys("C-Home");
-    // The page is loaded when the row above the visible ones no longer mentions older messages.
+    // The page is loaded when the row above the visible messages no longer mentions older messages.
     const isPageLoaded = (screen: string) => !/older messages: scroll up|loading \.\.\./.test(screen);
     await pane.waitForScreen(
       (screen) => findOlderPageRequests().length === 1 && /❯ prompt 36$/m.test(screen) && isPageLoaded(screen),
@@ -104,8 +105,8 @@ describe("the session of a terminal", { skip: NO_TMUX }, () => {
   });
 
   it("runs a prompt once if its response was lost and the user sends it again", async (t) => {
-    const models = await startModelServer(t, { fallback: textStep("Done once.") });
-    const server = await startServer(t, { config: createServerConfig(models) });
+    const modelServer = await startModelServer(t, { fallback: textStep("Done once.") });
+    const server = await startServer(t, { config: createServerConfig(modelServer) });
     let runRequestCount = 0;
     const { url } = await startRecordingProxy(
       t,
@@ -116,23 +117,23 @@ describe("the session of a terminal", { skip: NO_TMUX }, () => {
     await pane.waitForScreen(/Type a prompt/);
     await pane.type("Only once");
     await pane.sendKeys("Enter");
-    // The prompt is in the field again.
+    // The prompt is in the input field again.
     await pane.waitForScreen((screen) => runRequestCount === 1 && /───\n❯ Only once/.test(screen));
     await pane.sendKeys("Enter");
     await pane.waitForScreen(/Done once\./);
     assert.equal(runRequestCount, 2);
     const { sessions } = (await (await server.fetch("/api/sessions")).json()) as { sessions: { id: string }[] };
     assert.equal(sessions.length, 1);
-    assert.equal(models.requests.filter(({ tools }) => tools.length > 0).length, 1);
+    assert.equal(modelServer.requests.filter(({ tools }) => tools.length > 0).length, 1);
   });
 
-  it("stops its run on a Ctrl+C that arrives before its id is known", async (t) => {
-    const models = await startModelServer(t, { fallback: { say: [{ text: "I begin" }, { stall: true }] } });
-    const server = await startServer(t, { config: createServerConfig(models) });
+  it("stops the run on a Ctrl+C that arrives before the id of the run is known", async (t) => {
+    const modelServer = await startModelServer(t, { fallback: { say: [{ text: "I begin" }, { stall: true }] } });
+    const server = await startServer(t, { config: createServerConfig(modelServer) });
     let releaseResponse: () => void = () => undefined;
-    const gate = new Promise<void>((resolve) => (releaseResponse = resolve));
+    const responseGate = new Promise<void>((resolve) => (releaseResponse = resolve));
     const { url } = await startRecordingProxy(t, server.url, async (path) => {
-      if (path === "/api/run") await gate;
+      if (path === "/api/run") await responseGate;
       return false;
     });
     const pane = await openPane(t, { args: ["chat", "--url", url] });
@@ -147,16 +148,16 @@ describe("the session of a terminal", { skip: NO_TMUX }, () => {
   });
 
   it("writes no control or direction characters of models, tools, files and titles to the terminal", async (t) => {
-    const models = await startModelServer(t, { toolFreeAnswer: textStep(TERMINAL_PAYLOADS[20] ?? "") });
+    const modelServer = await startModelServer(t, { toolFreeAnswer: textStep(TERMINAL_PAYLOADS[20] ?? "") });
     const text = TERMINAL_PAYLOADS.join("\n");
     const pane = await openPane(t, {
-      config: createServerConfig(models),
+      config: createServerConfig(modelServer),
       files: { "payload.txt": text, "\u001b]0;pwned\u0007.txt": "a name" },
       // Starts only after the recording, so that the first byte is recorded.
       shell: 'until [ -e "$GANTRY_HOME/raw" ]; do sleep 0.02; done; "$@"',
     });
     await pane.record(`${pane.home}/raw`);
-    models.enqueue(
+    modelServer.enqueue(
       {
         say: [
           { reasoning: text },

@@ -10,10 +10,10 @@ const PROMPT_READY = /Type a prompt/;
 
 describe("gantry chat in a terminal", { skip: NO_TMUX }, () => {
   it("suspends on Ctrl+Z with the screen restored, and shows the typed text again after fg", async (t) => {
-    const models = await startModelServer(t, { fallback: textStep("Still here.") });
-    // A shell with job control, and a process between it and gantry that waits for gantry.
+    const modelServer = await startModelServer(t, { fallback: textStep("Still here.") });
+    // A shell with job control, and a process between the shell and gantry that waits for gantry.
     const shell = `set -m; sh -c '"$@"; exit $?' between "$@"; echo "[in the shell]"; read go; fg`;
-    const pane = await openPane(t, { config: createServerConfig(models), shell });
+    const pane = await openPane(t, { config: createServerConfig(modelServer), shell });
     await pane.waitForScreen(PROMPT_READY);
     await pane.type("half a sentence");
     await pane.waitForScreen(/half a sentence/);
@@ -32,7 +32,7 @@ describe("gantry chat in a terminal", { skip: NO_TMUX }, () => {
     assert.equal((await pane.waitForExit()).code, 0);
   });
 
-  it("continues after Ctrl+Z if no shell can resume it", async (t) => {
+  it("continues after Ctrl+Z if no shell can resume gantry", async (t) => {
     const pane = await openPane(t, { config: createServerConfig(await startModelServer(t)) });
     await pane.waitForScreen(PROMPT_READY);
     await pane.record(`${pane.home}/raw`);
@@ -45,26 +45,26 @@ describe("gantry chat in a terminal", { skip: NO_TMUX }, () => {
   });
 
   it("shows the number of background commands and the last command in 44 columns", async (t) => {
-    const models = await startModelServer(t);
+    const modelServer = await startModelServer(t);
     const createStartStep = (command: string) => callStep("bash", { command, background: true });
-    models.enqueue(createStartStep("sleep 300"), textStep("One."));
+    modelServer.enqueue(createStartStep("sleep 300"), textStep("One."));
     const pane = await openPane(t, {
       columns: 44,
-      config: createServerConfig(models, { tools: { bash: { sandbox: "off" } } }),
+      config: createServerConfig(modelServer, { tools: { bash: { sandbox: "off" } } }),
     });
     await pane.waitForScreen(PROMPT_READY);
     await pane.type("Start");
     await pane.sendKeys("Enter");
     await pane.waitForScreen(/One\.[^]*\n {2}⟳ in the background: sleep 300 *\n/);
     // Control characters in a command are shown as symbols.
-    models.enqueue(createStartStep("sleep 301 # \u001b[2J and what no screen has room for"), textStep("Two."));
+    modelServer.enqueue(createStartStep("sleep 301 # \u001b[2J and what no screen has room for"), textStep("Two."));
     await pane.type("Another");
     await pane.sendKeys("Enter");
     await pane.waitForScreen(/Two\.[^]*\n {2}⟳ 2 in the background: sleep 301 # ␛\[2J…? ?.*…\n/);
   });
 
-  it("shows the complete answer after four resizes while it streams", async (t) => {
-    const models = await startModelServer(t);
+  it("shows the complete answer after four resizes while the answer streams", async (t) => {
+    const modelServer = await startModelServer(t);
     const words = Array.from({ length: 400 }, (_, i) => (i % 8 === 7 ? `word${i}\n` : `word${i} `));
     const sizes = [
       [40, 10],
@@ -73,19 +73,19 @@ describe("gantry chat in a terminal", { skip: NO_TMUX }, () => {
       [80, 24],
     ] as const;
     // One part of the answer for each size, after the first part.
-    const partLength = words.length / (sizes.length + 1);
+    const partWordCount = words.length / (sizes.length + 1);
     const parts = sizes.flatMap((_, n) => [
       { gate: `size ${n}` },
-      { text: words.slice(partLength * (n + 1), partLength * (n + 2)) },
+      { text: words.slice(partWordCount * (n + 1), partWordCount * (n + 2)) },
     ]);
-    models.enqueue({ say: [{ text: words.slice(0, partLength) }, ...parts, { text: "\nIt ended." }], pace: 3 });
-    const pane = await openPane(t, { config: createServerConfig(models) });
+    modelServer.enqueue({ say: [{ text: words.slice(0, partWordCount) }, ...parts, { text: "\nIt ended." }], pace: 3 });
+    const pane = await openPane(t, { config: createServerConfig(modelServer) });
     await pane.waitForScreen(PROMPT_READY);
     await pane.type("Speak");
     await pane.sendKeys("Enter");
     await pane.waitForScreen(/word30 /);
     for (const [n, [columns, rows]] of sizes.entries()) {
-      models.openGate(`size ${n}`);
+      modelServer.openGate(`size ${n}`);
       await pane.resize(columns, rows);
     }
     const screen = await pane.waitForScreen(/It ended\./);
@@ -103,8 +103,8 @@ describe("gantry chat in a terminal", { skip: NO_TMUX }, () => {
   });
 
   it("sends a paste of more than 80 kB completely", async (t) => {
-    const models = await startModelServer(t, { fallback: textStep("Read.") });
-    const pane = await openPane(t, { config: createServerConfig(models) });
+    const modelServer = await startModelServer(t, { fallback: textStep("Read.") });
+    const pane = await openPane(t, { config: createServerConfig(modelServer) });
     await pane.waitForScreen(PROMPT_READY);
     const text = Array.from({ length: 1_900 }, (_, i) => `line ${i} of what was pasted, with 漢字 and é`).join("\n");
     assert.ok(Buffer.byteLength(text) > 80_000);
@@ -114,16 +114,16 @@ describe("gantry chat in a terminal", { skip: NO_TMUX }, () => {
     await pane.waitForScreen(/and an end/);
     await pane.sendKeys("Enter");
     await pane.waitForScreen(/Read\./);
-    const [request] = models.requests.filter(({ tools }) => tools.length > 0);
+    const [request] = modelServer.requests.filter(({ tools }) => tools.length > 0);
     assert.ok(JSON.stringify(request?.body).includes(JSON.stringify(`${text} and an end`).slice(1, -1)));
   });
 
   it("reports that its session was deleted elsewhere, and sends the typed prompt in a new session", async (t) => {
-    const models = await startModelServer(t);
-    const server = await startServer(t, { config: createServerConfig(models) });
+    const modelServer = await startModelServer(t);
+    const server = await startServer(t, { config: createServerConfig(modelServer) });
     const pane = await openPane(t, { args: ["chat", "--url", server.url] });
     await pane.waitForScreen(PROMPT_READY);
-    models.enqueue(textStep("The first answer."));
+    modelServer.enqueue(textStep("The first answer."));
     await pane.type("Begin");
     await pane.sendKeys("Enter");
     await pane.waitForScreen(/The first answer\./);
@@ -137,7 +137,7 @@ describe("gantry chat in a terminal", { skip: NO_TMUX }, () => {
     assert.equal((await server.fetch(`/api/sessions/${deletedId}`, { method: "DELETE" })).status, 200);
     const screen = await pane.waitForScreen(/This session was deleted\./);
     assert.doesNotMatch(screen, /The first answer/);
-    models.enqueue(textStep("Another one."));
+    modelServer.enqueue(textStep("Another one."));
     await pane.sendKeys("Enter");
     await pane.waitForScreen(/❯ Not lost[^]*Another one\./);
     const remainingIds = await listSessionIds();

@@ -95,7 +95,7 @@ describe("a run", () => {
     let runningCallCount = 0;
     let maxRunningCallCount = 0;
     let expectedCount = 3;
-    const countCall = async () => {
+    const runCountedCall = async () => {
       runningCallCount += 1;
       maxRunningCallCount = Math.max(maxRunningCallCount, runningCallCount);
       // All calls that may run in parallel start before one of them ends.
@@ -104,10 +104,10 @@ describe("a run", () => {
       runningCallCount -= 1;
       return { text: "" };
     };
-    const createScript = (name: string) => [callTools([name, {}], [name, {}], [name, {}]), say("ok")];
-    const provider = new ScriptedProvider([...createScript("both"), ...createScript("alone")]);
+    const createSteps = (name: string) => [callTools([name, {}], [name, {}], [name, {}]), say("ok")];
+    const provider = new ScriptedProvider([...createSteps("both"), ...createSteps("alone")]);
     const agent = createAgent(t, provider, {
-      tools: [createTool("both", countCall, { parallel: true }), createTool("alone", countCall)],
+      tools: [createTool("both", runCountedCall, { parallel: true }), createTool("alone", runCountedCall)],
     });
     await (
       await agent.run({ message: "x" })
@@ -166,15 +166,16 @@ describe("a run", () => {
     assert.deepEqual(new Set(messages.filter((m) => m.role === "tool").map((m) => m.toolCallId)), new Set(callIds));
   });
 
-  it("accepts 128 tool calls in one answer, and runs none of an answer with 1,000", async (t) => {
+  it("accepts 128 tool calls in one answer, and runs no call of an answer with 1,000 tool calls", async (t) => {
     const createCalls = (count: number) =>
       callTools(...Array.from({ length: count }, (_, i) => ["t", {}, `c${i}`] as const));
     const provider = new ScriptedProvider([createCalls(128), say("ok"), createCalls(1000)]);
     let callCount = 0;
-    const run = () => Promise.resolve({ text: `${(callCount += 1)}` });
-    const agent = createAgent(t, provider, { tools: [createTool("t", run, { parallel: true })] });
+    const runTool = () => Promise.resolve({ text: `${(callCount += 1)}` });
+    const agent = createAgent(t, provider, { tools: [createTool("t", runTool, { parallel: true })] });
     const firstRun = await agent.run({ message: "x" });
     assert.equal((await firstRun.result).output, "ok");
+    // The prompt, the answer with the calls, 128 tool results and the final answer.
     assert.equal((await agent.sessions.messages(firstRun.sessionId)).length, 131);
     const secondRun = await agent.run({ message: "y", sessionId: firstRun.sessionId });
     await assert.rejects(secondRun.result, { kind: "too_large", message: /of more than 128 tool calls$/ });
@@ -203,6 +204,7 @@ describe("a run", () => {
     await run.result;
     const [toolMessage] = (await agent.sessions.messages(run.sessionId)).filter((m) => m.role === "tool");
     const part = toolMessage?.parts[0];
+    // The notice at the cut may add 200 bytes.
     assert.ok(part?.type === "text" && Buffer.byteLength(part.text) <= 2200, "the output is cut near the limit");
     assert.match(part.text, /^a+[^a][\s\S]*[^a]a+$/);
   });
@@ -242,9 +244,9 @@ describe("a run", () => {
     ];
     const failingFunctions = [() => Promise.reject(new Error("gone")), () => { throw new Error("gone"); }]; // prettier-ignore
     const answerFunctions = [...answers.map((answer) => () => Promise.resolve(answer)), ...failingFunctions];
-    const calls = answerFunctions.map((_, n) => ["t", { n }] as const);
+    const toolCalls = answerFunctions.map((_, n) => ["t", { n }] as const);
     let callCount = 0;
-    const provider = new ScriptedProvider([callTools(...calls), callTools(["t", {}]), say("ok")]);
+    const provider = new ScriptedProvider([callTools(...toolCalls), callTools(["t", {}]), say("ok")]);
     const agent = createAgent(t, provider, {
       tools: [createTool("t", () => Promise.resolve({ text: `ran ${++callCount}` }), { needsPermission: true })],
     });
@@ -305,15 +307,14 @@ describe("a run", () => {
     const secondAgent = createAgent(t, new ScriptedProvider(), { driver: new MemoryDriver(store) });
     const cancelController = new AbortController();
     const run = await firstAgent.run({ message: "x", signal: cancelController.signal });
-    for (const agent of [firstAgent, secondAgent]) {
+    for (const agent of [firstAgent, secondAgent])
       await assert.rejects(agent.run({ message: "y", sessionId: run.sessionId }), { code: "session_busy" });
-    }
     cancelController.abort();
     await assert.rejects(run.result, { code: "run_cancelled" });
     assert.equal((await (await secondAgent.run({ message: "y", sessionId: run.sessionId })).result).output, "ok");
   });
 
-  it("is rejected beyond concurrentRuns; a run that fails to start or has ended frees its slot", async (t) => {
+  it("is rejected while concurrentRuns runs are active; a run that fails to start or has ended frees its slot", async (t) => {
     const provider = new ScriptedProvider([{ hang: true }]);
     const agent = createAgent(t, provider, { concurrentRuns: 1 });
     await assert.rejects(agent.run({ message: "x", sessionId: "nope" }), { code: "session_not_found" });
@@ -484,7 +485,7 @@ describe("a cancel", () => {
     lateResult.open();
   });
 
-  it("before the start rejects the run and creates no session", async (t) => {
+  it("before the start of a run rejects the run and creates no session", async (t) => {
     const agent = createAgent(t, new ScriptedProvider());
     await assert.rejects(agent.run({ message: "x", signal: AbortSignal.abort() }), { code: "run_cancelled" });
     assert.equal((await agent.sessions.list({ limit: 10 })).total, 0);
@@ -573,16 +574,16 @@ describe("a session", () => {
     });
     assert.match(await warning, /scripted: timeout: no data/);
 
-    const usages: string[] = [];
+    const usageLines: string[] = [];
     const agent = createAgent(
       t,
       new ScriptedProvider([], { title: say("Named", { inputTokens: 3, outputTokens: 4 }) }),
     );
-    agent.on("model.called", ({ usage, purpose }) => usages.push(`${purpose} ${usage.totalTokens}`));
+    agent.on("model.called", ({ usage, purpose }) => usageLines.push(`${purpose} ${usage.totalTokens}`));
     const titleUpdate = new Promise((resolve) => agent.on("session.updated", resolve));
     const run = await agent.run({ message: "x" });
     await Promise.all([run.result, titleUpdate]);
-    assert.deepEqual(usages.sort(), ["answer 15", "title 7"]);
+    assert.deepEqual(usageLines.sort(), ["answer 15", "title 7"]);
     assert.equal((await agent.sessions.get(run.sessionId))?.usage.totalTokens, 15);
   });
 
@@ -606,7 +607,7 @@ describe("a session", () => {
     await assert.rejects(agent.sessions.delete(run.sessionId), { code: "session_not_found" });
   });
 
-  it("stores the provider and model of a run, and uses them for a run that names none", async (t) => {
+  it("stores the provider and model of a run, and uses both for a later run without a requested model", async (t) => {
     const createModel = (id: string) => ({ id, name: id, ownedBy: "x" });
     const firstProvider = new ScriptedProvider([], { name: "one", models: [createModel("a"), createModel("b")] });
     const secondProvider = new ScriptedProvider([], { name: "two", models: [createModel("c")] });
@@ -661,37 +662,37 @@ describe("a session", () => {
 describe("the lifecycle of an agent", () => {
   it("close() ends runs with shutting_down, rejects new runs, and closes tools and providers", async () => {
     const provider = new ScriptedProvider([{ hang: true }]);
-    const closedNames: string[] = [];
-    const close = () => Promise.resolve(void closedNames.push("kept"));
+    const closedToolNames: string[] = [];
+    const close = () => Promise.resolve(void closedToolNames.push("kept"));
     const tools = ["kept", "plain"].map((name) =>
       createTool(name, () => Promise.resolve({ text: "" }), name === "kept" ? { close } : {}),
     );
     const agent = new Agent({ providers: [provider], tools });
     const run = await agent.run({ message: "x" });
-    const pendingClose = agent.close();
+    const closePromise = agent.close();
     await assert.rejects(run.result, { code: "shutting_down" });
-    await pendingClose;
+    await closePromise;
     await agent.close();
     await assert.rejects(agent.run({ message: "x" }), { code: "shutting_down" });
     assert.equal(provider.closed, true);
-    assert.deepEqual(closedNames, ["kept"]);
+    assert.deepEqual(closedToolNames, ["kept"]);
   });
 
   it("`await using` closes the agent at the end of its block", async () => {
     const provider = new ScriptedProvider([{ hang: true }]);
-    let rejectedRun: Promise<void> | undefined;
+    let rejection: Promise<void> | undefined;
     {
       await using agent = new Agent({ providers: [provider] });
       const run = await agent.run({ message: "x" });
-      rejectedRun = assert.rejects(run.result, { code: "shutting_down" });
+      rejection = assert.rejects(run.result, { code: "shutting_down" });
     }
-    await rejectedRun;
+    await rejection;
     assert.equal(provider.closed, true);
   });
 
   it("the constructor rejects duplicate tool names and duplicate provider names", () => {
-    const toolT = createTool("t", () => Promise.resolve({ text: "" }));
-    assert.throws(() => new Agent({ providers: [], tools: [toolT, toolT] }), { field: "tools" });
+    const tool = createTool("t", () => Promise.resolve({ text: "" }));
+    assert.throws(() => new Agent({ providers: [], tools: [tool, tool] }), { field: "tools" });
     assert.throws(() => new Agent({ providers: [new ScriptedProvider(), new ScriptedProvider()] }), {
       field: "providers",
     });

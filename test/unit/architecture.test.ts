@@ -7,22 +7,22 @@ import { findArchitectureFaults } from "../helpers/architecture.js";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 
-function readRepository(): Map<string, string> {
-  const sources = new Map<string, string>();
+function readSources(): Map<string, string> {
+  const textsByPath = new Map<string, string>();
   const walk = (folder: string): void => {
     for (const entry of readdirSync(path.join(ROOT, folder), { withFileTypes: true })) {
       const file = `${folder}/${entry.name}`;
       if (entry.isDirectory()) walk(file);
-      else if (/\.tsx?$/.test(entry.name)) sources.set(file, readFileSync(path.join(ROOT, file), "utf8"));
+      else if (/\.tsx?$/.test(entry.name)) textsByPath.set(file, readFileSync(path.join(ROOT, file), "utf8"));
     }
   };
   for (const folder of ["src", "adapters", "examples"]) walk(folder);
-  return sources;
+  return textsByPath;
 }
 
 describe("the repository", () => {
   it("follows the architecture rules in src, adapters and examples", () => {
-    assert.deepEqual(findArchitectureFaults(readRepository()), []);
+    assert.deepEqual(findArchitectureFaults(readSources()), []);
   });
 
   it("has only the allowed files and folders at its root", () => {
@@ -38,18 +38,18 @@ describe("the repository", () => {
   });
 
   it("lists exactly the folders of src and src/run in the module table of CONTRIBUTING.md", () => {
-    const text = readFileSync(path.join(ROOT, "CONTRIBUTING.md"), "utf8");
+    const contributingText = readFileSync(path.join(ROOT, "CONTRIBUTING.md"), "utf8");
     const listFolders = (parent: string) =>
       readdirSync(path.join(ROOT, parent), { withFileTypes: true })
         .filter((entry) => entry.isDirectory())
         .map(({ name }) => `${parent}/${name}`);
-    const section = /^## Modules\n([^]*?)^## /m.exec(text)?.[1] ?? "";
+    const section = /^## Modules\n([^]*?)^## /m.exec(contributingText)?.[1] ?? "";
     const tableFolders = [...section.matchAll(/^\| `(src\/[\w/-]+)` +\|/gm)].map(([, name]) => name);
     assert.deepEqual(tableFolders.sort(), [...listFolders("src"), ...listFolders("src/run")].sort());
   });
 
   it("names its source files in kebab-case", () => {
-    const misnamedFiles = [...readRepository().keys()].filter(
+    const misnamedFiles = [...readSources().keys()].filter(
       (file) => !/^(?:[a-z0-9]+(?:-[a-z0-9]+)*\/)*[a-z0-9]+(?:[-.][a-z0-9]+)*\.tsx?$/.test(file),
     );
     assert.deepEqual(misnamedFiles, []);
@@ -57,11 +57,11 @@ describe("the repository", () => {
 });
 
 describe("the architecture checker", () => {
-  /** The faults in a repository that consists of these files only. */
+  /** Returns the faults in a repository that has only these files. */
   const findFaults = (files: Record<string, string>): string[] =>
     findArchitectureFaults(new Map(Object.entries(files)));
 
-  const violations: [violation: string, files: Record<string, string>, fault: RegExp][] = [
+  const violations: [violation: string, files: Record<string, string>, faultPattern: RegExp][] = [
     [
       "an adapter that opens an HTTP port",
       { "adapters/a/index.ts": 'import { createServer } from "node:http";' },
@@ -347,12 +347,12 @@ describe("the architecture checker", () => {
       /makes a regular expression of a value/,
     ],
   ];
-  for (const [violation, files, fault] of violations) {
+  for (const [violation, files, faultPattern] of violations) {
     it(`rejects ${violation}`, () => {
       const reportedFaults = findFaults(files);
       assert.ok(
-        reportedFaults.some((line) => fault.test(line)),
-        `${String(fault)} not in ${JSON.stringify(reportedFaults)}`,
+        reportedFaults.some((line) => faultPattern.test(line)),
+        `${String(faultPattern)} not in ${JSON.stringify(reportedFaults)}`,
       );
     });
   }

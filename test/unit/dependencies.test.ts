@@ -13,26 +13,26 @@ interface Manifest {
 const readText = (file: string): string => readFileSync(join(ROOT, file), "utf8");
 const readManifest = (folder: string): Manifest => JSON.parse(readText(join(folder, "package.json"))) as Manifest;
 const DEPENDENCIES = Object.keys(readManifest(".").dependencies);
-/** The console pages are built from development dependencies. */
+/** Sources of the console pages, which are built from development dependencies. */
 const BROWSER_SOURCES = /^adapters\/web-console\/app\//;
 
 /** Names of the packages that the sources import, including types. */
 function findImportedPackages(): Set<string> {
-  const names = new Set<string>();
+  const packageNames = new Set<string>();
   const files = ["src", "adapters"].flatMap((folder) =>
     readdirSync(join(ROOT, folder), { recursive: true, encoding: "utf8" }).map((file) => `${folder}/${file}`),
   );
   for (const file of files) {
     if (!/\.tsx?$/.test(file) || BROWSER_SOURCES.test(file)) continue;
     const text = readText(file);
-    // The ripgrep package is not imported. It only provides the path of a program.
+    // The ripgrep package is resolved instead of imported, because only the path of its program is needed.
     const resolvedPackages = [...text.matchAll(/\.resolve\("(@[^"]+)"\)/g)].map(([, fileName = ""]) => ({ fileName }));
     for (const { fileName } of [...ts.preProcessFile(text).importedFiles, ...resolvedPackages]) {
       const [name] = /^(@[^/]+\/)?[^/.][^/]*/.exec(fileName) ?? [];
-      if (name !== undefined && !fileName.startsWith("node:") && name !== "gantry") names.add(name);
+      if (name !== undefined && !fileName.startsWith("node:") && name !== "gantry") packageNames.add(name);
     }
   }
-  return names;
+  return packageNames;
 }
 
 describe("package.json", () => {
@@ -46,19 +46,19 @@ describe("package.json", () => {
     const peerPackages = new Set(
       [...packages].flatMap((name) => Object.keys(readManifest(`node_modules/${name}`).peerDependencies ?? {})),
     );
-    const documentedText = readText("CONTRIBUTING.md");
+    const contributingText = readText("CONTRIBUTING.md");
     const unimportedPackages = DEPENDENCIES.filter((name) => !packages.has(name));
     assert.deepEqual(
-      unimportedPackages.filter((name) => !peerPackages.has(name) || !documentedText.includes(`\`${name}\``)),
+      unimportedPackages.filter((name) => !peerPackages.has(name) || !contributingText.includes(`\`${name}\``)),
       [],
     );
   });
 
   it("installs neither the MCP SDK nor its web servers for production", () => {
     const lock = JSON.parse(readText("package-lock.json")) as { packages: Record<string, { dev?: boolean }> };
-    const serverPaths = ["express", "hono", "@modelcontextprotocol/sdk"].map((name) => `node_modules/${name}`);
+    const packagePaths = ["express", "hono", "@modelcontextprotocol/sdk"].map((name) => `node_modules/${name}`);
     assert.deepEqual(
-      serverPaths.filter((path) => path in lock.packages && lock.packages[path]?.dev !== true),
+      packagePaths.filter((path) => path in lock.packages && lock.packages[path]?.dev !== true),
       [],
     );
   });

@@ -11,8 +11,8 @@ const manifest = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "utf8"
   exports: Record<string, unknown>;
 };
 /**
- * Entry points that share one namespace: no name is exported by two of them. The client is separate and names its own
- * view of the server.
+ * Entry points that share one namespace: only one entry point exports a name. The client has a namespace of its own,
+ * because its types describe the server's responses.
  */
 const ENTRY_POINTS = {
   gantry: "src/index.ts",
@@ -22,7 +22,7 @@ const ENTRY_POINTS = {
 };
 const CLIENT_ENTRY_POINT = { "gantry/client": "adapters/koa-http-api/client/index.ts" };
 
-/** File contents by path from the repository root. */
+/** Returns the file contents by path from the repository root. */
 function readFiles(folders: readonly string[], filePattern: RegExp): Map<string, string> {
   const textsByPath = new Map<string, string>();
   for (const folder of folders)
@@ -35,7 +35,7 @@ function readFiles(folders: readonly string[], filePattern: RegExp): Map<string,
 }
 
 describe("the public API", () => {
-  it("has exactly the eight entry points that package.json exports", () => {
+  it("has exactly eight entry points in package.json", () => {
     assert.deepEqual(Object.keys(manifest.exports).sort(), [
       ".",
       "./adapters/*",
@@ -66,31 +66,31 @@ describe("the public API", () => {
   });
 
   it("accepts undefined for each optional field", () => {
-    const adapters = [...readFiles(["adapters"], /^index\.tsx?$/).keys()].filter(
+    const adapterFiles = [...readFiles(["adapters"], /^index\.tsx?$/).keys()].filter(
       (file) => file.split("/").length === 3,
     );
-    const entryPoints = [...Object.values(ENTRY_POINTS), ...Object.values(CLIENT_ENTRY_POINT), ...adapters];
+    const entryPoints = [...Object.values(ENTRY_POINTS), ...Object.values(CLIENT_ENTRY_POINT), ...adapterFiles];
     assert.deepEqual(findFieldsWithoutUndefined(readEntryExports(ROOT, entryPoints)), []);
   });
 
-  it("is checked for star exports, statements, missing comments, unused exports and duplicate exports", () => {
+  it("is checked for star exports, other statements, missing comments, unused exports and duplicate exports", () => {
     const entryPoints = { gantry: "src/index.ts", "gantry/plugin": "src/plugin.ts" };
-    const findFaults = (index: string, otherSources: Record<string, string>, programs: string[]): string[] => {
-      const sources = new Map(Object.entries({ "src/index.ts": index, ...otherSources }));
+    const findFaults = (indexText: string, otherSources: Record<string, string>, programs: string[]): string[] => {
+      const sources = new Map(Object.entries({ "src/index.ts": indexText, ...otherSources }));
       return findExportFaults(entryPoints, sources, { programs, pages: ["`B` is described, and A is not."] });
     };
-    const sourceA = { "src/a.ts": "/** A thing. */\nexport interface A { b: B }\nexport type B = 1;" };
-    assert.match(String(findFaults('export * from "./a.js";', sourceA, [])), /names what it exports/);
+    const baseSources = { "src/a.ts": "/** A thing. */\nexport interface A { b: B }\nexport type B = 1;" };
+    assert.match(String(findFaults('export * from "./a.js";', baseSources, [])), /names what it exports/);
     assert.match(String(findFaults("export const a = 1;", {}, [])), /does nothing else/);
-    const exportOfBoth = 'export type { A, B } from "./a.js";';
-    assert.deepEqual(findFaults(exportOfBoth, sourceA, ['import type { A } from "gantry";']), [
+    const typeExports = 'export type { A, B } from "./a.js";';
+    assert.deepEqual(findFaults(typeExports, baseSources, ['import type { A } from "gantry";']), [
       "src/index.ts: B has no sentence above it",
     ]);
     assert.deepEqual(
-      findFaults('export type { A } from "./a.js";', sourceA, ['import type { A } from "gantry/http";']),
+      findFaults('export type { A } from "./a.js";', baseSources, ['import type { A } from "gantry/http";']),
       ["src/index.ts: A is used by no adapter, document, example or test"],
     );
-    const sourcesWithPlugin = { ...sourceA, "src/plugin.ts": 'export type { A } from "./a.js";' };
+    const sourcesWithPlugin = { ...baseSources, "src/plugin.ts": 'export type { A } from "./a.js";' };
     assert.match(
       String(findFaults('export type { A } from "./a.js";', sourcesWithPlugin, [])),
       /A is exported by src\/index.ts too/,

@@ -13,12 +13,13 @@ const COMMENT_PATTERNS: Readonly<Record<string, RegExp>> = {
   hash: /^ *# (.*)$/gm,
 };
 /** Files whose comments begin with `#`. */
-const HASH_FILE = /(^|\/)(Containerfile|action\.yml|compose\.yaml|haproxy\.cfg|gantry\.service|run|nodes|pre-commit)$/;
+const HASH_COMMENT_FILE_PATTERN =
+  /(^|\/)(Containerfile|action\.yml|compose\.yaml|haproxy\.cfg|gantry\.service|run|nodes|pre-commit)$/;
 
 const files = ["adapters", "docs", "examples", ".ci", "README.md", "CONTRIBUTING.md", "SECURITY.md"].flatMap(listFiles);
 const readText = (file: string): string => readFileSync(path.join(ROOT, file), "utf8");
 
-/** Returns the file, or the files below the folder, with `/` as separator. */
+/** Returns the paths of the files below a folder, with `/` as separator. The result for a `.md` file is the file. */
 function listFiles(name: string): string[] {
   if (name.endsWith(".md")) return [name];
   return readdirSync(path.join(ROOT, name), { recursive: true, withFileTypes: true })
@@ -27,7 +28,7 @@ function listFiles(name: string): string[] {
 }
 
 function findFaults(file: string): string[] {
-  const pattern = COMMENT_PATTERNS[HASH_FILE.test(file) ? "hash" : path.extname(file).slice(1)];
+  const pattern = COMMENT_PATTERNS[HASH_COMMENT_FILE_PATTERN.test(file) ? "hash" : path.extname(file).slice(1)];
   const comments = pattern === undefined ? [] : [...readText(file).matchAll(pattern)].map(([, text = ""]) => text);
   return comments.flatMap((comment) => commentFaults(comment).map(([, text]) => `${file}: “${text}” in “${comment}”`));
 }

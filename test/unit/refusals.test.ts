@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { Agent, defineTool } from "gantry";
 import { ScriptedProvider } from "gantry/testing";
 
-// Options that JavaScript programs can pass but TypeScript rejects.
+// The casts pass values that TypeScript rejects, as JavaScript programs can.
 describe("an invalid option", () => {
   const providers = [new ScriptedProvider()];
 

@@ -13,11 +13,11 @@ const files = readdirSync(path.join(ROOT, "test"), { recursive: true, withFileTy
 const testFiles = files.filter((file) => file.endsWith(".test.ts"));
 const readText = (file: string): string => readFileSync(path.join(ROOT, file), "utf8");
 
-/** Helpers that start Node processes, a browser, a terminal or a database. */
-const STARTS_PROCESSES =
+/** An import of a helper that starts Node processes, a browser, a terminal or a database. */
+const PROCESS_HELPER_IMPORT =
   /helpers\/(server|server-stores|child|acp-process|replicas|server-group|balancer|browser|console|terminal-pane|packed-package|haproxy|pgbouncer|postgres)\.js"/;
-/** Measures the whole process, which includes the other test files of a batch. */
-const MEASURES_PROCESS = /helpers\/operation-recorder\.js"|process\.(memoryUsage|cpuUsage|resourceUsage)/;
+/** A measurement of the whole process, which also runs the other test files of a batch. */
+const PROCESS_MEASUREMENT = /helpers\/operation-recorder\.js"|process\.(memoryUsage|cpuUsage|resourceUsage)/;
 
 describe("the test suites", () => {
   it("contain each test file in a folder that npm test or npm run test:all runs", () => {
@@ -33,7 +33,7 @@ describe("the test suites", () => {
 
   it("start no process in test/unit and test/isolated", () => {
     const violations = testFiles.filter(
-      (file) => /^test\/(unit|isolated)\//.test(file) && STARTS_PROCESSES.test(readText(file)),
+      (file) => /^test\/(unit|isolated)\//.test(file) && PROCESS_HELPER_IMPORT.test(readText(file)),
     );
     assert.deepEqual(violations, []);
   });
@@ -47,19 +47,19 @@ describe("the test suites", () => {
     const thisFile = "test/unit/suites.test.ts";
     const unitTests = testFiles.filter((file) => file.startsWith("test/unit/") && file !== thisFile);
     assert.deepEqual(
-      unitTests.filter((file) => MEASURES_PROCESS.test(readText(file))),
+      unitTests.filter((file) => PROCESS_MEASUREMENT.test(readText(file))),
       [],
     );
   });
 
-  it("explain each wait for time in a comment with `Time:`", () => {
-    const wait = /\b(sleep|pause)\(\w|\bsetTimeout\((?!\))/;
-    const mockedTime = /\.mock\.|mock\.timers|apis: \[/;
+  it("explain each wait for time in a comment with `Time:`, at most three lines above the wait", () => {
+    const waitPattern = /\b(sleep|pause)\(\w|\bsetTimeout\((?!\))/;
+    const mockedTimePattern = /\.mock\.|mock\.timers|apis: \[/;
     const violations = testFiles.flatMap((file) => {
       const lines = readText(file).split("\n");
       return lines.flatMap((line, index) =>
-        wait.test(line) &&
-        !mockedTime.test(line) &&
+        waitPattern.test(line) &&
+        !mockedTimePattern.test(line) &&
         !lines
           .slice(Math.max(0, index - 3), index + 1)
           .join()
@@ -72,19 +72,19 @@ describe("the test suites", () => {
   });
 
   it("contain no focused, skipped or todo test", () => {
-    const focusedOrSkipped = /\b(it|test|describe)\.(only|skip|todo)\(|\b(only|skip|todo): true\b/;
+    const focusPattern = /\b(it|test|describe)\.(only|skip|todo)\(|\b(only|skip|todo): true\b/;
     assert.deepEqual(
-      testFiles.filter((file) => focusedOrSkipped.test(readText(file))),
+      testFiles.filter((file) => focusPattern.test(readText(file))),
       [],
     );
   });
 
-  it("the scripts in .ci have at most 1,400 lines together", () => {
+  it("are run by scripts in .ci that have at most 1,400 lines in total", () => {
     const scriptPaths = readdirSync(path.join(ROOT, ".ci"), { recursive: true, withFileTypes: true })
       .filter((entry) => entry.isFile())
       .map((entry) => path.join(entry.parentPath, entry.name));
     const lineCounts = scriptPaths.map((file) => readFileSync(file, "utf8").split("\n").length - 1);
-    const totalLines = lineCounts.reduce((total, count) => total + count, 0);
-    assert.ok(totalLines <= 1_400, `${totalLines} lines in .ci: remove something before you add more`);
+    const totalLineCount = lineCounts.reduce((total, count) => total + count, 0);
+    assert.ok(totalLineCount <= 1_400, `${totalLineCount} lines in .ci: remove something before you add more`);
   });
 });

@@ -66,7 +66,7 @@ export class GantryClient {
     return this.#connection.requestList<Command>("commands", "commands", { query, signal });
   }
 
-  /** Starts a run and resolves when it has ended. Aborting the signal cancels the run. */
+  /** Starts a run and resolves when the run has ended. Aborting the signal cancels the run. */
   async run(request: ApiRunInput, { key, signal }: RunOptions = {}): Promise<ApiRunResult & RunIds> {
     const { body, headers } = await this.#connection.requestJson<ApiRunResult>(
       "run",
@@ -102,10 +102,12 @@ export class GantryClient {
   }
 }
 
+/** The request of a run; `key`: the idempotency key. */
 function toPostRequest(body: RunRequest, key: string | undefined, signal: AbortSignal | undefined): RequestParts {
   return { method: "POST", body, headers: key === undefined ? {} : { "idempotency-key": key }, signal };
 }
 
+/** Reads the ids from the response headers; `""` for a missing header. */
 function readRunIdentity(headers: Headers): RunIds {
   const model = headers.get("x-model") ?? "";
   return {
@@ -115,7 +117,7 @@ function readRunIdentity(headers: Headers): RunIds {
   };
 }
 
-/** Decodes the percent-encoded name of a model. A name with a bare `%` is returned unchanged. */
+/** Decodes the percent-encoded name of a model. A value that is not valid encoding is returned unchanged. */
 function decodeModel(value: string): string {
   try {
     return decodeURIComponent(value);

@@ -11,11 +11,10 @@ import { readTokenHeaders } from "./person-token.js";
 /** Address of the server, and how to connect to it. */
 export interface ClientOptions {
   /**
-   * Address of the server, like `http://127.0.0.1:8080`; default: the page's own origin, or this address outside of a
-   * browser.
+   * Address of the server. Default: the page's own origin in a browser, otherwise `http://127.0.0.1:8080`.
    */
   url?: string | undefined;
-  /** Headers that the server requires, for each request. A function is called for each request. Default: none. */
+  /** Headers that the server requires. A function is called for each request. Default: none. */
   headers?: Record<string, string> | (() => Record<string, string>) | undefined;
   /**
    * Returns headers that prove that a person sends the request, or undefined if there are none. Called after the server
@@ -24,7 +23,7 @@ export interface ClientOptions {
    */
   personHeaders?:
     ((server: URL) => Record<string, string> | undefined | Promise<Record<string, string> | undefined>) | undefined;
-  /** Replacement for the platform's `fetch`. */
+  /** Function that sends the requests. Default: the platform's `fetch`. */
   fetch?: typeof globalThis.fetch | undefined;
   /**
    * Silence after which a stream counts as dead, in ms; above 0, default 40,000. The server sends at least a comment
@@ -47,7 +46,10 @@ export interface RequestParts extends CallOptions {
   headers?: Record<string, string>;
 }
 
-/** An event or comment of a stream, with parsed data. For a comment, `comment` is set and `data` is undefined. */
+/**
+ * An event or comment of a stream, with parsed data. For a comment, `comment` is set and `data` is undefined. `id` is
+ * undefined for an event without an id.
+ */
 export interface StreamedEvent {
   type: string;
   data: unknown;
@@ -59,14 +61,14 @@ export interface StreamedEvent {
  * The path of a session, run or ask. Throws `NotFoundError` for ids that would change the address: URLs resolve `.` and
  * `..`, and an empty id addresses the list.
  */
-export function pathOf(resource: "session" | "run" | "ask", id: string): string {
+export function createResourcePath(resource: "session" | "run" | "ask", id: string): string {
   // A lone surrogate cannot be encoded in a URL.
   if (/^\.{0,2}$/.test(id) || !/^\P{Surrogate}*$/u.test(id)) throw createInvalidIdError(resource, id);
   return `${resource}s/${encodeURIComponent(id)}`;
 }
 
 /** Codes of the errors for requests that only a person may send. */
-const PERSON_CODES: ReadonlySet<string> = new Set(["person_required", "namespace_refused", "unseen_refused"]);
+const PERSON_ERROR_CODES: ReadonlySet<string> = new Set(["person_required", "namespace_refused", "unseen_refused"]);
 
 /** Sends requests to one server. */
 export class ServerConnection {
@@ -88,8 +90,9 @@ export class ServerConnection {
   }
 
   /**
-   * Sends a request and reads the JSON answer. `isExpectedBody`: whether the body has the fields that the caller reads.
-   * A body from a proxy or another program lacks them.
+   * Sends a request and reads the JSON answer. Rejects with `ApiError` if the request fails, or if `isExpectedBody`
+   * returns false. `isExpectedBody` checks for the fields that the caller reads, because an answer of a proxy or of
+   * another program lacks these fields.
    */
   async requestJson<T extends object>(
     path: string,
@@ -104,7 +107,7 @@ export class ServerConnection {
     return { body: body as T, headers: response.headers };
   }
 
-  /** Sends a request and returns the list with this name from the answer. */
+  /** Sends a request and returns the list in the field `name` of the answer. */
   async requestList<T>(name: string, path: string, request: RequestParts): Promise<T[]> {
     const { body } = await this.requestJson<Record<string, T[]>>(path, request, (answer) =>
       Array.isArray(answer[name]),
@@ -117,7 +120,7 @@ export class ServerConnection {
     try {
       return await this.#sendOnce(path, request);
     } catch (error) {
-      if (!(error instanceof ApiError) || !PERSON_CODES.has(error.code)) throw error;
+      if (!(error instanceof ApiError) || !PERSON_ERROR_CODES.has(error.code)) throw error;
       const { url = getPageOrigin(), personHeaders = readTokenHeaders } = this.#options;
       const headers = await personHeaders(new URL(url, getPageOrigin()));
       if (!headers) throw error;
@@ -134,7 +137,7 @@ export class ServerConnection {
     const address = new URL(`${url.replace(/\/$/, "")}/api/${path}`, getPageOrigin());
     for (const [name, value] of Object.entries(query))
       if (value !== undefined) address.searchParams.set(name, String(value));
-    const init = {
+    const requestInit = {
       method,
       // Built outside of the `try`: an invalid header value must not be reported as a connection failure.
       headers: new Headers({
@@ -145,10 +148,10 @@ export class ServerConnection {
       ...(body !== undefined && { body: JSON.stringify(body) }),
       ...(signal && { signal }),
     };
-    if (body !== undefined) init.headers.set("content-type", "application/json");
+    if (body !== undefined) requestInit.headers.set("content-type", "application/json");
     let response: Response;
     try {
-      response = await fetch(address.href, init);
+      response = await fetch(address.href, requestInit);
     } catch (error) {
       signal?.throwIfAborted();
       throw createDisconnectedError("the server cannot be reached", error);
@@ -162,8 +165,8 @@ export class ServerConnection {
   }
 
   /**
-   * The events and comments of a streamed answer. Ending the caller's `for await` loop closes the connection. Throws if
-   * the connection breaks or is silent for too long.
+   * The events and comments of a streamed answer. Ending the caller's `for await` loop closes the connection. Throws
+   * `ApiError` if the connection breaks, or if it is silent for `silenceMs`.
    */
   async *readEvents(response: Response, signal?: AbortSignal): AsyncGenerator<StreamedEvent, void, undefined> {
     const reader = (response.body as ReadableStream<Uint8Array> | null)?.getReader();
@@ -188,12 +191,12 @@ export class ServerConnection {
   }
 }
 
-/** Whether all values are nonempty strings. */
+/** Whether all values are strings that are not empty. */
 export function areIds(...ids: unknown[]): boolean {
   return ids.every((id) => typeof id === "string" && id !== "");
 }
 
-/** A signal that aborts with `signal` or with `end()`. `end()` also removes the listener from `signal`. */
+/** Returns a signal that aborts with `signal` or with `end()`. `end()` also removes the listener from `signal`. */
 export function linkSignal(signal: AbortSignal | undefined): { signal: AbortSignal; end: () => void } {
   const controller = new AbortController();
   const abort = () => controller.abort(signal?.reason);
@@ -208,7 +211,7 @@ export function linkSignal(signal: AbortSignal | undefined): { signal: AbortSign
   };
 }
 
-/** Resolves like `work`, or rejects with `DisconnectedError` after `limitMs`. */
+/** Settles like `work`, or rejects with `DisconnectedError` after `limitMs`. */
 export async function withSilenceLimit<T>(work: Promise<T>, limitMs: number): Promise<T> {
   let timer: ReturnType<typeof setTimeout> | undefined;
   const timeout = new Promise<never>((_resolve, reject) => {
@@ -237,6 +240,7 @@ async function readBody(response: Response, signal: AbortSignal | undefined): Pr
   }
 }
 
+/** Throws `ApiError` with the status 502 (bad gateway): only a proxy or another program sends other text. */
 function parseEvent(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -245,6 +249,7 @@ function parseEvent(text: string): unknown {
   }
 }
 
+/** Seconds from a `Retry-After` header, which is a number or a date. Undefined if the header is absent or invalid. */
 function parseRetryAfter(header: string | null): number | undefined {
   if (header === null) return undefined;
   const seconds = /^\d+$/.test(header) ? Number(header) : (Date.parse(header) - Date.now()) / 1000;

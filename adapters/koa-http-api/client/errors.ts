@@ -10,9 +10,9 @@ export class ApiError extends Error {
   readonly code: string;
   /** HTTP status of the answer; 0 without an answer. */
   readonly status: number;
-  /** Seconds to wait before a retry, as the server requested; undefined if it did not. */
+  /** Seconds to wait before a retry; undefined if the server did not request a delay. */
   readonly retryAfter: number | undefined;
-  /** Body of the answer; undefined if it was not JSON. */
+  /** Body of the answer; undefined if the body was not JSON. */
   readonly body: unknown;
   constructor(
     message: string,
@@ -83,7 +83,10 @@ export function createInvalidAnswerError(
   return new (selectErrorClass(status, code))(message, { code, status, retryAfter });
 }
 
-/** Converts an error response; a body without `error` and `code` gives `invalid_answer`. */
+/**
+ * Converts an error response. A body without `error` and `code` gives `invalid_answer`. `retryAfter`: seconds;
+ * undefined if the server did not request a delay.
+ */
 export function toApiError(status: number, body: unknown, retryAfter?: number): ApiError {
   const { error, code } = (body ?? {}) as { error?: unknown; code?: unknown };
   if (typeof error !== "string" || typeof code !== "string")

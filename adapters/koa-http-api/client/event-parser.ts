@@ -1,4 +1,7 @@
-/** A server-sent event, or a comment: then `comment` is set and the other fields are empty. */
+/**
+ * A server-sent event or a comment. `type` is `""` and `id` is undefined if the event does not set them. For a comment,
+ * `comment` is set and the other fields are empty.
+ */
 export interface ServerSentEvent {
   type: string;
   data: string;
@@ -12,16 +15,16 @@ export interface ServerSentEvent {
  */
 export class EventParser {
   #incompleteLine = "";
-  #endedWithReturn = false;
+  #endedWithCarriageReturn = false;
   #type = "";
   #data: string | undefined;
   #id: string | undefined;
 
-  /** Returns the events that end within this piece. */
+  /** Returns the events and comments that end within this piece. */
   push(piece: string): ServerSentEvent[] {
     if (piece === "") return [];
-    const text = this.#endedWithReturn && piece.startsWith("\n") ? piece.slice(1) : piece;
-    this.#endedWithReturn = piece.endsWith("\r");
+    const text = this.#endedWithCarriageReturn && piece.startsWith("\n") ? piece.slice(1) : piece;
+    this.#endedWithCarriageReturn = piece.endsWith("\r");
     const lines = text.split(/\r\n|\r|\n/);
     // Join the remainder of the previous piece before parsing: each line is parsed once, however long it is.
     lines[0] = this.#incompleteLine + (lines[0] ?? "");
@@ -41,10 +44,10 @@ export class EventParser {
       this.#data = this.#id = undefined;
       return event;
     }
-    const colon = line.indexOf(":");
-    if (colon === 0) return { type: "", data: "", id: undefined, comment: line.slice(1).trim() };
-    const name = colon < 0 ? line : line.slice(0, colon);
-    const value = colon < 0 ? "" : line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1);
+    const colonIndex = line.indexOf(":");
+    if (colonIndex === 0) return { type: "", data: "", id: undefined, comment: line.slice(1).trim() };
+    const name = colonIndex < 0 ? line : line.slice(0, colonIndex);
+    const value = colonIndex < 0 ? "" : line.slice(line[colonIndex + 1] === " " ? colonIndex + 2 : colonIndex + 1);
     if (name === "event") this.#type = value;
     if (name === "id") this.#id = value;
     if (name === "data") this.#data = this.#data === undefined ? value : `${this.#data}\n${value}`;

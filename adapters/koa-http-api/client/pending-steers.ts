@@ -51,14 +51,15 @@ export class PendingSteers {
   }
 
   /**
-   * Call this after each `state` and `message` event. Removes texts that `mirror` shows as read. Resolves with the texts
-   * of stopped runs, each once. Never rejects: runs whose state is unavailable are checked again at the next call.
+   * Call this after each `state` and `message` event. Removes the texts that `mirror` contains as messages. Resolves
+   * with the texts of stopped runs, each once. Never rejects: runs whose state is unavailable are checked again at the
+   * next call.
    */
   async settle(mirror: SessionMirror, options?: CallOptions): Promise<string[]> {
     this.#removeReadSteers(mirror);
     const returnedTexts: string[] = [];
     for (const steer of this.#steers) {
-      const state = await this.#stateOf(steer.runId, mirror, options);
+      const state = await this.#fetchRunState(steer.runId, mirror, options);
       if (state === undefined || ACTIVE_STATES.has(state) || !this.#steers.includes(steer)) continue;
       this.#steers = this.#steers.filter((pendingSteer) => pendingSteer !== steer);
       if (STOPPED_STATES.has(state)) returnedTexts.push(steer.text);
@@ -68,22 +69,27 @@ export class PendingSteers {
 
   #removeReadSteers({ messages }: SessionMirror): void {
     const matchedSeqs = new Set<number>();
-    const unread = this.#steers.filter(({ text, after }) => {
+    const unreadSteers = this.#steers.filter(({ text, after }) => {
       const readMessage = messages.find(
         ({ seq, role, content }) => role === "user" && seq > after && !matchedSeqs.has(seq) && content === text,
       );
       if (readMessage) matchedSeqs.add(readMessage.seq);
       return !readMessage;
     });
-    if (unread.length < this.#steers.length) this.#steers = unread;
+    if (unreadSteers.length < this.#steers.length) this.#steers = unreadSteers;
   }
 
-  /** Undefined while the server is unreachable. Asks the server for older runs: the mirror has only the newest one. */
-  async #stateOf(runId: string, { state }: SessionMirror, options?: CallOptions): Promise<ApiRunState | undefined> {
+  /** Undefined if the request fails. Requests older runs from the server: the mirror has only the newest run. */
+  async #fetchRunState(
+    runId: string,
+    { state }: SessionMirror,
+    options?: CallOptions,
+  ): Promise<ApiRunState | undefined> {
     if (state?.run?.id === runId) return state.run.state;
     try {
       return (await this.#client.runs.get(runId, options)).state;
     } catch (error) {
+      // A deleted run never reads its texts.
       return error instanceof NotFoundError ? "interrupted" : undefined;
     }
   }

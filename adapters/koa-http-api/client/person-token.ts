@@ -12,8 +12,8 @@ interface NodeProcess {
 const LOOPBACK_HOST = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\])$/;
 
 /**
- * The `Authorization` header with the token that gantry wrote into its home. Undefined in a browser, for a server of
- * another machine, and without a readable token file.
+ * The `Authorization` header with the token that gantry wrote into its home folder. Undefined in a browser, for a
+ * server on another machine, or without a readable token file.
  */
 export function readTokenHeaders({ hostname }: URL): Record<string, string> | undefined {
   const { process: nodeProcess } = globalThis as { process?: NodeProcess };

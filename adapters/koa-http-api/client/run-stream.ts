@@ -2,7 +2,7 @@ import { withSilenceLimit, type StreamedEvent } from "./connection.js";
 import { createDisconnectedError, toApiError } from "./errors.js";
 import type { ApiAgentEvent, DoneEvent } from "../shapes.js";
 
-/** Identity of a run. `model` is `provider/model`; `""` for a queued run, whose model is chosen at its start. */
+/** Identity of a run. `model` is `provider/model`; `""` for a queued run, because its model is chosen at its start. */
 export interface RunIds {
   sessionId: string;
   runId: string;
@@ -24,14 +24,15 @@ export class RunStream implements RunIds, AsyncIterable<ApiAgentEvent> {
   readonly runId: string;
   readonly model: string;
   /**
-   * Number of token events that the server dropped because this reader was too slow. The session's messages contain all
-   * of the text.
+   * Number of token events that the server dropped because this reader was too slow. The session's messages contain the
+   * complete text.
    */
   dropped = 0;
   readonly #events: AsyncGenerator<StreamedEvent, void, undefined>;
   readonly #closeConnection: () => void;
   readonly #pendingEvents: ApiAgentEvent[] = [];
   #pendingRead: Promise<void> | undefined;
+  /** The end of the run; undefined until it is read. */
   #outcome: { done: DoneEvent } | { failure: unknown } | undefined;
   #result: Promise<DoneEvent> | undefined;
 
@@ -58,7 +59,7 @@ export class RunStream implements RunIds, AsyncIterable<ApiAgentEvent> {
     return this.#result;
   }
 
-  /** Yields the events of the run; throws `ApiError` if it failed. */
+  /** Yields the events of the run; throws `ApiError` if the run failed. */
   async *[Symbol.asyncIterator](): AsyncGenerator<ApiAgentEvent, void, undefined> {
     try {
       for (;;) {
@@ -99,12 +100,13 @@ export class RunStream implements RunIds, AsyncIterable<ApiAgentEvent> {
     else if (type === "done" || type === "error") {
       const status = TEMPORARY_ERROR_CODES.has((data as { code?: unknown } | null)?.code) ? 503 : 500;
       this.#outcome ??= type === "done" ? { done: data as DoneEvent } : { failure: toApiError(status, data) };
-      // Read to the end, so that the connection can be reused; errors no longer matter.
+      // Read to the end of the stream, so that the connection can be reused. Errors no longer matter.
       await withSilenceLimit(this.#events.next(), DRAIN_TIMEOUT_MS).catch(() => undefined);
     }
   }
 }
 
+/** Returns the last event, or throws the failure. */
 function readOutcome(outcome: { done: DoneEvent } | { failure: unknown }): DoneEvent {
   if ("done" in outcome) return outcome.done;
   throw outcome.failure;

@@ -5,19 +5,20 @@ import type { WatchedEvent } from "./watch.js";
 export type ApiSessionState = Omit<Extract<SessionEvent, { type: "state" }>, "type">;
 
 const RUNNING_STATES: ReadonlySet<unknown> = new Set(["running", "waiting"]);
-/** Maximum characters of a running tool's output; the oldest are dropped. */
+/** Maximum characters of a running tool's output; the oldest characters are dropped. */
 const MAX_PROGRESS_CHARACTERS = 64 * 1024;
 
 /**
- * The state that results from the events of a session. The first event may be any; all later ones must follow in order.
+ * The state that results from the events of a session. The events may begin anywhere, but must then be complete and in
+ * order.
  *
  * The messages are the same as from `GET /api/sessions/{id}/messages`. A changed message is a new object; an unchanged
- * one stays the same object.
+ * message stays the same object.
  */
 export class SessionMirror {
   /** State of the session; undefined before the first event. */
   state: ApiSessionState | undefined;
-  /** Cursor of the last applied event; undefined before the first. */
+  /** Cursor of the last applied event; undefined before the first event with a cursor. */
   cursor: string | undefined;
   /** Whether the session was deleted. */
   deleted = false;
@@ -49,7 +50,7 @@ export class SessionMirror {
         const message = this.at(event.seq);
         if (!message) break;
         const { content, reasoning } = event;
-        // Only text grows; other parts arrive complete.
+        // Deltas extend only text. Other parts arrive complete.
         const text = typeof message.content === "string" ? message.content : "";
         this.#put({
           ...message,
@@ -82,7 +83,7 @@ export class SessionMirror {
     for (const message of messages) if (!this.at(message.seq)) this.#put(message);
   }
 
-  /** The message with this `seq`, as far as it was received; undefined if it is unknown. */
+  /** The message with this `seq`, with the text received so far; undefined if there is no such message. */
   at(seq: number): ApiMessage | undefined {
     const message = this.#messages[this.#indexOf(seq)];
     return message?.seq === seq ? message : undefined;

@@ -8,7 +8,13 @@ import type {
   ApiSessionChange,
   SessionList,
 } from "../shapes.js";
-import { areIds, pathOf, type RequestParts, type CallOptions, type ServerConnection } from "./connection.js";
+import {
+  areIds,
+  createResourcePath,
+  type RequestParts,
+  type CallOptions,
+  type ServerConnection,
+} from "./connection.js";
 import { watch, type WatchedEvent, type ApiWatchOptions } from "./watch.js";
 
 const hasId = ({ id }: { id: string }): boolean => areIds(id);
@@ -40,12 +46,12 @@ export class SessionsApi {
     return (await this.#connection.requestJson<SessionList>("sessions", { query, signal }, hasSessions)).body;
   }
 
-  /** Returns a session. Throws `NotFoundError`. */
+  /** Returns a session. Rejects with `NotFoundError`. */
   get(id: string, { signal }: CallOptions = {}): Promise<ApiSession> {
     return this.#request<ApiSession>(id, "", { signal }, hasId);
   }
 
-  /** Changes title, model, reasoning effort or mode. */
+  /** Changes title, model, reasoning effort or mode. Returns the changed session. */
   update(id: string, change: ApiSessionChange, { signal }: CallOptions = {}): Promise<ApiSession> {
     return this.#request<ApiSession>(id, "", { method: "PATCH", body: change, signal }, hasId);
   }
@@ -56,23 +62,26 @@ export class SessionsApi {
   }
 
   /**
-   * The messages of a session by ascending `seq`: those after `after`, or the last `limit` before `before`. `view:
-   * "model"`: only messages that the model sees now.
+   * The messages of a session by ascending `seq`: messages after the seq `after`, or the last `limit` messages before
+   * the seq `before`. `view: "model"`: only messages that the model sees now.
    */
   async messages(
     id: string,
     query: { after?: number; before?: number; limit?: number; view?: "model" } = {},
     { signal }: CallOptions = {},
   ): Promise<ApiMessage[]> {
-    return this.#connection.requestList<ApiMessage>("messages", `${pathOf("session", id)}/messages`, { query, signal });
+    return this.#connection.requestList<ApiMessage>("messages", `${createResourcePath("session", id)}/messages`, {
+      query,
+      signal,
+    });
   }
 
-  /** Cancels the active run; null if there is none. */
+  /** Cancels the active run and returns the run; null if no run was active. */
   async cancel(id: string, { signal }: CallOptions = {}): Promise<ApiRun | null> {
     return (await this.#request<{ run: ApiRun | null }>(id, "/cancel", { method: "POST", body: {}, signal })).run;
   }
 
-  /** Sends a message to the active run. Throws `ApiError` with the code `no_run` if there is none. */
+  /** Sends a message to the active run. Rejects with `ApiError` with the code `no_run` if no run is active. */
   steer(id: string, message: string, { signal }: CallOptions = {}): Promise<{ run_id: string }> {
     return this.#request(id, "/steer", { method: "POST", body: { message }, signal });
   }
@@ -92,7 +101,9 @@ export class SessionsApi {
     request: RequestParts,
     isExpectedBody?: (body: T) => boolean,
   ): Promise<T> {
-    return (await this.#connection.requestJson<T>(`${pathOf("session", id)}${subPath}`, request, isExpectedBody)).body;
+    return (
+      await this.#connection.requestJson<T>(`${createResourcePath("session", id)}${subPath}`, request, isExpectedBody)
+    ).body;
   }
 }
 
@@ -118,15 +129,15 @@ export class RunsApi {
     return this.#connection.requestList<ApiRun>("runs", "runs", { query, signal });
   }
 
-  /** Returns a run. Throws `NotFoundError`. */
+  /** Returns a run. Rejects with `NotFoundError`. */
   async get(id: string, { signal }: CallOptions = {}): Promise<ApiRun> {
-    return (await this.#connection.requestJson<ApiRun>(pathOf("run", id), { signal }, hasId)).body;
+    return (await this.#connection.requestJson<ApiRun>(createResourcePath("run", id), { signal }, hasId)).body;
   }
 
-  /** Cancels a run of any client; a run that has ended stays unchanged. */
+  /** Cancels a run of any client. Returns the run; an ended run stays unchanged. */
   async cancel(id: string, { signal }: CallOptions = {}): Promise<ApiRun> {
     const request = { method: "POST", body: {}, signal };
-    return (await this.#connection.requestJson<ApiRun>(`${pathOf("run", id)}/cancel`, request, hasId)).body;
+    return (await this.#connection.requestJson<ApiRun>(`${createResourcePath("run", id)}/cancel`, request, hasId)).body;
   }
 }
 
@@ -139,9 +150,9 @@ export class AsksApi {
   }
 
   /**
-   * Lists open questions, newest first. `state: "all"` includes answered and withdrawn ones. `canAnswer`: this client
-   * can answer questions without watching a session. Questions then wait for it until 90 s after its last request with
-   * `canAnswer`.
+   * Lists open questions, newest first. `state: "all"` includes answered and withdrawn questions. `canAnswer`: this
+   * client can answer questions without watching a session. Questions then wait until 90 s after the client's last
+   * request with `canAnswer`.
    */
   async list(
     {
@@ -157,17 +168,17 @@ export class AsksApi {
     return this.#connection.requestList<ApiAsk>("asks", "asks", { query, signal });
   }
 
-  /** Returns a question. Throws `NotFoundError`. */
+  /** Returns a question. Rejects with `NotFoundError`. */
   async get(id: string, { signal }: CallOptions = {}): Promise<ApiAsk> {
-    return (await this.#connection.requestJson<ApiAsk>(pathOf("ask", id), { signal }, hasId)).body;
+    return (await this.#connection.requestJson<ApiAsk>(createResourcePath("ask", id), { signal }, hasId)).body;
   }
 
   /**
-   * Answers a question with the id of a choice or a text. Throws `AskConflictError` if it was already answered or
-   * withdrawn.
+   * Answers a question with the id of a choice or a text. Rejects with `AskConflictError` if the question was already
+   * answered or withdrawn.
    */
   async answer(id: string, answer: AnswerRequest, { signal }: CallOptions = {}): Promise<ApiAsk> {
     const request = { method: "POST", body: answer, signal };
-    return (await this.#connection.requestJson<ApiAsk>(pathOf("ask", id), request, hasId)).body;
+    return (await this.#connection.requestJson<ApiAsk>(createResourcePath("ask", id), request, hasId)).body;
   }
 }

@@ -1,4 +1,10 @@
-import { withSilenceLimit, linkSignal, pathOf, type CallOptions, type ServerConnection } from "./connection.js";
+import {
+  withSilenceLimit,
+  linkSignal,
+  createResourcePath,
+  type CallOptions,
+  type ServerConnection,
+} from "./connection.js";
 import { createDisconnectedError, ApiError, createInvalidAnswerError, NotFoundError } from "./errors.js";
 import type { ApiMessage, SessionEvent } from "../shapes.js";
 
@@ -8,10 +14,10 @@ import type { ApiMessage, SessionEvent } from "../shapes.js";
  */
 export type WatchedEvent = SessionEvent & { cursor?: string; first?: true };
 
-/** State of a watch: it tries to connect, is connected, or waits to reconnect. */
+/** State of a watch: trying to connect, connected, or waiting to reconnect. */
 export type ConnectionState = "connecting" | "open" | "lost";
 
-/** Start and options of a watch. Without `after`, `afterSeq` and `last` it starts at the first message. */
+/** Start and options of a watch. Without `after`, `afterSeq` and `last`, the watch starts at the first message. */
 export interface ApiWatchOptions extends CallOptions {
   /** Start after this cursor. */
   after?: string | undefined;
@@ -50,7 +56,7 @@ export async function* watch(
   id: string,
   { after, afterSeq, last, follow, canAnswer, signal, onConnection }: ApiWatchOptions = {},
 ): AsyncGenerator<WatchedEvent, void, undefined> {
-  const sessionPath = pathOf("session", id);
+  const sessionPath = createResourcePath("session", id);
   let cursor = after;
   let sessionExisted = false;
   for (let attempt = 0; !signal?.aborted; attempt += 1) {
@@ -100,7 +106,7 @@ export async function* watch(
     } finally {
       link.end();
     }
-    // A connection that lasted longer than the maximum delay was good, even without events.
+    // A connection that lasted longer than the maximum delay counts as successful, even without events.
     if (performance.now() - startedAtMs > MAX_RETRY_MS) attempt = 0;
     onConnection?.("lost", failure);
     await pause(
@@ -119,23 +125,28 @@ async function fetchNewestSeq(connection: ServerConnection, sessionPath: string,
   return body.messages[0]?.seq ?? 0;
 }
 
+/** Whether a retry would get the same answer. */
 function isPermanent(status: number): boolean {
   return status >= 400 && status < 500 && !RETRYABLE_STATUSES.has(status);
 }
 
-/** Delay in ms, doubled with each attempt; random, so that clients do not reconnect at the same moment. */
+/**
+ * Delay in ms, doubled with each attempt. A random part, up to half, is subtracted so that clients do not reconnect
+ * together.
+ */
 function computeRetryDelay(attempt: number): number {
   return Math.min(MAX_RETRY_MS, INITIAL_RETRY_MS * 2 ** attempt) * (0.5 + Math.random() / 2);
 }
 
-function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
+/** Resolves after the delay, or when the signal aborts. */
+function pause(delayMs: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve) => {
     const finish = () => {
       clearTimeout(timer);
       signal?.removeEventListener("abort", finish);
       resolve();
     };
-    const timer = setTimeout(finish, ms);
+    const timer = setTimeout(finish, delayMs);
     signal?.addEventListener("abort", finish);
     if (signal?.aborted) finish();
   });

@@ -5,7 +5,7 @@ import { parseJsonObject } from "../json.js";
 import type { StreamPart } from "../language-model.js";
 import type { ByteSource } from "../response-bytes.js";
 import type { AnswerReader } from "./answer-reader.js";
-import { EventLines } from "./event-lines.js";
+import { EventParser } from "./event-lines.js";
 
 /** Source of the parts of an answer. A batch may be empty; undefined is the end. */
 export interface PartSource {
@@ -15,12 +15,13 @@ export interface PartSource {
 }
 
 const EVENT_DESCRIPTION = "an event, or a body without events,";
-/** Size of the first read, in bytes. A large first piece may be the whole answer; its beginning is passed on first. */
+/** Size of the first read. A large first piece may be the whole answer, whose beginning is then returned first. */
 const FIRST_READ_BYTES = 2048;
 const LF = 0x0a;
 const CR = 0x0d;
 /** Skipped at the start: white space, and the byte order mark that some servers send first. */
 const LEADING_BYTES = new Set([0x20, 0x09, LF, CR, 0xef, 0xbb, 0xbf]);
+/** First characters of a complete answer: a JSON value, or an HTML or XML error page. */
 const COMPLETE_FIRST_BYTES = new Set([..."{[<"].map((first) => first.charCodeAt(0)));
 
 /**
@@ -32,7 +33,7 @@ export class AnswerBody implements PartSource {
   readonly #url: string;
   readonly #reader: AnswerReader;
   readonly #context: FaultContext;
-  readonly #lines = new EventLines(BODY_LIMITS.event, (name, data) => this.#handleEvent(name, data));
+  readonly #lines = new EventParser(BODY_LIMITS.eventBytes, (name, data) => this.#handleEvent(name, data));
   #form: "unknown" | "events" | "complete" = "unknown";
   /** The beginning of a line, or of the complete answer. */
   #partialPieces: Buffer[] = [];
@@ -80,7 +81,8 @@ export class AnswerBody implements PartSource {
   #addPiece(piece: Buffer): void {
     const { provider } = this.#context;
     this.#totalBytes += piece.length;
-    if (this.#totalBytes > BODY_LIMITS.answer) throw createTooLargeError(provider, "an answer", BODY_LIMITS.answer);
+    if (this.#totalBytes > BODY_LIMITS.answerBytes)
+      throw createTooLargeError(provider, "an answer", BODY_LIMITS.answerBytes);
     let from = 0;
     if (this.#form === "unknown") {
       while (from < piece.length && LEADING_BYTES.has(piece[from]!)) from++;
@@ -94,7 +96,7 @@ export class AnswerBody implements PartSource {
     if (remainder.length === 0) return;
     this.#partialPieces.push(remainder);
     this.#partialBytes += remainder.length;
-    if (this.#partialBytes > BODY_LIMITS.event) this.#checkEventSize(Buffer.concat(this.#partialPieces));
+    if (this.#partialBytes > BODY_LIMITS.eventBytes) this.#checkEventSize(Buffer.concat(this.#partialPieces));
   }
 
   #parseLines(lines: string): void {
@@ -102,13 +104,13 @@ export class AnswerBody implements PartSource {
       this.#lines.push(lines);
     } catch (error) {
       throw error instanceof RangeError
-        ? createTooLargeError(this.#context.provider, EVENT_DESCRIPTION, BODY_LIMITS.event)
+        ? createTooLargeError(this.#context.provider, EVENT_DESCRIPTION, BODY_LIMITS.eventBytes)
         : error;
     }
   }
 
   #checkEventSize(bytes: Buffer): void {
-    checkSize(bytes, BODY_LIMITS.event, this.#context.provider, EVENT_DESCRIPTION, "an event");
+    checkSize(bytes, BODY_LIMITS.eventBytes, this.#context.provider, EVENT_DESCRIPTION, "an event");
   }
 
   /** Returns the partial pieces and this piece as text, and clears the partial pieces. */
@@ -131,10 +133,10 @@ export class AnswerBody implements PartSource {
     this.#endReader(false);
   }
 
-  #endReader(done: boolean): void {
+  #endReader(isDone: boolean): void {
     if (this.#isEnded) return;
     this.#isEnded = true;
-    this.#reader.end(done, this.#parts);
+    this.#reader.end(isDone, this.#parts);
   }
 
   #handleEvent(name: string, data: string): void {
@@ -153,7 +155,7 @@ export class AnswerBody implements PartSource {
   }
 
   #parseValues(text: string): unknown[] {
-    if (text.length > BODY_LIMITS.values) this.#checkEventSize(Buffer.from(text));
+    if (text.length > BODY_LIMITS.structuralBytes) this.#checkEventSize(Buffer.from(text));
     const value = parseJsonObject(text);
     if (value !== undefined) return [value];
     // Events without an empty line between them.
@@ -167,7 +169,7 @@ export class AnswerBody implements PartSource {
   }
 
   #readComplete(body: string): void {
-    if (body.length > BODY_LIMITS.values) this.#checkEventSize(Buffer.from(body));
+    if (body.length > BODY_LIMITS.structuralBytes) this.#checkEventSize(Buffer.from(body));
     const answer = parseJsonObject(body);
     if (answer === undefined || !this.#reader.readComplete(answer, this.#parts))
       throw toUnexpectedBodyError(body, this.#context);

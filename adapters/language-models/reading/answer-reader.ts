@@ -9,15 +9,15 @@ export interface AnswerReader {
   readonly isComplete: boolean;
   /** Whether no further relevant event can follow. */
   readonly isOver: boolean;
-  /** Reads an event; `name` is its name or `""`. */
+  /** Adds the parts of an event to `parts`. `name`: the event's name, or `""`. */
   read(event: unknown, name: string, parts: StreamPart[]): void;
-  /** Reads an answer that arrived as one JSON value instead of a stream. Returns false if it is not an answer. */
+  /** Reads an answer that arrived as one JSON value instead of a stream. Returns false for another value. */
   readComplete(answer: unknown, parts: StreamPart[]): boolean;
   /**
-   * Handles the end of the stream; `done`: the server sent `[DONE]`. Adds a `finish` part unless the answer was
+   * Handles the end of the stream. `isDone`: the server sent `[DONE]`. Adds a `finish` part unless the answer was
    * interrupted.
    */
-  end(done: boolean, parts: StreamPart[]): void;
+  end(isDone: boolean, parts: StreamPart[]): void;
 }
 
 /** Token counts of a wire, in the terms of specification v3. */
@@ -31,6 +31,7 @@ export interface TokenCounts {
   readonly raw: unknown;
 }
 
+/** `counts`: undefined if the provider reported no usage. */
 export function createFinishPart(
   reason: { readonly unified: string; readonly raw: string | undefined; readonly message?: string },
   counts: TokenCounts | undefined,
@@ -61,7 +62,7 @@ export class BlockWriter {
     parts.push({ type: `${kind}-delta`, id: "0", delta, providerMetadata });
   }
 
-  /** Ends the current block and begins one of `kind`; undefined: only end it. */
+  /** Ends the current block and starts a block of `kind`; undefined: starts no block. */
   switchTo(kind: "text" | "reasoning" | undefined, parts: StreamPart[], providerMetadata?: Metadata): void {
     if (this.kind !== undefined) parts.push({ type: `${this.kind}-end`, id: "0" });
     this.kind = kind;

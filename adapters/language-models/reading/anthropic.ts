@@ -72,8 +72,8 @@ export class MessagesReader implements AnswerReader {
     return true;
   }
 
-  end(done: boolean, parts: StreamPart[]): void {
-    if (!done && !this.isComplete) return;
+  end(isDone: boolean, parts: StreamPart[]): void {
+    if (!isDone && !this.isComplete) return;
     for (const index of [...this.#openBlocks.keys()]) this.#endBlock(index, parts);
     const usage = this.#usage;
     const [cacheReadTokens, cacheWriteTokens] = [
@@ -151,7 +151,7 @@ export class MessagesReader implements AnswerReader {
 
   #readDelta(index: string, delta: JsonObject, parts: StreamPart[]): void {
     // Some servers omit the start of a block.
-    const kind = BLOCK_TYPES[asText(delta.type)];
+    const kind = BLOCK_TYPES_BY_DELTA_TYPE[asText(delta.type)];
     if (!this.#openBlocks.has(index) && kind !== undefined) this.#startBlock(index, { type: kind }, parts);
     const block = this.#openBlocks.get(index);
     if (block === undefined) return;
@@ -207,4 +207,4 @@ export class MessagesReader implements AnswerReader {
   }
 }
 
-const BLOCK_TYPES: Readonly<Record<string, string>> = { text_delta: "text", thinking_delta: "thinking" };
+const BLOCK_TYPES_BY_DELTA_TYPE: Readonly<Record<string, string>> = { text_delta: "text", thinking_delta: "thinking" };

@@ -1,11 +1,11 @@
-/** Handles an event by its name, which may be `""`, and its data. */
+/** Called with the name (or `""`) and the data of each event. */
 export type OnEvent = (name: string, data: string) => void;
 
 const SPACE = 0x20;
 const LF = 0x0a;
 
 /** Parses server-sent events from complete lines. Accepts all line ends, and a last event without an empty line. */
-export class EventLines {
+export class EventParser {
   readonly #maxCharacters: number;
   readonly #onEvent: OnEvent;
   #isAfterReturn = false;
@@ -62,7 +62,7 @@ export class EventLines {
       // llama.cpp reports an error within an answer this way.
       this.#name = "error";
       this.#addData(readValue(text, from + 6, end));
-    } else if (end - from <= 5) {
+    } else if (end - from <= "event".length) {
       // A field without a colon and value.
       const field = text.slice(from, end);
       if (field === "event") this.#name = "";

@@ -23,7 +23,7 @@ const FINISH_REASONS: Readonly<Record<string, string>> = {
 /** Reads answers of Gemini's generateContent. */
 export class GeminiReader implements AnswerReader {
   isComplete = false;
-  // Older models send STOP with every chunk.
+  // Always false, because older models send STOP with every chunk.
   readonly isOver = false;
   readonly #blocks = new BlockWriter();
   #usage: TokenCounts | undefined;
@@ -61,8 +61,8 @@ export class GeminiReader implements AnswerReader {
     return true;
   }
 
-  end(done: boolean, parts: StreamPart[]): void {
-    if (!done && !this.isComplete) return;
+  end(isDone: boolean, parts: StreamPart[]): void {
+    if (!isDone && !this.isComplete) return;
     this.#endCall(parts);
     this.#blocks.switchTo(undefined, parts);
     const reason = this.#reason ?? { unified: "other", raw: undefined };

@@ -8,18 +8,22 @@ const KIND_BY_ITEM_TYPE: ReadonlyMap<unknown, "text" | "reasoning" | "call"> = n
   ["function_call", "call"],
 ]);
 
-/** An item of the answer that is still open. */
+/** An item of the answer that has not ended. */
 interface Item {
   /** Position in the answer, or the item's id if the position is not sent. */
   readonly position: string;
   kind: "text" | "reasoning" | "call" | "other";
+  /** The item in its first event. */
   start: JsonObject;
   /** Ids of the started blocks. */
   readonly blocks: Set<string>;
+  /** Pieces of a call's arguments. */
   readonly pieces: string[];
   /** Whether any text of the item has arrived. */
   hasText: boolean;
-  /** Form in which the thoughts arrive. Some servers send both forms; only the first one is used. */
+  /**
+   * Form of the first thoughts; undefined before. Some servers send both forms: thoughts of the other form are ignored.
+   */
   thoughtForm: "full" | "summary" | undefined;
 }
 
@@ -100,8 +104,8 @@ export class ResponsesReader implements AnswerReader {
     return true;
   }
 
-  end(done: boolean, parts: StreamPart[]): void {
-    if (!done && !this.isComplete) return;
+  end(isDone: boolean, parts: StreamPart[]): void {
+    if (!isDone && !this.isComplete) return;
     for (const item of [...this.#items.values()]) this.#endItem(item, item.start, parts);
     parts.push(createFinishPart({ unified: this.#getFinishReason(), raw: this.#incompleteReason }, this.#usage));
   }
@@ -130,12 +134,16 @@ export class ResponsesReader implements AnswerReader {
     this.#incompleteReason = asText(asObject(response.incomplete_details).reason) || undefined;
     this.#readUsage(asObject(response.usage));
     // Adds items that were not streamed. A streamed item may have another id here, so the kinds are compared.
-    const [hadText, hadReasoning] = [this.#hasText, this.#hasReasoning];
+    const [hasStreamedText, hasStreamedReasoning] = [this.#hasText, this.#hasReasoning];
     for (const [index, entry] of asList(response.output).entries()) {
       const item = asObject(entry);
       const kind = KIND_BY_ITEM_TYPE.get(item.type);
       const isStreamed =
-        kind === "call" ? this.#callIds.has(asText(item.call_id)) : kind === "text" ? hadText : kind && hadReasoning;
+        kind === "call"
+          ? this.#callIds.has(asText(item.call_id))
+          : kind === "text"
+            ? hasStreamedText
+            : kind && hasStreamedReasoning;
       if (!isStreamed) this.#endItem(this.#findOrStartItem({ output_index: index }, item, parts), item, parts);
     }
   }
@@ -180,6 +188,7 @@ export class ResponsesReader implements AnswerReader {
     parts.push({ type: "text-delta", id: this.#startBlock(item, "", parts), delta: piece });
   }
 
+  /** `name`: `s` (summary) or `t` (full thoughts), and the index of the block. */
   #addReasoning(item: Item, name: string, piece: string, parts: StreamPart[]): void {
     if (piece === "" || item.kind !== "reasoning") return;
     const form = name.startsWith("t") ? "full" : "summary";
@@ -248,7 +257,7 @@ export class ResponsesReader implements AnswerReader {
   }
 }
 
-/** The data that the package needs for the next request, and nothing that it does not accept. */
+/** The fields of an item that the AI SDK package accepts in the next request. */
 function toOpaque(item: JsonObject): Metadata {
   const phase = item.phase === "commentary" || item.phase === "final_answer" ? item.phase : undefined;
   return {

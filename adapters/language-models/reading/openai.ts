@@ -65,6 +65,7 @@ export class ChatReader implements AnswerReader {
     for (const field in chunk) if (field.startsWith("x_")) this.#readUsage(asObject(chunk[field]).usage);
     for (const entry of asList(chunk.choices)) {
       const choice = asObject(entry);
+      // Only the first choice is used.
       if (asCount(choice.index) ?? 0) continue;
       this.#readUsage(choice.usage);
       if (isErrorValue(choice.error)) {
@@ -90,8 +91,8 @@ export class ChatReader implements AnswerReader {
     return true;
   }
 
-  end(done: boolean, parts: StreamPart[]): void {
-    if (!done && !this.isComplete) return;
+  end(isDone: boolean, parts: StreamPart[]): void {
+    if (!isDone && !this.isComplete) return;
     this.#blocks.switchTo(undefined, parts);
     for (const { id, name, pieces, signature } of this.#calls) {
       const metadata = signature === "" ? undefined : { [this.#metadataKey]: { thoughtSignature: signature } };
@@ -121,7 +122,7 @@ export class ChatReader implements AnswerReader {
     this.#addText("reasoning", reasoning, parts);
     if (typeof delta.content === "string") {
       this.#addText("text", delta.content, parts);
-    } else if (isPlainObject(delta.content)) {
+    } else if (isParsedAnswer(delta.content)) {
       // A JSON answer that the server has already parsed.
       this.#addText("text", JSON.stringify(delta.content), parts);
     } else {
@@ -188,16 +189,17 @@ export class ChatReader implements AnswerReader {
   #addReasoningDetails(pieces: unknown): void {
     for (const entry of asList(pieces)) {
       const piece = asObject(entry);
-      const last = this.#reasoningDetails.at(-1);
-      const isSameDetail = last !== undefined && last.type === piece.type && last.index === piece.index;
+      const lastDetail = this.#reasoningDetails.at(-1);
+      const isSameDetail =
+        lastDetail !== undefined && lastDetail.type === piece.type && lastDetail.index === piece.index;
       if (!isSameDetail || piece.type === "reasoning.encrypted") {
         this.#reasoningDetails.push({ ...piece });
         continue;
       }
       for (const [field, value] of Object.entries(piece)) {
         const isText = field === "text" || field === "summary";
-        if (isText && typeof value === "string") last[field] = `${asText(last[field])}${value}`;
-        else if (value !== null && value !== undefined) last[field] = value;
+        if (isText && typeof value === "string") lastDetail[field] = `${asText(lastDetail[field])}${value}`;
+        else if (value !== null && value !== undefined) lastDetail[field] = value;
       }
     }
   }
@@ -233,7 +235,7 @@ export class ChatReader implements AnswerReader {
   }
 }
 
-function isPlainObject(content: unknown): boolean {
+function isParsedAnswer(content: unknown): boolean {
   return !Array.isArray(content) && typeof content === "object" && content !== null && !("text" in content);
 }
 

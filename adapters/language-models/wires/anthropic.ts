@@ -1,5 +1,5 @@
 import type { ModelRequest } from "gantry/plugin";
-import { claudeThinking, type ClaudeThinking } from "../claude.js";
+import { getClaudeThinking, type ClaudeThinking } from "../claude.js";
 import type { EffortLevel } from "../efforts.js";
 import type { ModelCallOptions } from "../language-model.js";
 import { MessagesReader } from "../reading/anthropic.js";
@@ -17,9 +17,11 @@ const THINKING_BUDGET_TOKENS: Readonly<Record<EffortLevel, number>> = {
   xhigh: 32_000,
   max: 32_000,
 };
-/** Minimum answer limit for thinking, in tokens; a lower one leaves no room for thoughts. */
+/** Minimum answer limit for thinking. A lower limit leaves no room for thoughts. */
 const MIN_THINKING_ANSWER_TOKENS = 2048;
-/** Maximum answer tokens of models with an unknown limit. */
+/** Anthropic rejects a lower thinking budget. */
+const MIN_THINKING_BUDGET_TOKENS = 1024;
+/** Maximum answer tokens of Claude models with an unknown limit. */
 const DEFAULT_ANSWER_TOKENS = 32_000;
 /** Maximum answer tokens of models other than Claude on servers of this protocol. */
 const DEFAULT_OTHER_ANSWER_TOKENS = 8192;
@@ -47,7 +49,7 @@ export const wire: BuiltInWire = {
     return isKnownModel
       ? maxOutputTokens
       : /claude/i.test(model.id)
-        ? Math.max(maxOutputTokens, 32_000)
+        ? Math.max(maxOutputTokens, DEFAULT_ANSWER_TOKENS)
         : DEFAULT_OTHER_ANSWER_TOKENS;
   },
 
@@ -101,14 +103,17 @@ function thinkingOf(
   prompt: ModelCallOptions["prompt"],
   maxTokens = DEFAULT_ANSWER_TOKENS,
 ): Thinking {
-  const claudeOptions = claudeThinking(model.id);
+  const claudeOptions = getClaudeThinking(model.id);
   const avoidsThinking = needsReasoning === false || maxTokens < MIN_THINKING_ANSWER_TOKENS;
   // Other models of this protocol think only on request, with a token budget like older Claude models.
   if (claudeOptions?.mode !== "adaptive") {
     if (avoidsThinking || model.reasoning === false || (effort === "" && claudeOptions === undefined)) return {};
     if (hasCallsWithoutThoughts(prompt)) return {};
     return {
-      budgetTokens: Math.max(1024, Math.min(THINKING_BUDGET_TOKENS[effort || "medium"], Math.floor(maxTokens / 2))),
+      budgetTokens: Math.max(
+        MIN_THINKING_BUDGET_TOKENS,
+        Math.min(THINKING_BUDGET_TOKENS[effort || "medium"], Math.floor(maxTokens / 2)),
+      ),
     };
   }
   if (model.reasoning === false) return {};
@@ -138,11 +143,11 @@ function hasCallsWithoutThoughts(prompt: ModelCallOptions["prompt"]): boolean {
 }
 
 /**
- * Thoughts after a changed prompt (for example after a compaction) must be dropped; Anthropic's own API does so on
- * request.
+ * Option that drops the thoughts after a changed prompt, for example after a compaction. Undefined for other servers
+ * than Anthropic's and for models that accept such thoughts.
  */
-function bindingOf({ bindsThoughts: isBound }: ClaudeThinking, { baseUrl }: Settings) {
-  if (!isBound || new URL(baseUrl).hostname !== "api.anthropic.com") return undefined;
+function bindingOf({ bindsThoughts }: ClaudeThinking, { baseUrl }: Settings) {
+  if (!bindsThoughts || new URL(baseUrl).hostname !== "api.anthropic.com") return undefined;
   return { blockBinding: { prefixMismatchBehavior: "drop_block" } } as const;
 }
 

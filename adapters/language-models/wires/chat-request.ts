@@ -6,7 +6,7 @@ type Content<Role extends Message["role"]> = Extract<Message, { role: Role }>["c
 
 /**
  * Position of earlier reasoning in a request. `field`: `reasoning_content` of every assistant message; `tags`:
- * `<think>` tags before its text.
+ * `<think>` tags before the text of the message.
  */
 export type ReasoningEcho = "field" | "tags" | "none";
 
@@ -20,9 +20,9 @@ const REASONING_PLACEHOLDER = " ";
 const PACKAGE_OPTIONS = new Set(["user", "reasoningEffort", "textVerbosity", "strictJsonSchema"]);
 
 /**
- * Builds a chat-completions request with a placeholder for the messages. With messages it equals the output of
- * `@ai-sdk/openai-compatible` byte for byte. That package is not used because loading it takes longer than the rest of
- * a process's first turn. `packageOptions`: the provider options of the package.
+ * Builds a chat-completions request with a placeholder for the messages. The request with its messages equals the
+ * output of `@ai-sdk/openai-compatible` byte for byte. That package is not used because loading it takes longer than
+ * the rest of a process's first turn. `packageOptions`: the provider options of the package.
  */
 export function createChatRequest(
   model: string,
@@ -73,27 +73,27 @@ export function insertMessages(request: JsonFields, messages: string): string {
 
 /** Serializes prompts to JSON; reuses the text of messages that the previous prompt contains too. */
 export class PromptSerializer {
-  /** The last prompt by its first message. */
-  readonly #cachedPrompts = new WeakMap<
+  /** The last prompt by its first message. A text is undefined for a message with files. */
+  readonly #cachedPromptsByFirstMessage = new WeakMap<
     Message,
     { readonly prompt: ModelPrompt; readonly echo: ReasoningEcho; readonly texts: (string | undefined)[] }
   >();
 
   serialize(prompt: ModelPrompt, echo: ReasoningEcho): string {
-    const [first] = prompt;
-    if (first === undefined) return "[]";
-    let cachedPrompt = this.#cachedPrompts.get(first);
+    const [firstMessage] = prompt;
+    if (firstMessage === undefined) return "[]";
+    let cachedPrompt = this.#cachedPromptsByFirstMessage.get(firstMessage);
     if (cachedPrompt?.echo !== echo) cachedPrompt = undefined;
     let sharedCount = 0;
     while (sharedCount < prompt.length && cachedPrompt?.prompt[sharedCount] === prompt[sharedCount]) sharedCount++;
     const texts = cachedPrompt?.texts.slice(0, sharedCount) ?? [];
     for (let i = sharedCount; i < prompt.length; i++) {
       const message = prompt[i]!;
-      // Files are not cached a second time.
+      // The prompt holds the files already; a text would hold a second copy.
       const hasFile = message.role === "user" && message.content.some(({ type }) => type === "file");
       texts.push(hasFile ? undefined : serializeMessage(message, echo));
     }
-    this.#cachedPrompts.set(first, { prompt, echo, texts });
+    this.#cachedPromptsByFirstMessage.set(firstMessage, { prompt, echo, texts });
     return `[${texts.map((text, i) => text ?? serializeMessage(prompt[i]!, echo)).join(",")}]`;
   }
 }
@@ -114,9 +114,9 @@ function toWireMessages(message: Message, echo: ReasoningEcho): JsonFields[] {
     case "system":
       return [{ role: "system", content: message.content, ...wireFields }];
     case "user": {
-      const [first, ...otherParts] = message.content;
-      if (first?.type === "text" && otherParts.length === 0)
-        return [{ role: "user", content: first.text, ...wireFieldsOf(first) }];
+      const [firstPart, ...otherParts] = message.content;
+      if (firstPart?.type === "text" && otherParts.length === 0)
+        return [{ role: "user", content: firstPart.text, ...wireFieldsOf(firstPart) }];
       return [{ role: "user", content: message.content.map(toUserPart), ...wireFields }];
     }
     case "assistant":

@@ -14,9 +14,9 @@ const THINKING_BUDGET_TOKENS: Readonly<Record<EffortLevel, number>> = {
   max: 24_576,
 };
 /** Thinking budget that the model chooses itself. */
-const DYNAMIC_BUDGET = -1;
+const DYNAMIC_BUDGET_TOKENS = -1;
 
-/** Whether a model has a thinking level instead of a budget, and accepts files in tool results. */
+/** Whether a model has a thinking level instead of a budget, and accepts files in tool results, as since Gemini 3. */
 const isGemini3 = (id: string): boolean => /gemini-/.test(id) && !/gemini-(1|2)(\.|-|$)|gemini-pro/.test(id);
 const supportsThinking = (id: string): boolean => /gemini-2\.5/.test(id) || isGemini3(id);
 
@@ -57,11 +57,11 @@ export const wire: BuiltInWire = {
   },
 };
 
-/** Thinking options of a request; by default nearly every model chooses itself. */
+/** Thinking options of a request. Without options nearly every model chooses its own budget. */
 function thinkingOptions({ model: { id }, effort, needsReasoning }: ModelRequest) {
   if (isGemini3(id)) return effort === "" ? {} : { thinkingLevel: levelOf(effort, id) };
   if (effort !== "") return { thinkingBudget: THINKING_BUDGET_TOKENS[effort] };
-  return /gemini-2\.5-flash-lite/.test(id) && needsReasoning !== false ? { thinkingBudget: DYNAMIC_BUDGET } : {};
+  return /gemini-2\.5-flash-lite/.test(id) && needsReasoning !== false ? { thinkingBudget: DYNAMIC_BUDGET_TOKENS } : {};
 }
 
 function levelOf(effort: EffortLevel, id: string): "minimal" | "low" | "medium" | "high" {

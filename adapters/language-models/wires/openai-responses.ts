@@ -5,7 +5,10 @@ import { readReportedCost } from "../prices.js";
 import { captureRequest, createRequestBuilder } from "../writing.js";
 import type { WireRequest, BuiltInWire } from "./wire.js";
 
-/** Whether a model reasons, by the configuration or by OpenAI's model ids. Deployments have their own names. */
+/** OpenAI's limit for `prompt_cache_key`. */
+const MAX_CACHE_KEY_CHARACTERS = 64;
+
+/** Whether a model reasons, by the model's data or by OpenAI's model ids. Azure deployments have their own ids. */
 function isReasoningModel({ request: { model } }: Pick<WireRequest, "request">): boolean {
   return model.reasoning ?? /^(o\d|gpt-([5-9]|\d\d)(?!.*chat)|codex)/.test(model.id);
 }
@@ -45,13 +48,13 @@ export const wire: BuiltInWire = {
     const openai: Record<string, string | boolean> = { store: false };
     // Strict mode rejects schemas with optional properties.
     if (responseFormat !== undefined) openai.strictJsonSchema = false;
-    if (!rejectedParameters.has("cache_key")) openai.promptCacheKey = cacheKey.slice(0, 64);
+    if (!rejectedParameters.has("cache_key")) openai.promptCacheKey = cacheKey.slice(0, MAX_CACHE_KEY_CHARACTERS);
     if (isReasoningModel(wireRequest)) {
       if (model.reasoning === true) openai.forceReasoning = true;
       if (!rejectedParameters.has("summary")) openai.reasoningSummary = "auto";
-      const requestedEffort =
+      const effectiveEffort =
         effort === "" && needsReasoning !== false && needsEffortToThink(model.id) ? "medium" : effort;
-      if (requestedEffort !== "" && !rejectedParameters.has("effort")) openai.reasoningEffort = requestedEffort;
+      if (effectiveEffort !== "" && !rejectedParameters.has("effort")) openai.reasoningEffort = effectiveEffort;
     }
     const options: Partial<ModelCallOptions> = { providerOptions: { openai } };
     // The API's default is strict, which rejects schemas with optional properties.

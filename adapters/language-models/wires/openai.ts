@@ -1,5 +1,5 @@
 import type { ModelRequest } from "gantry/plugin";
-import { claudeThinking } from "../claude.js";
+import { getClaudeThinking } from "../claude.js";
 import { effortUseOf, removeHostNames, needsEffortToThink } from "../efforts.js";
 import { replaceLoneSurrogates } from "../require-event-stream.js";
 import type { ModelCallOptions } from "../language-model.js";
@@ -15,8 +15,11 @@ import {
 } from "./chat-request.js";
 import type { WireRequest, BuiltInWire } from "./wire.js";
 
-// Key of provider options and opaque data; the same for all providers.
+/** Key of provider options and opaque data; the same for all providers. */
 const OPTIONS_KEY = "gantry";
+
+/** OpenAI's limit for `prompt_cache_key`. */
+const MAX_CACHE_KEY_CHARACTERS = 64;
 
 type Body = Record<string, unknown>;
 
@@ -81,13 +84,13 @@ export const wire: BuiltInWire = {
   async options({ request, settings: { quirks }, rejectedParameters, maxTokens }) {
     const providerOptions: Body = { ...quirks.body };
     if (quirks.cacheKey === true && !rejectedParameters.has("cache_key"))
-      providerOptions.prompt_cache_key = request.cacheKey.slice(0, 64);
+      providerOptions.prompt_cache_key = request.cacheKey.slice(0, MAX_CACHE_KEY_CHARACTERS);
     if (!rejectedParameters.has("effort")) Object.assign(providerOptions, thinkingOf(request, quirks.effort));
-    // These are JSON values; the package's type cannot express that.
+    // The options are JSON values; the package's type cannot express that.
     const options: Partial<ModelCallOptions> = {
       providerOptions: { [OPTIONS_KEY]: providerOptions as Record<string, never> },
     };
-    // Also set after the provider rejected the parameter: it is then sent under its other name.
+    // Also set after the provider rejected the parameter: the limit is then sent under the other name.
     if (maxTokens !== undefined) options.maxOutputTokens = maxTokens;
     return options;
   },
@@ -108,14 +111,14 @@ export const wire: BuiltInWire = {
  * (https://api-docs.deepseek.com/guides/thinking_mode), Kimi K2 Thinking, and Kimi since K2.5
  * (https://platform.moonshot.ai/docs/guide/use-kimi-k2-thinking-model). Hosts write `k2.5`, `k2p5` and `k2-5`.
  */
-const ECHO_FAMILIES =
+const ECHO_FAMILY_PATTERN =
   /deepseek[-_]?(reasoner|v(3[.p-]2(?!\d)|[4-9]))|kimi[-_](k2[-_]thinking|k2[.p-][5-9](?!\d)|k[3-9]|for-coding)/;
 
 /**
  * MiniMax M2 writes its reasoning into the text and expects it there
  * (https://platform.minimax.io/docs/guides/text-m2-function-call).
  */
-const TAG_FAMILIES = /minimax-m2/;
+const TAG_FAMILY_PATTERN = /minimax-m2/;
 
 /**
  * Position of earlier reasoning in a request. The model's last rejection has priority, then config and preset, then the
@@ -126,14 +129,14 @@ function echoOf({ request: { model }, settings: { quirks }, rejectedParameters }
   if (rejectedParameters.has("no_echo") || quirks.echoReasoning === true) return "field";
   if (quirks.echoReasoning === false) return "none";
   const name = removeHostNames(model.id);
-  return ECHO_FAMILIES.test(name) ? "field" : TAG_FAMILIES.test(name) ? "tags" : "none";
+  return ECHO_FAMILY_PATTERN.test(name) ? "field" : TAG_FAMILY_PATTERN.test(name) ? "tags" : "none";
 }
 
 /** Thinking options of a request. */
 function thinkingOf({ model, effort, needsReasoning }: ModelRequest, effortParameter: string | undefined): Body {
   if (effort === "") {
     // On a router these models think only on request, and work best with thinking.
-    const thinksOnRequest = claudeThinking(removeHostNames(model.id)) !== undefined || needsEffortToThink(model.id);
+    const thinksOnRequest = getClaudeThinking(removeHostNames(model.id)) !== undefined || needsEffortToThink(model.id);
     return effortParameter === "reasoning" && thinksOnRequest && needsReasoning !== false
       ? { reasoning: { enabled: true } }
       : {};
@@ -155,7 +158,7 @@ function thinkingOf({ model, effort, needsReasoning }: ModelRequest, effortParam
   }
 }
 
-/** Sets the answer limit under the provider's parameter name, in a body as the package writes it. */
+/** Renames `max_tokens` to the provider's parameter. `useOtherName`: the provider rejected this parameter. */
 function setAnswerLimit({ max_tokens: limit, ...body }: Body, quirks: Settings["quirks"], useOtherName: boolean): Body {
   const parameterName = quirks.maxTokens ?? "max_tokens";
   // Models that reject one of the two parameters accept the other.

@@ -8,7 +8,8 @@ import type { ReportedUsage } from "../usage.js";
 
 /**
  * Parameters that models may reject. Later requests omit a rejected parameter. `echo`: each assistant message has
- * `reasoning_content`; `no_echo`: no message has it. The rejection of one cancels the rejection of the other.
+ * `reasoning_content`; `no_echo`: no message has it. The rejection of `echo` cancels the rejection of `no_echo`,
+ * and vice versa.
  */
 export type OptionalParameter =
   | ("temperature" | "effort" | "max_tokens" | "cache_key" | "stream_options" | "summary" | "json")
@@ -33,8 +34,9 @@ export interface Wire {
   readonly leavesPromptUnchanged?: boolean;
   /** Maximum tokens of an answer, for models with an unknown limit. */
   readonly maxOutput?: (model: Model) => Promise<number>;
-  /** Input kinds that all models accept, if nothing else is known. */
+  /** Input kinds of a model whose own input kinds are unknown. */
   input(model: Model, settings: Settings): readonly InputKind[];
+  /** Requirements on a conversation for this model. */
   rules(
     model: Model,
     settings: Settings,
@@ -48,7 +50,7 @@ export interface Wire {
   readonly supportsOutputSchema?: (wireRequest: WireRequest) => boolean | Promise<boolean>;
   /** Cost in USD as reported by the provider; undefined if it reports none. */
   readCost(reported: ReportedUsage, settings: Settings): number | undefined;
-  /** Opaque data for each reasoning part, so that it is sent back to its origin. */
+  /** Opaque data for each reasoning part, so that the part is sent back to the model that wrote it. */
   readonly reasoningMark?: Metadata;
   /** Opaque data of the whole answer, from the metadata of the last part. */
   readonly readAnswerData?: (metadata: Metadata) => Metadata | undefined;

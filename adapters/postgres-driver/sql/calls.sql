@@ -1,5 +1,5 @@
 -- Executes several calls in one statement. With more than one call, lock waits are short, because a call that waits for
--- another client's chain delays all of them.
+-- another client's chain delays all calls.
 CREATE FUNCTION @.calls@v(p_calls json)
 RETURNS TABLE (n integer, kind text, seq bigint, idx integer, done boolean, tag text, body text, more text, gained text)
 LANGUAGE plpgsql AS $$

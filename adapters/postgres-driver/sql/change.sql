@@ -60,8 +60,8 @@ BEGIN
   WHERE s.chain = p_chain AND s.idx = ANY (ARRAY[0, p_idx]);
 END $$;
 
--- A removed instruction stays as a row with the token of the change that removed it, so that a repeated change reports it
--- again. The next change of the chain's instructions deletes such rows.
+-- A removed instruction stays as a row with the token of the change that removed it, so that a repeated change reports
+-- the instruction again. The next change of the chain's instructions deletes such rows.
 CREATE FUNCTION @.change_instructions@v(p_chain bigint, p_token uuid, p_new json, p_removed json)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN

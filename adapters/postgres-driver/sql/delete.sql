@@ -1,6 +1,4 @@
--- Deletes chains. Messages of large chains are deleted in batches. Returns the chains with remaining messages, including
--- those that other clients deleted.
-
+-- Deletes a batch of remaining messages of a deleted chain.
 CREATE FUNCTION @.sweep@v(p_chain bigint, p_limit integer) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
   v_count integer;
@@ -14,6 +12,8 @@ BEGIN
   END IF;
 END $$;
 
+-- Deletes chains, and at most p_limit messages of each chain. Returns the chains with remaining messages, including chains
+-- that other clients deleted.
 CREATE FUNCTION @.delete@v(p_ids text[], p_limit integer) RETURNS TABLE (chain bigint) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE

@@ -1,5 +1,6 @@
 -- Takes or renews the lease of a chain. Kind of the first row: l: the caller has the lease (gained: the previous fence, if
--- known); h: another holder has it.
+-- known); h: another holder has the lease. p_replacing: fence of another holder's lease that the caller may replace.
+-- p_known: fence up to which the caller has cached the messages.
 CREATE FUNCTION @.lease@v(p_id text, p_holder_id text, p_holder text, p_ttl bigint, p_replacing bigint, p_head boolean,
   p_messages boolean, p_known bigint)
 RETURNS TABLE (kind text, seq bigint, idx integer, done boolean, tag text, body text, more text, gained text)

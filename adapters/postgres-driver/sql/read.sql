@@ -7,7 +7,7 @@ BEGIN
     WHERE n.name = p_id);
 END $$;
 
--- The newest sessions of a folder. Each new run calls it; a function is planned only once.
+-- The newest sessions of a folder. A function, because each new run reads this list and a function is planned only once.
 CREATE FUNCTION @.of_dir@v(p_dir text, p_limit bigint) RETURNS TABLE (total bigint, body text) STABLE LANGUAGE plpgsql AS $$
 BEGIN
   RETURN QUERY SELECT t.total, row_to_json(p)::text
@@ -18,8 +18,8 @@ BEGIN
     ORDER BY p.updated_at DESC, p.id DESC;
 END $$;
 
--- Kinds: s: the first session, and the newest if it is a different one; v: view of the newest; m: messages; r: runs;
--- p: snapshots.
+-- Kinds: s: the first session, and the newest session if it is another session; v: view of the newest session;
+-- m: messages; r: unfinished runs; p: snapshots.
 CREATE FUNCTION @.head@v(p_chain bigint, p_messages boolean)
 RETURNS TABLE (kind text, seq bigint, idx integer, done boolean, tag text, body text, more text, gained text)
 STABLE LANGUAGE plpgsql AS $$
@@ -47,7 +47,8 @@ BEGIN
   END IF;
 END $$;
 
--- tag: id of the message's session.
+-- tag: id of the message's session. p_whole: whether to read the whole chain. p_last: whether to read the last messages
+-- first. p_hidden: the snapshot that hides the messages; null for visible messages.
 CREATE FUNCTION @.messages@v(p_id text, p_whole boolean, p_after bigint, p_before bigint, p_limit bigint, p_last boolean,
   p_hidden text, p_tool text)
 RETURNS TABLE (kind text, seq bigint, idx integer, done boolean, tag text, body text, more text, gained text)

@@ -19,7 +19,7 @@ BEGIN
   END IF;
 END $$;
 
--- p_new: fails if one of the runs exists.
+-- Inserts or replaces runs. p_new: whether each run must be new.
 CREATE FUNCTION @.put_runs@v(p_chain bigint, p_fence bigint, p_runs json, p_new boolean)
 RETURNS void LANGUAGE plpgsql AS $$
 DECLARE

@@ -1,5 +1,5 @@
 -- Kinds of rows: i: an instruction that remains when the lease is released; f: id of a removed instruction; a: the
--- answered ask.
+-- ask of the change (done: whether this change answered the ask). p_says: whether the change modifies messages.
 CREATE FUNCTION @.write@v(p_id text, p_fence bigint, p_token uuid, p_sync boolean, p_release boolean, p_says boolean, p_change json)
 RETURNS TABLE (kind text, seq bigint, idx integer, done boolean, tag text, body text, more text, gained text)
 LANGUAGE plpgsql AS $$

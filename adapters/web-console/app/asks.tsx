@@ -11,8 +11,8 @@ import type { WatchedSession } from "./state/watched-session.js";
 
 /** Maximum characters of an argument's value in a question. */
 const MAX_VALUE_CHARACTERS = 4_000;
-/** Lines and characters of a command that are visible without scrolling. */
-const VISIBLE_COMMAND = { lines: 8, characters: 800 };
+/** Maximum lines and characters of a command that is visible without scrolling. */
+const VISIBLE_COMMAND_LIMITS = { lines: 8, characters: 800 };
 /** Time for which a new question ignores input, in ms: early key presses and clicks were not meant for the question. */
 const MIN_READING_MS = 500;
 
@@ -23,6 +23,7 @@ export function Asks({ session }: { session: WatchedSession }) {
   const count = asks.length;
   // When a question disappears, the next one moves under the same pointer: the reading time starts again.
   const isRead = useIsRead(asks.map(({ id }) => id).join());
+  /** Whether the focus was in the empty prompt before the question got it. */
   const wasTyping = useRef(false);
   useEffect(() => {
     const newAsks = asks.filter(({ id }) => !announcedIds.current.has(id));
@@ -30,7 +31,7 @@ export function Asks({ session }: { session: WatchedSession }) {
       announcedIds.current.add(ask.id);
       announce(`${ask.kind === "permission" ? "Permission needed" : "Question"}: ${ask.title}`);
     }
-    // A user who is typing is not interrupted; otherwise the question gets the focus.
+    // The question gets the focus, unless the user is typing.
     const { activeElement } = document;
     const isPrompt = activeElement !== null && isEmptyPrompt(activeElement);
     const canTakeFocus = !activeElement || activeElement === document.body || isPrompt;
@@ -40,7 +41,8 @@ export function Asks({ session }: { session: WatchedSession }) {
   }, [asks]);
   const hadAsks = useRef(false);
   useEffect(() => {
-    // The focused element disappeared with the last answer. On a phone, focusing the prompt would open the keyboard.
+    // If the focused element disappeared with the last answer, focus the prompt. On a phone this would open the
+    // keyboard.
     const isFocusLost = hadAsks.current && count === 0 && document.activeElement === document.body;
     if (isFocusLost && matchMedia("(hover: hover)").matches) focusPrompt();
     hadAsks.current = count > 0;
@@ -61,7 +63,7 @@ export function Asks({ session }: { session: WatchedSession }) {
   );
 }
 
-/** Focuses the first open question. Returns false if there is none. */
+/** Focuses the first open question. Returns false if no question is open. */
 export function focusAsk(): boolean {
   const card = document.querySelector<HTMLElement>(".ask");
   card?.focus();
@@ -236,12 +238,12 @@ function Arguments({ values }: { values: Readonly<Record<string, unknown>> }) {
 
 function CommandText({ label, text }: { label: string; text: string }) {
   const lines = text.split("\n").length;
-  const isLong = lines > VISIBLE_COMMAND.lines || text.length > VISIBLE_COMMAND.characters;
+  const isLong = lines > VISIBLE_COMMAND_LIMITS.lines || text.length > VISIBLE_COMMAND_LIMITS.characters;
   return (
     <>
       <pre class="ask-code" role="group" aria-label={label} tabIndex={0}>
         {escapeExactly(text)
-          .split(EMPTY_LINES)
+          .split(EMPTY_LINES_PATTERN)
           .map((part, index) =>
             // Empty lines must not push content out of sight.
             index % 2 === 1 ? (
@@ -261,8 +263,10 @@ function CommandText({ label, text }: { label: string; text: string }) {
   );
 }
 
-const EMPTY_LINES = /(\n(?:[ \t]*\n){4,})/;
+/** Matches four or more empty lines with their line breaks. */
+const EMPTY_LINES_PATTERN = /(\n(?:[ \t]*\n){4,})/;
 
+/** Shortens a value to `MAX_VALUE_CHARACTERS` and appends the number of omitted characters. */
 function shorten(text: string): string {
   return text.length > MAX_VALUE_CHARACTERS
     ? `${text.slice(0, MAX_VALUE_CHARACTERS)} … ${(text.length - MAX_VALUE_CHARACTERS).toLocaleString("en")} more characters`

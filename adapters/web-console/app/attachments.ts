@@ -15,7 +15,7 @@ const MIB = 1024 * 1024;
  * The server's limits for each file, for all files together and for a file name. A request body may have a lower limit.
  */
 const ATTACHMENT_LIMITS = { fileBytes: 20 * MIB, totalBytes: 64 * MIB, files: 256, nameCharacters: 255 };
-const MEDIA_TYPE = /^[\w.+-]{1,100}\/[\w.+-]{1,100}$/;
+const MEDIA_TYPE_PATTERN = /^[\w.+-]{1,100}\/[\w.+-]{1,100}$/;
 /** Media types that a model can receive as an image. */
 const IMAGE_TYPES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 
@@ -26,7 +26,7 @@ export function isImage({ media_type }: { media_type: string }): boolean {
   return IMAGE_TYPES.has(media_type);
 }
 
-/** Reads files that the user adds to `attachedFiles`. `refusals` has a message for each file that was not accepted. */
+/** Reads files that the user adds to `attachedFiles`. `refusals`: a message for each file that was not accepted. */
 export async function readFiles(
   files: readonly File[],
   attachedFiles: readonly AttachedFile[],
@@ -51,20 +51,21 @@ export async function readFiles(
       }
     }
   }
-  return { newFiles: newFiles, refusals: refusals };
+  return { newFiles, refusals };
 }
 
 function readMediaType({ type }: File): string {
   const [mediaType = ""] = type.split(";");
-  return MEDIA_TYPE.test(mediaType) ? mediaType : "application/octet-stream";
+  return MEDIA_TYPE_PATTERN.test(mediaType) ? mediaType : "application/octet-stream";
 }
 
-/** Removes control characters and folder separators, and keeps the end of a long name. */
+/** Replaces control characters and folder separators, and keeps the end of a long name. */
 function toFileName(name: string): string {
   const fileName = name.replace(/[\p{Cc}\p{Cs}/\\]+/gu, "_").slice(-ATTACHMENT_LIMITS.nameCharacters);
   return fileName === "" ? "file" : fileName;
 }
 
+/** Reads the content of a file. Rejects if the file cannot be read, for example a folder. */
 function readBase64(file: File): Promise<string> {
   return new Promise((resolve, reject) => {
     const reader = new FileReader();

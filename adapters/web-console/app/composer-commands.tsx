@@ -3,7 +3,7 @@ import type { Command, GantryClient } from "gantry/client";
 import { useEffect } from "preact/hooks";
 
 const MAX_SUGGESTIONS = 8;
-/** Time for which the loaded commands are used again, in ms. */
+/** Time after a request in which the loaded commands are used again, in ms. */
 const COMMAND_CACHE_MS = 5_000;
 
 /** The available slash commands, and the suggestions for the current text. */
@@ -25,6 +25,7 @@ export class CommandSuggestions {
     return this.#commands.value.filter(({ name }) => name.startsWith(word)).slice(0, MAX_SUGGESTIONS);
   }
 
+  /** Index of the selected suggestion; -1 if there are no suggestions. */
   get selectedIndex(): number {
     return Math.min(this.#index.value, this.suggestions.length - 1);
   }
@@ -35,7 +36,7 @@ export class CommandSuggestions {
     return this.#commands.value.some(({ name }) => name === word);
   }
 
-  /** Handles a key of the list and returns true, or false for other keys. `setPrompt` receives the new prompt text. */
+  /** Handles a key of the list. Returns false for other keys. `setPrompt` receives the new text of the prompt. */
   handleKey({ key, shiftKey }: KeyboardEvent, setPrompt: (text: string) => void): boolean {
     const { suggestions, selectedIndex } = this;
     const command = suggestions[selectedIndex];

@@ -25,11 +25,12 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
   const sessionId = session?.id ?? "";
   const text = useSignal(readDraft(sessionId));
   const files = useSignal<readonly AttachedFile[]>([]);
+  /** Number of unfinished reads of attached files. */
   const readCount = useSignal(0);
   const isSending = useSignal(false);
   const problem = useSignal("");
-  const isDraggedOver = useSignal(false);
-  /** Used during a run: a text is sent to the run (`steer`) or queued as the next prompt. */
+  const isDragOver = useSignal(false);
+  /** During a run, a text is sent to the run (`steer`) or queued as the next prompt (`queue`). */
   const delivery = useSignal<"steer" | "queue">("steer");
   const sentCount = useSignal(0);
   const textArea = useRef<HTMLTextAreaElement>(null);
@@ -112,8 +113,8 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
   useEffect(() => {
     // On a phone, the focus would open the keyboard.
     if (matchMedia("(hover: hover)").matches) textArea.current?.focus({ preventScroll: true });
-    return onDroppedFiles(
-      (isOver) => (isDraggedOver.value = isOver),
+    return listenForDroppedFiles(
+      (isOver) => (isDragOver.value = isOver),
       (droppedFiles) => void attachFiles(droppedFiles),
     );
   }, []);
@@ -121,7 +122,7 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
   const sendLabel = isSteer ? "Instruct the run" : isBusy ? "Add to queue" : "Send";
   return (
     <form
-      class={`composer ${isDraggedOver.value ? "composer-over" : ""}`}
+      class={`composer ${isDragOver.value ? "composer-over" : ""}`}
       aria-label="Prompt"
       onSubmit={(event) => {
         event.preventDefault();
@@ -226,32 +227,32 @@ function toFailureText(error: unknown): string {
 }
 
 /**
- * Accepts files that are dropped anywhere on the page. By default, a browser would navigate to the file. Returns a
- * function that removes the listeners.
+ * Accepts files that are dropped anywhere on the page. Without these listeners, the browser would navigate to the file.
+ * Returns a function that removes the listeners.
  */
-function onDroppedFiles(setDraggedOver: (isOver: boolean) => void, addFiles: (files: File[]) => void): () => void {
-  const listeners = new AbortController();
-  const { signal } = listeners;
+function listenForDroppedFiles(setDragOver: (isOver: boolean) => void, addFiles: (files: File[]) => void): () => void {
+  const listenerController = new AbortController();
+  const { signal } = listenerController;
   const hasFiles = (event: DragEvent) => event.dataTransfer?.types.includes("Files") ?? false;
   document.addEventListener(
     "dragover",
     (event) => {
       if (!hasFiles(event)) return;
       event.preventDefault();
-      setDraggedOver(true);
+      setDragOver(true);
     },
     { signal },
   );
-  document.addEventListener("dragleave", (event) => event.relatedTarget === null && setDraggedOver(false), { signal });
+  document.addEventListener("dragleave", (event) => event.relatedTarget === null && setDragOver(false), { signal });
   document.addEventListener(
     "drop",
     (event) => {
-      setDraggedOver(false);
+      setDragOver(false);
       if (!hasFiles(event)) return;
       event.preventDefault();
       addFiles([...(event.dataTransfer?.files ?? [])]);
     },
     { signal },
   );
-  return () => listeners.abort();
+  return () => listenerController.abort();
 }

@@ -1,12 +1,9 @@
-/**
- * A line of a comparison of two texts. `old` and `new` are its line numbers in the old and the new text, from 1; 0 if the
- * text does not contain the line.
- */
+/** A line of a comparison of two texts. The line numbers count from 1; 0 if the text does not contain the line. */
 export interface DiffRow {
   kind: "same" | "removed" | "added";
   text: string;
-  old: number;
-  new: number;
+  oldLineNumber: number;
+  newLineNumber: number;
   /** Whether the row is the last line of a text without a final line break. */
   lacksLineBreak: boolean;
 }
@@ -14,18 +11,16 @@ export interface DiffRow {
 /** A part of a line: start index and exclusive end index. */
 export type TextRange = readonly [start: number, end: number];
 
-/** Maximum changes searched in a stretch without common unique lines. Beyond it, the whole stretch is replaced. */
+/** Maximum changes searched in a stretch without common unique lines. With more, the whole stretch is replaced. */
 const MAX_CHANGES = 600;
 /** Number of lines that the generators process between two yields. */
 const LINES_PER_STEP = 4_000;
-/** Maximum words of a line in which changes are marked. */
+/** Maximum words of a line whose changed words are searched. */
 const MAX_MARKED_WORDS = 400;
 /** Duration of a slice of work, in ms: half a frame. */
 const SLICE_MS = 8;
 
-/**
- * Compares two texts by lines, in slices between which the page can do other work. Rejects with the signal's reason.
- */
+/** Compares two texts by lines, in slices between which the page can do other work. Rejects with the signal's reason. */
 export async function compareTexts(oldText: string, newText: string, signal?: AbortSignal): Promise<DiffRow[]> {
   const comparison = compareInSteps(oldText, newText);
   for (;;) {
@@ -59,16 +54,16 @@ export function* compareInSteps(oldText: string, newText: string): Generator<und
   return rows;
 }
 
-/** Lines include their line breaks, so that a missing final one is a difference. */
+/** Splits a text into lines with their line breaks, so that a missing final line break is a difference. */
 function splitLines(text: string): string[] {
   const lines = text.split("\n").map((line, index, allLines) => (index < allLines.length - 1 ? `${line}\n` : line));
   if (lines.at(-1) === "") lines.pop();
   return lines;
 }
 
-function toRow(kind: DiffRow["kind"], line: string, oldNumber: number, newNumber: number): DiffRow {
+function toRow(kind: DiffRow["kind"], line: string, oldLineNumber: number, newLineNumber: number): DiffRow {
   const lacksLineBreak = !line.endsWith("\n");
-  return { kind, text: lacksLineBreak ? line : line.slice(0, -1), old: oldNumber, new: newNumber, lacksLineBreak };
+  return { kind, text: lacksLineBreak ? line : line.slice(0, -1), oldLineNumber, newLineNumber, lacksLineBreak };
 }
 
 /** Maps lines to numbers; equal lines get the same number. */
@@ -115,10 +110,7 @@ function* matchLines(a: Int32Array, b: Int32Array, idCount: number): Generator<u
   return pairs.sort((first, second) => first[0] - second[0]);
 }
 
-/**
- * The longest sequence, in the same order, of lines that occur once in each text. These are the natural anchors of a
- * comparison.
- */
+/** The longest sequence, in the same order in both texts, of lines that occur once in each text. */
 function* findAnchors(
   a: Int32Array,
   b: Int32Array,
@@ -157,7 +149,7 @@ function* findAnchors(
   return sequence.reverse();
 }
 
-/** Position of each line: -1 if it is absent, -2 if it occurs more than once. */
+/** Index of each line in a stretch: -1 if the line is absent, -2 if it occurs more than once. */
 class UniqueLines {
   readonly #indexes: Int32Array;
   constructor(idCount: number) {
@@ -171,6 +163,7 @@ class UniqueLines {
   }
 }
 
+/** Like `UniqueLines`, with memory only for the lines of the stretch. */
 class SparseUniqueLines {
   readonly #indexes = new Map<number, number>();
   add(line: number, index: number): void {
@@ -181,7 +174,10 @@ class SparseUniqueLines {
   }
 }
 
-/** Myers' greedy algorithm: the fewest removed and added lines. Returns no pairs if there are too many changes. */
+/**
+ * Myers' greedy algorithm: index pairs of the common elements with the fewest changes. Returns no pairs if there are
+ * more than `MAX_CHANGES`. `k` is a diagonal, `x` an index in `a`, and `x - k` an index in `b`.
+ */
 function* findFewestChanges(a: ArrayLike<unknown>, b: ArrayLike<unknown>): Generator<undefined, IndexPair[]> {
   const maxChanges = Math.min(a.length + b.length, MAX_CHANGES);
   const ends = new Int32Array(2 * maxChanges + 3);
@@ -196,6 +192,7 @@ function* findFewestChanges(a: ArrayLike<unknown>, b: ArrayLike<unknown>): Gener
       ends[middle + k] = x;
       if (x >= a.length && x - k >= b.length) return tracePath(trace, a.length, b.length);
     }
+    // A step with many changes takes longer: yield after every 16 steps.
     if (changes % 16 === 15) yield;
   }
   return [];
@@ -218,8 +215,11 @@ function tracePath(trace: Int32Array[], aLength: number, bLength: number): Index
   return pairs.reverse();
 }
 
-/** Ranges of the changed words of two lines. Undefined if most of the text differs, because marks would not help. */
-export function markWords(oldLine: string, newLine: string): { before: TextRange[]; after: TextRange[] } | undefined {
+/** Ranges of the changed words of two lines. Undefined if a line is too long, or if marks would not help. */
+export function findChangedWords(
+  oldLine: string,
+  newLine: string,
+): { oldRanges: TextRange[]; newRanges: TextRange[] } | undefined {
   const [a, b] = [splitWords(oldLine), splitWords(newLine)];
   if (a.length > MAX_MARKED_WORDS || b.length > MAX_MARKED_WORDS) return undefined;
   const comparison = findFewestChanges(a, b);
@@ -228,10 +228,11 @@ export function markWords(oldLine: string, newLine: string): { before: TextRange
   const pairs = step.value;
   const commonCharacters = pairs.reduce((sum, [i]) => sum + (a[i] ?? "").trim().length, 0);
   const longerLength = Math.max(oldLine.trim().length, newLine.trim().length);
+  // Less than a third of the longer line is common.
   if (commonCharacters * 3 < longerLength) return undefined;
   return {
-    before: toChangedRanges(a, new Set(pairs.map(([i]) => i))),
-    after: toChangedRanges(b, new Set(pairs.map(([, j]) => j))),
+    oldRanges: toChangedRanges(a, new Set(pairs.map(([i]) => i))),
+    newRanges: toChangedRanges(b, new Set(pairs.map(([, j]) => j))),
   };
 }
 
@@ -244,9 +245,9 @@ function toChangedRanges(words: readonly string[], commonIndexes: ReadonlySet<nu
   const ranges: [number, number][] = [];
   let position = 0;
   for (const [i, word] of words.entries()) {
-    const last = ranges.at(-1);
+    const lastRange = ranges.at(-1);
     if (!commonIndexes.has(i)) {
-      if (last?.[1] === position) last[1] = position + word.length;
+      if (lastRange?.[1] === position) lastRange[1] = position + word.length;
       else ranges.push([position, position + word.length]);
     }
     position += word.length;
@@ -261,7 +262,8 @@ export interface DiffBlock {
 }
 
 /**
- * Groups rows into blocks. `context` unchanged lines around a change are shown; longer unchanged stretches are folded.
+ * Groups rows into blocks. `context`: number of unchanged lines that are shown before and after a change. Longer
+ * unchanged stretches are folded.
  */
 export function groupRows(rows: readonly DiffRow[], context = 3): DiffBlock[] {
   const isNearChange = new Uint8Array(rows.length);
@@ -272,10 +274,10 @@ export function groupRows(rows: readonly DiffRow[], context = 3): DiffBlock[] {
     let to = from;
     while (to < rows.length && isNearChange[to] === isNearChange[from]) to++;
     const blockRows = rows.slice(from, to);
-    const last = blocks.at(-1);
+    const lastBlock = blocks.at(-1);
     // A fold line for one or two lines would save no space.
     if (isNearChange[from] === 1 || blockRows.length <= 2) {
-      if (last?.kind === "shown") last.rows = [...last.rows, ...blockRows];
+      if (lastBlock?.kind === "shown") lastBlock.rows = [...lastBlock.rows, ...blockRows];
       else blocks.push({ kind: "shown", rows: blockRows });
     } else blocks.push({ kind: "folded", rows: blockRows });
     from = to;
@@ -283,7 +285,7 @@ export function groupRows(rows: readonly DiffRow[], context = 3): DiffBlock[] {
   return blocks;
 }
 
-/** A removed row and the row that replaces it, or the same row twice if it is unchanged. */
+/** A removed row and its replacement, or an unchanged row twice. Undefined: the other side has no such row. */
 export type RowPair = readonly [left: DiffRow | undefined, right: DiffRow | undefined];
 
 export function pairRows(rows: readonly DiffRow[]): RowPair[] {

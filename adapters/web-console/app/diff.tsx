@@ -8,7 +8,7 @@ import {
   compareInSteps,
   countChanges,
   pairRows,
-  markWords,
+  findChangedWords,
   type DiffBlock,
   type DiffRow,
   type TextRange,
@@ -17,8 +17,8 @@ import { isolateRightToLeft } from "./content/right-to-left.js";
 import { Icon } from "./parts/icon.js";
 
 /**
- * Maximum characters of both texts that are compared synchronously, during rendering: the page does not move when the
- * lines appear.
+ * Maximum characters of both texts together for a comparison during rendering. With a synchronous comparison, the page
+ * does not move when the lines appear.
  */
 const MAX_SYNC_CHARACTERS = 30_000;
 /** Number of lines shown at first, and added with each click. */
@@ -50,7 +50,7 @@ function setLayout(value: "unified" | "split"): void {
 
 interface DiffViewProps {
   diff: ApiDiff;
-  /** Default true. */
+  /** Whether the lines are shown before the user opens or closes the diff. Default true. */
   isInitiallyOpen?: boolean;
   /** Whether the change is only proposed, and the user is asked to permit it. */
   isProposed?: boolean;
@@ -63,6 +63,8 @@ export function DiffView({ diff, isInitiallyOpen = true, isProposed = false, isE
   const rows = useDiffRows(diff);
   const isOpen = useSignal(isInitiallyOpen);
   const counts = rows && countChanges(rows);
+  // `old_text` is null for a new file. For a proposed change, null means that the file may exist and `new_text` is its
+  // whole new content.
   const changeLabel =
     diff.old_text === null ? (isProposed ? "all of the file" : "new file") : diff.new_text === "" ? "emptied" : "";
   return (
@@ -116,7 +118,7 @@ export function DiffView({ diff, isInitiallyOpen = true, isProposed = false, isE
   );
 }
 
-/** The rows of a diff. Undefined until the comparison is complete. */
+/** The rows of a diff; undefined until the comparison is complete. */
 function useDiffRows(diff: ApiDiff): DiffRow[] | undefined {
   const oldText = diff.old_text ?? "";
   const newText = diff.new_text;
@@ -202,8 +204,8 @@ function Fold({ block, onOpen }: { block: DiffBlock; onOpen: () => void }) {
 
 type WordMarks = ReadonlyMap<DiffRow, readonly TextRange[]>;
 
-/** Finds the changed words of removed lines that have a similar added line. */
-function markRows(rows: readonly DiffRow[]): WordMarks {
+/** Finds the changed words in each pair of a removed and a similar added line. */
+function findWordMarks(rows: readonly DiffRow[]): WordMarks {
   const marks = new Map<DiffRow, readonly TextRange[]>();
   for (const [left, right] of pairRows(rows)) {
     if (
@@ -214,8 +216,8 @@ function markRows(rows: readonly DiffRow[]): WordMarks {
       right.text.length > MAX_LINE_CHARACTERS
     )
       continue;
-    const wordChanges = markWords(left.text, right.text);
-    if (wordChanges) marks.set(left, wordChanges.before).set(right, wordChanges.after);
+    const wordChanges = findChangedWords(left.text, right.text);
+    if (wordChanges) marks.set(left, wordChanges.oldRanges).set(right, wordChanges.newRanges);
   }
   return marks;
 }
@@ -223,13 +225,14 @@ function markRows(rows: readonly DiffRow[]): WordMarks {
 const SIGNS = { same: " ", removed: "−", added: "+" } as const;
 
 function UnifiedRows({ rows }: { rows: readonly DiffRow[] }) {
-  const marks = useMemo(() => markRows(rows), [rows[0], rows.length]);
+  // `rows` is a new array at each rendering, but always a slice from the same first row.
+  const marks = useMemo(() => findWordMarks(rows), [rows[0], rows.length]);
   return (
     <>
       {rows.map((row) => (
         <div class={`diff-row ${row.kind}`}>
-          <span class="diff-number">{row.old || ""}</span>
-          <span class="diff-number">{row.new || ""}</span>
+          <span class="diff-number">{row.oldLineNumber || ""}</span>
+          <span class="diff-number">{row.newLineNumber || ""}</span>
           <span class="diff-sign">{SIGNS[row.kind]}</span>
           <LineText row={row} marks={marks} />
         </div>
@@ -239,7 +242,8 @@ function UnifiedRows({ rows }: { rows: readonly DiffRow[] }) {
 }
 
 function SplitRows({ rows }: { rows: readonly DiffRow[] }) {
-  const marks = useMemo(() => markRows(rows), [rows[0], rows.length]);
+  // `rows` is a new array at each rendering, but always a slice from the same first row.
+  const marks = useMemo(() => findWordMarks(rows), [rows[0], rows.length]);
   const renderHalf = (row: DiffRow | undefined, number: number) => (
     <>
       <span class={`diff-number ${row?.kind ?? "none"}`}>{number || ""}</span>
@@ -253,8 +257,8 @@ function SplitRows({ rows }: { rows: readonly DiffRow[] }) {
     <>
       {pairRows(rows).map(([left, right]) => (
         <div class="diff-pair">
-          {renderHalf(left, left?.old ?? 0)}
-          {renderHalf(right, right?.new ?? 0)}
+          {renderHalf(left, left?.oldLineNumber ?? 0)}
+          {renderHalf(right, right?.newLineNumber ?? 0)}
         </div>
       ))}
     </>
@@ -288,7 +292,7 @@ function LineText({ row, marks }: { row: DiffRow; marks: WordMarks }) {
   );
 }
 
-/** A narrow screen has no room for two columns. */
+/** Whether the screen is too narrow for two columns. */
 function isNarrow(): boolean {
   return matchMedia("(max-width: 720px)").matches;
 }

@@ -1,8 +1,8 @@
 const STORAGE_KEY = "gantry.drafts";
-/** Maximum number of stored drafts; older ones are dropped. */
+/** Maximum number of stored drafts. The oldest drafts are dropped. */
 const MAX_DRAFTS = 50;
 
-/** Unsent texts by session id, newest last. */
+/** Pairs of session id and unsent text, newest last. The id of a new session is `""`. */
 function readDrafts(): [string, string][] {
   try {
     const storedDrafts: unknown = JSON.parse(localStorage.getItem(STORAGE_KEY) ?? "[]");
@@ -21,7 +21,7 @@ export function readDraft(sessionId: string): string {
   return readDrafts().find(([id]) => id === sessionId)?.[1] ?? "";
 }
 
-/** Stores the unsent text of a session. `""` removes it. */
+/** Stores the unsent text of a session. The text `""` removes the draft. */
 export function storeDraft(sessionId: string, text: string): void {
   const otherDrafts = readDrafts().filter(([id]) => id !== sessionId);
   const drafts = text === "" ? otherDrafts : [...otherDrafts, [sessionId, text]];

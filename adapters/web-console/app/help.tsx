@@ -54,9 +54,9 @@ export function Help() {
   );
 }
 
-/** Installs the keyboard shortcuts. Returns a function that removes them. */
+/** Installs the keyboard shortcuts. Returns a function that removes the shortcuts. */
 export function installShortcuts(store: Console): () => void {
-  const focus = (id: string) => {
+  const focusField = (id: string) => {
     const field = document.getElementById(id);
     field?.focus();
     return field !== null;
@@ -66,19 +66,19 @@ export function installShortcuts(store: Console): () => void {
     openNewSession: () => store.navigate({ name: "new" }),
     focusSearch: () => {
       store.isDrawerOpen.value = isNarrow();
-      // The field exists only after the drawer is drawn.
-      requestAnimationFrame(() => focus("session-search"));
+      // The field becomes visible only after the drawer is drawn.
+      requestAnimationFrame(() => focusField("session-search"));
     },
-    focusPrompt: () => focus("prompt"),
+    focusPrompt: () => focusField("prompt"),
     openRuns: () => store.navigate({ name: "runs" }),
     toggleSpending: () => {
       if (store.session.peek()) store.openPanel.value = store.openPanel.peek() === "spending" ? "" : "spending";
     },
     toggleTheme: () => (store.theme.value = store.theme.peek() === "dark" ? "light" : "dark"),
     focusAsk: () => focusAsk(),
-    firstEscape: () => {
+    pressFirstEscape: () => {
       if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
-      // This Escape only closes the open panel: a second one does not stop the run.
+      // The first Escape closes the open panel: a second Escape must not stop the run.
       if (store.isDrawerOpen.peek() || store.openPanel.peek() !== "") {
         store.isDrawerOpen.value = false;
         store.openPanel.value = "";
@@ -87,7 +87,7 @@ export function installShortcuts(store: Console): () => void {
       if (store.session.peek()?.isBusy.peek()) announce("Press Escape again to stop the run");
       return true;
     },
-    secondEscape: () => {
+    pressSecondEscape: () => {
       const session = store.session.peek();
       if (!session?.isBusy.peek()) return;
       announce("Stopping the run");

@@ -1,27 +1,27 @@
 import { DisconnectedError, GantryClient, UnauthorizedError } from "gantry/client";
 
 const STORAGE_KEY = "gantry.headers";
-const CODE_FRAGMENT = /^#code=([\w-]+)$/;
-/** `error.code` of the server for an invalid link. */
-const BAD_LINK_CODES = /^(?:bad_link|too_many_attempts)$/;
+const CODE_FRAGMENT_PATTERN = /^#code=([\w-]+)$/;
+/** Error codes of the server for an invalid link. */
+const BAD_LINK_CODE_PATTERN = /^(?:bad_link|too_many_attempts)$/;
 
 /** A one-time link was already used or has expired. */
 export class LinkError extends Error {}
 
 /**
- * Returns the code of a one-time link in the URL fragment, or undefined. Replaces the fragment with `newFragment`, so that
- * neither the history nor a bystander sees the code.
+ * Returns the code of a one-time link in the URL fragment; undefined if the fragment has no code. Replaces the fragment
+ * with `newFragment`, so that neither the history nor a bystander sees the code.
  */
 export function takeCode(newFragment = ""): string | undefined {
-  const [, code] = CODE_FRAGMENT.exec(location.hash) ?? [];
+  const [, code] = CODE_FRAGMENT_PATTERN.exec(location.hash) ?? [];
   if (code !== undefined) history.replaceState(null, "", location.pathname + newFragment);
   return code;
 }
 
 /**
- * Headers for each request: the headers of a link's code, or the stored ones. Empty if the server requires none.
- * Throws `LinkError` for an invalid link if the stored headers are not accepted either. After any other error the
- * caller may try the code again.
+ * Headers for each request: the headers of a link's code, or the stored headers. Empty if no headers are stored.
+ * Rejects with `LinkError` for an invalid link, if the server does not accept the stored headers either. After any
+ * other error the caller may try the code again.
  */
 export async function logIn(code: string | undefined): Promise<Record<string, string>> {
   const storedHeaders = readStoredHeaders();
@@ -32,29 +32,30 @@ export async function logIn(code: string | undefined): Promise<Record<string, st
     sessionStorage.setItem(STORAGE_KEY, JSON.stringify(headers));
     return headers;
   }
-  if (!BAD_LINK_CODES.test(String(answer.body.code)))
+  if (!BAD_LINK_CODE_PATTERN.test(String(answer.body.code)))
     throw new Error(`The server could not check the link: ${JSON.stringify(answer.body.error ?? answer.status)}`);
-  // The server may not require headers any more, or the stored ones come from an earlier use of this link.
+  // The server may no longer require headers, or the stored headers come from an earlier use of this link.
   if (await isAccepted(storedHeaders)) return storedHeaders;
   throw new LinkError("This link was already used or has expired. Get a new one:");
 }
 
 /**
- * Headers with the token that the server gives to pages of a user, or undefined. The server gives no token to
- * pages that a command of its agent opened.
+ * Requests the headers with the token that the server gives to pages of a user. Undefined if the server gives no token,
+ * as to pages that a command of its agent opened.
  */
-export async function personHeaders(): Promise<Record<string, string> | undefined> {
-  // If the server is unavailable, other requests report that.
+export async function fetchPersonHeaders(): Promise<Record<string, string> | undefined> {
+  // If the server is unavailable, other requests report the error.
   const { ok, body } = await postLogin().catch(() => ({ ok: false, body: { headers: {} } }));
   const headers = ok ? toHeaders(body.headers) : {};
   return Object.keys(headers).length > 0 ? headers : undefined;
 }
 
-/** Removes stored headers that the server does not accept any more. */
+/** Removes the stored headers if they are `headers`, because the server no longer accepts them. */
 export function forgetHeaders(headers: Record<string, string>): void {
   if (sessionStorage.getItem(STORAGE_KEY) === JSON.stringify(headers)) sessionStorage.removeItem(STORAGE_KEY);
 }
 
+/** Redeems a code. Without a code, requests the token headers. Rejects with `DisconnectedError`. */
 async function postLogin(code?: string): Promise<{ ok: boolean; status: number; body: Record<string, unknown> }> {
   let response: Response;
   try {
@@ -70,6 +71,7 @@ async function postLogin(code?: string): Promise<{ ok: boolean; status: number; 
   return { ok: response.ok, status: response.status, body: Object(body) as Record<string, unknown> };
 }
 
+/** Whether the server accepts these headers. Rejects if the request fails for another reason. */
 async function isAccepted(headers: Record<string, string>): Promise<boolean> {
   try {
     await new GantryClient({ headers }).sessions.list({ size: 1 });
@@ -88,6 +90,7 @@ function readStoredHeaders(): Record<string, string> {
   }
 }
 
+/** Keeps only the fields that are strings. */
 function toHeaders(value: unknown): Record<string, string> {
   return Object.fromEntries(
     Object.entries(Object(value) as Record<string, unknown>).filter(

@@ -1,10 +1,10 @@
 import { effect } from "@preact/signals";
 import { render } from "preact";
 import { GantryClient } from "gantry/client";
-import { escapeAllText } from "./content/escape-hook.js";
+import { installEscapeHook } from "./content/escape-hook.js";
 import { App, Locked } from "./frame/app.js";
 import { installShortcuts } from "./help.js";
-import { forgetHeaders, LinkError, logIn, personHeaders, takeCode } from "./login.js";
+import { forgetHeaders, LinkError, logIn, fetchPersonHeaders, takeCode } from "./login.js";
 import { Console } from "./state/console.js";
 import { ConsoleContext } from "./state/context.js";
 import { storeTheme, readPreferredTheme, showTheme } from "./state/theme.js";
@@ -12,10 +12,11 @@ import { toErrorMessage } from "./state/error-message.js";
 
 const root = document.getElementById("app") ?? document.body;
 showTheme(readPreferredTheme());
-escapeAllText();
+installEscapeHook();
 
 /**
- * Logs in, with a link's code if there is one, and calls `onLogin` with the headers. If the login fails, shows the reason.
+ * Logs in and calls `onLogin` with the headers. `code`: the code of a link, or undefined. If the login fails, shows the
+ * reason.
  */
 async function logInAndContinue(
   code: string | undefined,
@@ -33,19 +34,19 @@ async function logInAndContinue(
 function showPage(headers: Record<string, string>): void {
   // The page does not wait for the token, which only a few requests need.
   let currentTokenHeaders: Record<string, string> = {};
-  void personHeaders().then((tokenHeaders = {}) => (currentTokenHeaders = tokenHeaders));
+  void fetchPersonHeaders().then((tokenHeaders = {}) => (currentTokenHeaders = tokenHeaders));
   const store = new Console(
-    new GantryClient({ headers: () => ({ ...headers, ...currentTokenHeaders }), personHeaders }),
+    new GantryClient({ headers: () => ({ ...headers, ...currentTokenHeaders }), personHeaders: fetchPersonHeaders }),
   );
   effect(() => {
     if (store.isLocked.value) forgetHeaders(headers);
   });
-  let isFirst = true;
+  let isFirstRun = true;
   effect(() => {
     const theme = store.theme.value;
     // The first theme is not stored: the page follows the system's theme until the user chooses one.
-    if (!isFirst) storeTheme(theme);
-    isFirst = false;
+    if (!isFirstRun) storeTheme(theme);
+    isFirstRun = false;
   });
   store.start();
   installShortcuts(store);

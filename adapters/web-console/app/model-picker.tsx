@@ -12,6 +12,7 @@ export interface ModelReference {
 interface ModelPickerProps {
   /** Undefined until the models are loaded. */
   models: readonly ApiModel[] | undefined;
+  /** The chosen model. Undefined: the server chooses. */
   value: ModelReference | undefined;
   /** Whether the session is new, so that the server may choose the model. */
   isNew: boolean;
@@ -22,8 +23,13 @@ interface ModelPickerProps {
 
 /** Maximum number of shown options; the search finds the others. */
 const MAX_SHOWN_OPTIONS = 200;
+/** Number of options that PageUp and PageDown skip. */
+const PAGE_OPTIONS = 8;
+/** Distance of the popup from the button and from the edge of the page, in pixels. */
+const POPUP_GAP_PIXELS = 6;
 
 interface Option {
+  /** Undefined for the default model. */
   reference: ModelReference | undefined;
   name: string;
   provider: string;
@@ -45,10 +51,10 @@ export function ModelPicker({ models, value, isNew, disabled, onOpen, onChoose }
   const openPopup = () => {
     search.value = "";
     isOpen.value = true;
-    const options = findOptions(models ?? [], "", isNew);
+    const allOptions = findOptions(models ?? [], "", isNew);
     activeIndex.value = Math.max(
       0,
-      options.findIndex(({ reference }) => isSameModel(reference, value)),
+      allOptions.findIndex(({ reference }) => isSameModel(reference, value)),
     );
     onOpen();
   };
@@ -62,8 +68,13 @@ export function ModelPicker({ models, value, isNew, disabled, onOpen, onChoose }
     if (!isSameModel(option.reference, value)) onChoose(option.reference);
   };
   const onKeyDown = (event: KeyboardEvent) => {
-    const moves: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 };
-    const move = moves[event.key];
+    const moveByKey: Record<string, number> = {
+      ArrowDown: 1,
+      ArrowUp: -1,
+      PageDown: PAGE_OPTIONS,
+      PageUp: -PAGE_OPTIONS,
+    };
+    const move = moveByKey[event.key];
     if (move !== undefined)
       activeIndex.value = Math.min(Math.max(0, activeIndex.value + move), Math.max(0, options.length - 1));
     else if (event.key === "Enter") chooseOption(options[activeIndex.value]);
@@ -81,7 +92,8 @@ export function ModelPicker({ models, value, isNew, disabled, onOpen, onChoose }
   useEffect(() => {
     const [popupElement, anchor] = [popup.current, button.current];
     if (!isOpen.value || !popupElement || !anchor) return;
-    // A popover, because the surrounding element scrolls and would clip the list. The browser closes a popover on a click
+    // A popover, because the surrounding element scrolls and would clip the list. The browser closes a popover on a
+    // click
     // elsewhere.
     popupElement.showPopover();
     placePopup(popupElement, anchor.getBoundingClientRect());
@@ -159,16 +171,16 @@ export function ModelPicker({ models, value, isNew, disabled, onOpen, onChoose }
   );
 }
 
-/** MatchOffsets the popup above or below the button, on the side with more room. */
+/** Places the popup above or below the button, on the side with more space. */
 function placePopup(popupElement: HTMLElement, { left, top, bottom }: DOMRect): void {
-  const gap = 6;
-  const maxLeft = document.documentElement.clientWidth - popupElement.offsetWidth - gap;
-  popupElement.style.left = `${Math.max(gap, Math.min(left, maxLeft))}px`;
+  const maxLeft = document.documentElement.clientWidth - popupElement.offsetWidth - POPUP_GAP_PIXELS;
+  popupElement.style.left = `${Math.max(POPUP_GAP_PIXELS, Math.min(left, maxLeft))}px`;
   const isAbove = top > innerHeight - bottom;
-  popupElement.style.bottom = isAbove ? `${innerHeight - top + gap}px` : "auto";
-  popupElement.style.top = isAbove ? "auto" : `${bottom + gap}px`;
+  popupElement.style.bottom = isAbove ? `${innerHeight - top + POPUP_GAP_PIXELS}px` : "auto";
+  popupElement.style.top = isAbove ? "auto" : `${bottom + POPUP_GAP_PIXELS}px`;
 }
 
+/** The models that contain all words of the search. Without a search, a new session also has the default model. */
 function findOptions(models: readonly ApiModel[], search: string, isNew: boolean): Option[] {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   const options: Option[] = models.map(({ provider, model }) => ({

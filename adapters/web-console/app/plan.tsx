@@ -5,14 +5,14 @@ import type { WatchedSession } from "./state/watched-session.js";
 
 const STATUS_LABELS = { pending: "to do", in_progress: "in progress", completed: "done" } as const;
 
-/** The todo list of the session's runs. Renders nothing if it is empty. */
+/** The todo list of the session's runs. Renders nothing if the list is empty. */
 export function Plan({ session }: { session: WatchedSession }) {
-  /** The user's choice; undefined before one. */
+  /** The user's choice; undefined until the user opens or closes the list. */
   const isOpen = useSignal<boolean | undefined>(undefined);
   const entries = session.plan.value;
   if (entries.length === 0) return null;
   const doneCount = entries.filter(({ status }) => status === "completed").length;
-  // By default, closed during a question, which needs the room, and when all entries are done.
+  // Closed during a question, which needs the space. By default also closed when all entries are done.
   const isShown = session.asks.value.length === 0 && (isOpen.value ?? doneCount < entries.length);
   const currentEntry = entries.find(({ status }) => status === "in_progress");
   return (

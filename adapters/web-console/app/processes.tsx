@@ -2,7 +2,7 @@ import "./processes.css";
 import { Icon } from "./parts/icon.js";
 import type { WatchedSession } from "./state/watched-session.js";
 
-/** Background commands of the session. Renders nothing if there are none. */
+/** Running background commands of the session. Renders nothing if no command is running. */
 export function Processes({ session }: { session: WatchedSession }) {
   const processes = session.processes.value;
   if (processes.length === 0) return null;

@@ -3,9 +3,7 @@ import type { ApiRun } from "gantry/client";
 import { useConsole } from "./state/context.js";
 import type { WatchedSession } from "./state/watched-session.js";
 
-/**
- * Queued prompts of a session, from any client. The list is loaded again when the session's run or `sentCount` changes.
- */
+/** Queued prompts of a session, from any client. Loads the list again when the session's run or `sentCount` changes. */
 export function QueuedRuns({ session, sentCount }: { session: WatchedSession; sentCount: ReadonlySignal<number> }) {
   const store = useConsole();
   const queuedRuns = useSignal<readonly ApiRun[]>([]);

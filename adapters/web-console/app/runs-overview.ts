@@ -4,6 +4,10 @@ import type { GantryClient, ApiRun, ApiRunState } from "gantry/client";
 /** Polling intervals in ms: during active runs, without active runs, and while the server is unavailable. */
 const POLL_INTERVALS_MS = { busy: 2_000, idle: 6_000, unavailable: 10_000 };
 const PAGE_SIZE = 50;
+/** Maximum number of runs that are loaded for each active state, and of sessions that are loaded for their titles. */
+const MAX_LISTED_ENTRIES = 100;
+/** Maximum number of sessions that one poll requests separately for their titles. */
+const MAX_TITLE_REQUESTS = 20;
 const ACTIVE_STATES: readonly ApiRunState[] = ["running", "waiting", "queued"];
 
 /** Runs of all sessions, polled while the page is visible. */
@@ -12,7 +16,7 @@ export class RunsOverview {
   readonly #reportError: (error: unknown) => void;
   readonly #closeController = new AbortController();
   readonly #runs = signal<readonly ApiRun[] | undefined>(undefined);
-  readonly #titles = signal<ReadonlyMap<string, string>>(new Map());
+  readonly #titlesBySessionId = signal<ReadonlyMap<string, string>>(new Map());
   readonly #isUnavailable = signal(false);
   readonly #hasMore = signal(false);
   /** Runs of older pages, in their state at the time of loading. */
@@ -28,20 +32,22 @@ export class RunsOverview {
     void this.#poll();
   }
 
-  /** Newest first; undefined before the first answer. */
+  /** Runs, newest first; undefined before the first answer. */
   get runs(): ReadonlySignal<readonly ApiRun[] | undefined> {
     return this.#runs;
   }
 
   /** Session titles by session id. */
   get titles(): ReadonlySignal<ReadonlyMap<string, string>> {
-    return this.#titles;
+    return this.#titlesBySessionId;
   }
 
+  /** Whether the last poll failed. */
   get isUnavailable(): ReadonlySignal<boolean> {
     return this.#isUnavailable;
   }
 
+  /** Whether older runs can be loaded. */
   get hasMore(): ReadonlySignal<boolean> {
     return this.#hasMore;
   }
@@ -55,7 +61,7 @@ export class RunsOverview {
     }
   };
 
-  /** Loads a page of runs that are older than the oldest ended run. */
+  /** Loads a page of runs that are older than the oldest listed run that has ended. */
   async loadMore(): Promise<void> {
     const oldestEndedRun = this.#runs.peek()?.findLast(({ state }) => !ACTIVE_STATES.includes(state));
     if (!oldestEndedRun) return;
@@ -98,7 +104,9 @@ export class RunsOverview {
       // The newest runs may not contain a run that has been active for a long time.
       const isFull = newestRuns.length === PAGE_SIZE;
       const activeRunLists = isFull
-        ? await Promise.all(ACTIVE_STATES.map((state) => this.#client.runs.list({ state, size: 100 }, { signal })))
+        ? await Promise.all(
+            ACTIVE_STATES.map((state) => this.#client.runs.list({ state, size: MAX_LISTED_ENTRIES }, { signal })),
+          )
         : [];
       this.#show([...newestRuns, ...activeRunLists.flat()], isFirstLoad ? isFull : this.#hasMore.peek());
       this.#isUnavailable.value = false;
@@ -123,21 +131,21 @@ export class RunsOverview {
   /** Loads missing session titles. */
   async #loadTitles(runs: readonly ApiRun[]): Promise<void> {
     const { signal } = this.#closeController;
-    const titles = new Map(this.#titles.peek());
+    const titles = new Map(this.#titlesBySessionId.peek());
     const previousCount = titles.size;
     const findMissingIds = () => [...new Set(runs.map(({ session_id: id }) => id))].filter((id) => !titles.has(id));
     if (findMissingIds().length > 0) {
-      const { sessions } = await this.#client.sessions.list({ size: 100 }, { signal });
+      const { sessions } = await this.#client.sessions.list({ size: MAX_LISTED_ENTRIES }, { signal });
       for (const { id, title } of sessions) titles.set(id, title);
     }
-    // Requests one session at a time, at most 20, to limit the load on the server.
-    for (const id of findMissingIds().slice(0, 20)) {
+    // One request at a time limits the load on the server.
+    for (const id of findMissingIds().slice(0, MAX_TITLE_REQUESTS)) {
       const title = await this.#client.sessions.get(id, { signal }).then(
         (session) => session.title,
         () => "Deleted session",
       );
       titles.set(id, title);
     }
-    if (titles.size !== previousCount) this.#titles.value = titles;
+    if (titles.size !== previousCount) this.#titlesBySessionId.value = titles;
   }
 }

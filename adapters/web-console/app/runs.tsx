@@ -35,7 +35,7 @@ export function Runs() {
     overview.value = runsOverview;
     return () => runsOverview.close();
   }, [store]);
-  const { value: currentOverview } = overview;
+  const currentOverview = overview.value;
   if (!currentOverview) return null;
   const runs = currentOverview.runs.value;
   const activeRuns = runs?.filter(isActiveRun) ?? [];

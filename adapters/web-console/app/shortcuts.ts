@@ -48,15 +48,18 @@ export interface ShortcutActions {
   toggleTheme(): void;
   focusAsk(): void;
   /** Handles the first Escape. Returns whether a second Escape stops the run. */
-  firstEscape(): boolean;
+  pressFirstEscape(): boolean;
   /** Handles the second Escape. */
-  secondEscape(): void;
+  pressSecondEscape(): void;
 }
 
 /** Maximum time between the two keys of a shortcut such as `g r`, in ms. */
 const MAX_SEQUENCE_MS = 1_500;
 
-/** Listens to keys that are not typed into a field. Returns a function that removes the listener. */
+/**
+ * Listens to keys that are not typed into a field, and to Escape everywhere. Returns a function that removes the
+ * listener. `now`: clock in ms.
+ */
 export function listenToKeys(target: EventTarget, actions: ShortcutActions, now: () => number = Date.now): () => void {
   const actionsByKey: Readonly<Record<string, () => void>> = {
     "?": actions.toggleHelp,
@@ -68,8 +71,8 @@ export function listenToKeys(target: EventTarget, actions: ShortcutActions, now:
   };
   const actionsAfterG: Readonly<Record<string, () => void>> = { r: actions.openRuns, c: actions.toggleSpending };
   let lastKey = { key: "", pressedAtMs: 0 };
-  const pressFirstEscape = () => {
-    if (!actions.firstEscape()) lastKey = { key: "", pressedAtMs: 0 };
+  const handleFirstEscape = () => {
+    if (!actions.pressFirstEscape()) lastKey = { key: "", pressedAtMs: 0 };
   };
   const onKeyDown = (event: Event) => {
     const { key, ctrlKey, metaKey, altKey, isComposing, defaultPrevented, target } = event as KeyboardEvent;
@@ -80,8 +83,8 @@ export function listenToKeys(target: EventTarget, actions: ShortcutActions, now:
     lastKey = { key, pressedAtMs: now() };
     const action = isEscape
       ? previousKey === "Escape"
-        ? actions.secondEscape
-        : pressFirstEscape
+        ? actions.pressSecondEscape
+        : handleFirstEscape
       : previousKey === "g"
         ? actionsAfterG[key]
         : Object.hasOwn(actionsByKey, key)

@@ -1,12 +1,12 @@
 import { useSignal, useSignalEffect } from "@preact/signals";
 import type { GantryClient, ApiRun } from "gantry/client";
-import { formatCost, formatTokens as inShort } from "./parts/format.js";
+import { formatCost, formatTokens } from "./parts/format.js";
 import { toPoints, roundUp, toStepPath, sumRuns, type CumulativeSpending } from "./usage-chart.js";
 import "./spending.css";
 import { useConsole } from "./state/context.js";
 import type { WatchedSession } from "./state/watched-session.js";
 
-/** Maximum number of runs in the plot; the newest are used. */
+/** Maximum number of runs in the plot: the newest runs. */
 const MAX_RUNS = 500;
 const PAGE_SIZE = 100;
 
@@ -61,7 +61,7 @@ export function Spending({ session }: { session: WatchedSession }) {
         <p class="spending-note">No usage yet.</p>
       ) : (
         <>
-          <Plot name="Tokens" totals={totals} value={({ tokens }) => tokens} format={inShort} />
+          <Plot name="Tokens" totals={totals} value={({ tokens }) => tokens} format={formatTokens} />
           {hasCost && (
             <Plot name="Cost" totals={totals} value={({ cost }) => cost} format={(usd) => formatCost(usd) || "$0"} />
           )}
@@ -81,6 +81,7 @@ function Sum({ name, value }: { name: string; value: string }) {
   );
 }
 
+/** Size of the plot in units of its SVG. */
 const PLOT_SIZE = { width: 300, height: 96 };
 
 interface PlotProps {
@@ -92,18 +93,18 @@ interface PlotProps {
 
 /** Step plot of cumulative spending. The table below has the same data as text. */
 function Plot({ name, totals, value, format }: PlotProps) {
-  const last = totals.at(-1);
-  const [first] = totals;
-  if (!last || !first) return null;
-  const top = roundUp(value(last));
+  const lastTotal = totals.at(-1);
+  const [firstTotal] = totals;
+  if (!lastTotal || !firstTotal) return null;
+  const top = roundUp(value(lastTotal));
   const points = toPoints(totals, value, { ...PLOT_SIZE, top });
   const line = toStepPath(points, PLOT_SIZE);
-  const summary = `${name} over time: ${format(value(last))} in ${totals.length} ${totals.length === 1 ? "run" : "runs"}, from ${formatTime(first.endMs)} to ${formatTime(last.endMs)}`;
+  const summary = `${name} over time: ${format(value(lastTotal))} in ${totals.length} ${totals.length === 1 ? "run" : "runs"}, from ${formatTime(firstTotal.endMs)} to ${formatTime(lastTotal.endMs)}`;
   const [endX, endY] = points.at(-1) ?? [0, 0];
   return (
     <figure class={`plot plot-${name.toLowerCase()}`}>
       <figcaption class="plot-name">
-        {name} <strong>{format(value(last))}</strong>
+        {name} <strong>{format(value(lastTotal))}</strong>
       </figcaption>
       <div class="plot-frame">
         <span class="plot-top">{format(top)}</span>
@@ -129,8 +130,8 @@ function Plot({ name, totals, value, format }: PlotProps) {
         </svg>
       </div>
       <div class="plot-times" aria-hidden="true">
-        <span>{formatTime(first.endMs)}</span>
-        {totals.length > 1 && <span>{formatTime(last.endMs)}</span>}
+        <span>{formatTime(firstTotal.endMs)}</span>
+        {totals.length > 1 && <span>{formatTime(lastTotal.endMs)}</span>}
       </div>
     </figure>
   );
@@ -170,7 +171,7 @@ function toRunSpending({ started_at, ended_at, usage }: ApiRun) {
   return { endMs: Date.parse(ended_at || started_at), tokens: usage.total_tokens, cost: usage.cost };
 }
 
-/** Runs of the session, newest first, without those that used no tokens. */
+/** Runs of the session that used tokens, newest first. */
 async function loadRuns(client: GantryClient, sessionId: string): Promise<ApiRun[]> {
   const runs: ApiRun[] = [];
   for (let before: string | undefined; runs.length < MAX_RUNS;) {

@@ -3,21 +3,22 @@ import type { Session } from "../../ports/session.js";
 import type { SessionDriver } from "../../ports/session-driver.js";
 
 /**
- * Turns imported subagent sessions without their parent into ordinary sessions. Otherwise no list would show them.
+ * Turns imported subagent sessions whose parent is missing into ordinary sessions. Otherwise no list would show them.
  *
- * `ids` are the root sessions of the imported subagent chains. Resolves with the number of adopted sessions.
+ * `rootIds` are the root sessions of the imported subagent chains. Resolves with the number of adopted sessions.
  */
-export async function adoptOrphans(store: SessionDriver, ids: Iterable<string>): Promise<number> {
+export async function adoptOrphans(store: SessionDriver, rootIds: Iterable<string>): Promise<number> {
   let adoptedCount = 0;
-  for (const id of ids) {
+  for (const id of rootIds) {
     const session = await store.get(id);
     if (!session || (await isShown(store, session))) continue;
     // Another process already runs the session: leave it.
     const openRuns = await store.runs({ sessionId: id, states: ["queued", "running", "waiting"], limit: 10 });
-    if (openRuns.some((stored) => isOpen(withEffectiveState(stored)))) continue;
+    if (openRuns.some((storedRun) => isOpen(withEffectiveState(storedRun)))) continue;
     const chain = await store.dump(id);
     if (!chain) continue;
-    // A store never changes the parent of a session, therefore delete the session and load it again. If the process ends
+    // A store never changes the parent of a session, therefore delete the session and load it again. If the process
+    // ends
     // between both, the same import restores the session.
     await store.delete([id]);
     const sessions = chain.sessions.map((data) => ({ ...data, session: { ...data.session, spawnedBy: null } }));

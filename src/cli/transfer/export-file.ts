@@ -1,11 +1,14 @@
 import { open, rename, stat, type FileHandle } from "node:fs/promises";
 import { ConfigError } from "../../ports/errors.js";
-import { endedRoot, headerLine } from "../../sessions/export-format.js";
+import { findEndedRoot, formatHeader } from "../../sessions/export-format.js";
 
 /** Suffix of an incomplete export. */
 const PARTIAL_SUFFIX = ".part";
-/** Longer lines are not parsed, in bytes. The line that ends a session is always shorter. */
+/** Maximum size of a parsed line. The header and the line that ends a session are always shorter. */
 const MAX_MARKER_BYTES = 64 * 1024;
+/** Number of bytes per read of a partial export. */
+const READ_BYTES = 1024 * 1024;
+const LINE_FEED = 10;
 
 /**
  * Writes an export to a file. The data goes to a `.part` file, which is renamed when complete. An interrupted export
@@ -15,14 +18,14 @@ export class ExportFile {
   readonly #path: string;
   readonly #file: FileHandle;
   /** Offset of the next write in bytes. */
-  #end: number;
+  #endOffset: number;
   /** Root ids of the sessions that the file contains completely. */
   readonly roots: ReadonlySet<string>;
 
   private constructor(path: string, file: FileHandle, roots: ReadonlySet<string>, end: number) {
     this.#path = path;
     this.#file = file;
-    this.#end = end;
+    this.#endOffset = end;
     this.roots = roots;
   }
 
@@ -32,10 +35,10 @@ export class ExportFile {
    */
   static async open(path: string, resume: boolean): Promise<ExportFile> {
     const partialPath = path + PARTIAL_SUFFIX;
-    const [isComplete, hasPartialExport] = await Promise.all(
+    const [hasCompleteExport, hasPartialExport] = await Promise.all(
       [path, partialPath].map((candidate) => stat(candidate).then(Boolean, () => false)),
     );
-    if (isComplete) throw new ConfigError(`${path}: already exists; remove it or choose another file`);
+    if (hasCompleteExport) throw new ConfigError(`${path}: already exists; remove it or choose another file`);
     if (hasPartialExport && !resume)
       throw new ConfigError(`${partialPath}: an interrupted export exists; continue it with --resume`);
     try {
@@ -47,7 +50,7 @@ export class ExportFile {
         // An incomplete session at the end is written again.
         await file.truncate(end);
         const exportFile = new ExportFile(path, file, roots, end);
-        if (end === 0) await exportFile.write(headerLine());
+        if (end === 0) await exportFile.write(formatHeader());
         return exportFile;
       } catch (error) {
         await file.close();
@@ -63,10 +66,10 @@ export class ExportFile {
     const bytes = Buffer.from(text);
     try {
       for (let offset = 0; offset < bytes.length;) {
-        const { bytesWritten } = await this.#file.write(bytes, offset, bytes.length - offset, this.#end + offset);
+        const { bytesWritten } = await this.#file.write(bytes, offset, bytes.length - offset, this.#endOffset + offset);
         offset += bytesWritten;
       }
-      this.#end += bytes.length;
+      this.#endOffset += bytes.length;
     } catch (error) {
       throw toPathError(this.#path + PARTIAL_SUFFIX, error);
     }
@@ -96,10 +99,12 @@ function toPathError(path: string, error: unknown): unknown {
     : new ConfigError(`${path}: cannot be written (${code})`, { cause: error });
 }
 
-/** Returns the complete sessions of a partial export, and the offset where the last one ends. */
+/**
+ * Returns the root ids of the complete sessions in a partial export, and the offset in bytes where the last one ends.
+ */
 async function scanPartialExport(file: FileHandle, path: string): Promise<{ roots: Set<string>; end: number }> {
   const roots = new Set<string>();
-  const chunk = Buffer.allocUnsafe(1 << 20);
+  const chunk = Buffer.allocUnsafe(READ_BYTES);
   let [end, chunkOffset, lineCount] = [0, 0, 0];
   let lineChunks: Buffer[] = [];
   let lineBytes = 0;
@@ -107,26 +112,28 @@ async function scanPartialExport(file: FileHandle, path: string): Promise<{ root
     const { bytesRead } = await file.read(chunk, 0, chunk.length, chunkOffset);
     if (bytesRead === 0) {
       // If even the first line is incomplete, the file must still be the start of an export.
-      if (lineCount === 0 && !headerLine().startsWith(Buffer.concat(lineChunks).toString()))
+      if (lineCount === 0 && !formatHeader().startsWith(Buffer.concat(lineChunks).toString()))
         throw createFormatError(path);
       return { roots, end };
     }
-    for (let from = 0; from < bytesRead;) {
-      const lineFeedAt = chunk.subarray(0, bytesRead).indexOf(10, from);
-      const to = lineFeedAt < 0 ? bytesRead : lineFeedAt;
+    for (let segmentStart = 0; segmentStart < bytesRead;) {
+      const lineFeedIndex = chunk.subarray(0, bytesRead).indexOf(LINE_FEED, segmentStart);
+      const segmentEnd = lineFeedIndex < 0 ? bytesRead : lineFeedIndex;
       if (lineBytes <= MAX_MARKER_BYTES)
-        lineChunks.push(Buffer.from(chunk.subarray(from, Math.min(to, from + MAX_MARKER_BYTES))));
-      lineBytes += to - from;
-      from = to + 1;
-      if (lineFeedAt < 0) continue;
+        lineChunks.push(
+          Buffer.from(chunk.subarray(segmentStart, Math.min(segmentEnd, segmentStart + MAX_MARKER_BYTES))),
+        );
+      lineBytes += segmentEnd - segmentStart;
+      segmentStart = segmentEnd + 1;
+      if (lineFeedIndex < 0) continue;
       const text = lineBytes <= MAX_MARKER_BYTES ? Buffer.concat(lineChunks).toString() : "";
       lineChunks = [];
       lineBytes = 0;
       lineCount += 1;
-      if (lineCount === 1 && `${text}\n` !== headerLine()) throw createFormatError(path);
-      const root = endedRoot(text);
+      if (lineCount === 1 && `${text}\n` !== formatHeader()) throw createFormatError(path);
+      const root = findEndedRoot(text);
       if (root !== undefined) roots.add(root);
-      if (lineCount === 1 || root !== undefined) end = chunkOffset + lineFeedAt + 1;
+      if (lineCount === 1 || root !== undefined) end = chunkOffset + lineFeedIndex + 1;
     }
     chunkOffset += bytesRead;
   }

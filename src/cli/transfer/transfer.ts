@@ -6,9 +6,9 @@ import { createLogger } from "../../base/log.js";
 import type { Message } from "../../ports/message.js";
 import type { SessionMode } from "../../ports/session.js";
 import type { ChainData, SessionDriver } from "../../ports/session-driver.js";
-import { allRoots } from "../../sessions/all-roots.js";
-import { listSubagentSessions } from "../../sessions/subagents.js";
-import { chainLines, ChainReader, headerLine } from "../../sessions/export-format.js";
+import { listRootIds } from "../../sessions/all-roots.js";
+import { listSubagentSessionIds } from "../../sessions/subagents.js";
+import { formatChainLines, ChainReader, formatHeader } from "../../sessions/export-format.js";
 import type { exportDescription } from "../descriptions/sessions.js";
 import { loadConfigWithFlags, type CommandHandler, type CommandContext } from "../command.js";
 import { SIGNAL_EXIT_CODES } from "../signal-exit-codes.js";
@@ -26,6 +26,7 @@ type TransferCommandContext = CommandContext<typeof exportDescription.flags>;
 /** Resources of an export or import. */
 interface TransferResources {
   readonly store: SessionDriver;
+  /** The most permissive mode that an imported session may have. */
   readonly mode: SessionMode;
   readonly progress: Progress;
   /** Aborted by a signal. The reason is the signal's name. */
@@ -43,12 +44,12 @@ export const run: CommandHandler<typeof exportDescription.flags> = async (contex
     throw new ConfigError(`sessions import: reads standard input, got ${ids[0]}: gantry sessions import < FILE`);
   if (flags.resume && flags.output === undefined) throw new ConfigError("--resume needs --output FILE");
   // A progress line would mix with exported lines on the same terminal.
-  const isDrawn = !isExport || flags.output !== undefined || !output.isStdoutTerminal;
-  const progress = new Progress(output, isDrawn);
+  const canDraw = !isExport || flags.output !== undefined || !output.isStdoutTerminal;
+  const progress = new Progress(output, canDraw);
   const interruptSignal = context.handleInterrupts();
   const { store, mode } = await openResources(context, progress);
   try {
-    const resources = { store, mode, progress, interruptSignal: interruptSignal };
+    const resources = { store, mode, progress, interruptSignal };
     await (isExport ? exportSessions(ids, resources, context) : importSessions(resources, context.input));
     return 0;
   } catch (error) {
@@ -64,14 +65,14 @@ async function openResources(
   { flags }: TransferCommandContext,
   progress: Progress,
 ): Promise<{ store: SessionDriver; mode: SessionMode }> {
-  const { loaded, home } = await loadConfigWithFlags(flags);
-  const { config, secrets } = loaded;
+  const { loadedConfig, home } = await loadConfigWithFlags(flags);
+  const { config, secrets } = loadedConfig;
   const logger = createLogger({
     level: config.log.level,
     write: (line) => progress.report(line),
     secrets: () => secrets,
   });
-  const store = await openStore({ loaded, home, projectDir: resolve("."), logger });
+  const store = await openStore({ loadedConfig, home, projectDir: resolve("."), logger });
   return { store, mode: config.permissions.mode };
 }
 
@@ -83,7 +84,7 @@ async function exportSessions(
   const { store, progress, interruptSignal } = resources;
   if (flags.output === undefined) {
     const roots = await findRoots(store, ids, interruptSignal);
-    await output.write(headerLine());
+    await output.write(formatHeader());
     await writeChains(roots, new Set(), (text) => output.write(text), resources);
     return;
   }
@@ -120,21 +121,21 @@ async function writeChains(
   { store, progress, interruptSignal }: TransferResources,
   onChainWritten: () => void = () => undefined,
 ): Promise<void> {
-  let total = exportedRoots.size + roots.size;
+  let totalCount = exportedRoots.size + roots.size;
   let [count, bytes] = [exportedRoots.size, 0];
   const writeAndShow = async (text: string): Promise<void> => {
     await write(text);
     bytes += Buffer.byteLength(text);
-    progress.show({ count, bytes, fraction: count / total, total });
+    progress.show({ count, bytes, fraction: count / totalCount, total: totalCount });
   };
   const exportChain = async (id: string): Promise<void> => {
     interruptSignal.throwIfAborted();
     const chain = await store.dump(id);
     count += 1;
-    // The session was deleted meanwhile.
+    // Undefined: the session was deleted meanwhile.
     if (!chain) return;
     let text = "";
-    for (const line of chainLines(chain)) {
+    for (const line of formatChainLines(chain)) {
       text += line;
       if (text.length < CHUNK_CHARACTERS) continue;
       await writeAndShow(text);
@@ -144,11 +145,10 @@ async function writeChains(
     onChainWritten();
   };
   for (const id of roots) {
-    // Subagents first: if the export is interrupted between them, the parent is missing and `--resume` examines it
-    // again.
-    for (const subagentId of await listSubagentSessions(store, id)) {
+    // Subagents first. If the export is interrupted before the parent is written, `--resume` examines the parent again.
+    for (const subagentId of await listSubagentSessionIds(store, id)) {
       if (roots.has(subagentId) || exportedRoots.has(subagentId)) continue;
-      total += 1;
+      totalCount += 1;
       await exportChain(subagentId);
     }
     await exportChain(id);
@@ -161,7 +161,7 @@ async function findRoots(
   ids: readonly string[],
   interruptSignal: AbortSignal,
 ): Promise<Set<string>> {
-  if (ids.length === 0) return new Set([...(await allRoots(store, interruptSignal))].reverse());
+  if (ids.length === 0) return new Set([...(await listRootIds(store, interruptSignal))].reverse());
   const roots = new Set<string>();
   for (const id of ids) {
     const session = await store.get(id);
@@ -174,7 +174,7 @@ async function findRoots(
 async function importSessions(resources: TransferResources, input: CommandContext["input"]): Promise<void> {
   const { store, mode, progress, interruptSignal } = resources;
   const reader = new ChainReader();
-  const { fileBytes: total } = input;
+  const { fileBytes: totalBytes } = input;
   const subagentIds: string[] = [];
   let adoptedCount = 0;
   let [importedCount, existingCount, rejectedCount, bytes] = [0, 0, 0, 0];
@@ -183,16 +183,16 @@ async function importSessions(resources: TransferResources, input: CommandContex
     progress.show({
       count: importedCount + existingCount + rejectedCount,
       bytes,
-      fraction: total === undefined ? undefined : bytes / total,
+      fraction: totalBytes === undefined ? undefined : bytes / totalBytes,
     });
   };
   try {
     for await (const line of readLines(input, countChunk, interruptSignal)) {
       interruptSignal.throwIfAborted();
       const previousRoot = reader.root;
-      const chain = reader.take(line);
+      const chain = reader.readLine(line);
       const { root } = reader;
-      // The first line names the session. Skip an existing one at once, so that a repeated import is fast.
+      // The first line names the session. Skip an existing session at once, so that a repeated import is fast.
       if (root !== undefined && root !== previousRoot && (await store.get(root))) {
         reader.skipChain();
         existingCount += 1;
@@ -206,7 +206,7 @@ async function importSessions(resources: TransferResources, input: CommandContex
       } catch (error) {
         if (hasCode(error, "session_exists")) existingCount += 1;
         else {
-          const location = `line ${reader.line}: session ${chain.sessions[0]?.session.id ?? ""}`;
+          const location = `line ${reader.lineNumber}: session ${chain.sessions[0]?.session.id ?? ""}`;
           if (!hasCode(error, "run_key_taken")) throw withLocation(location, error);
           // Only this session is rejected. The import continues.
           rejectedCount += 1;
@@ -234,7 +234,7 @@ function formatSessionCount(count: number): string {
   return `${count} session${count === 1 ? "" : "s"}`;
 }
 
-/** Adds the location to the error's message. */
+/** Adds the location to the message of a `GantryError`. Returns the error. */
 function withLocation(location: string, error: unknown): unknown {
   if (error instanceof GantryError) error.message = `${location}: ${error.message}`;
   return error;
@@ -270,8 +270,8 @@ function withUserRole(message: Message): Message {
   return message.role === "system" ? { ...message, role: "user" } : message;
 }
 
-/** Resolves links, because /proc/self/root leads to the root too. */
+/** Whether a folder is the root of a disk, also through links such as /proc/self/root. */
 async function isDiskRoot(folder: string): Promise<boolean> {
-  const real = await realpath(folder).catch(() => folder);
-  return parse(real).root === real;
+  const resolvedFolder = await realpath(folder).catch(() => folder);
+  return parse(resolvedFolder).root === resolvedFolder;
 }

@@ -4,9 +4,9 @@ import type { RunLimits, SessionBudget } from "./limits.js";
 
 /** Budget of the model calls of a run. */
 export interface BudgetLimits {
-  /** Budget of this run. */
+  /** Budget of the run. */
   readonly run: Budget;
-  /** Budget of all runs of its session. */
+  /** Budget of all runs of the session together. */
   readonly session: SessionBudget;
   /** Price of models without a known price. Undefined: none is assumed. */
   readonly unknownPrice: ModelPrices | undefined;
@@ -17,7 +17,7 @@ export function resolveBudget(
   { budget, sessionBudget, unknownPrice }: RunLimits,
   input: Pick<RunInput, "budget">,
 ): BudgetLimits {
-  return { run: lowerBudget(budget, input.budget), session: sessionBudget, unknownPrice };
+  return { run: combineBudgets(budget, input.budget), session: sessionBudget, unknownPrice };
 }
 
 export function hasCostLimit({ run, session }: BudgetLimits): boolean {
@@ -29,11 +29,11 @@ export function isMetered(limits: BudgetLimits): boolean {
   return hasCostLimit(limits) || limits.run.tokens !== undefined || limits.session.tokens !== undefined;
 }
 
-/** The lower value for each resource. */
-function lowerBudget(agentBudget: Budget, requestedBudget: Budget = {}): Budget {
-  const lowerOf = (key: keyof Budget) => {
+/** Returns the lower limit for each resource; undefined for a resource without a limit. */
+function combineBudgets(agentBudget: Budget, requestedBudget: Budget = {}): Budget {
+  const findLowerLimit = (key: keyof Budget) => {
     const limit = Math.min(agentBudget[key] ?? Infinity, requestedBudget[key] ?? Infinity);
     return limit === Infinity ? undefined : limit;
   };
-  return { usd: lowerOf("usd"), tokens: lowerOf("tokens"), seconds: lowerOf("seconds") };
+  return { usd: findLowerLimit("usd"), tokens: findLowerLimit("tokens"), seconds: findLowerLimit("seconds") };
 }

@@ -43,8 +43,8 @@ export class RunLimiter {
    * Counts a queued run. The number of queued runs has the same limit as active runs. Call the returned
    * function when the run leaves the queue. Throws `TooManyRunsError`.
    */
-  reserveQueued(): () => void {
-    if (this.#queuedRuns >= this.#maxRuns) throw new TooManyRunsError(1000, "too many queued runs");
+  reserveQueuedRun(): () => void {
+    if (this.#queuedRuns >= this.#maxRuns) throw new TooManyRunsError(undefined, "too many queued runs");
     this.#queuedRuns += 1;
     let isWaiting = true;
     return () => {
@@ -63,7 +63,7 @@ export class RunLimiter {
       read: (work) => this.#read(work),
       reserveBytes: (bytes) => {
         if (this.#reservedBytes + bytes > this.#maxBytes)
-          throw new TooManyRunsError(1000, "too many attachments at once");
+          throw new TooManyRunsError(undefined, "too many attachments at once");
         this.#reservedBytes += bytes;
         reservedBytes += bytes;
       },

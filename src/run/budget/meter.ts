@@ -1,4 +1,4 @@
-import type { AdmittedCall, Allowance, Meter } from "../../models/allowance.js";
+import type { AdmittedCall, Allowance, AnswerMeter } from "../../models/allowance.js";
 import { bytesOfAll, BYTES_PER_TOKEN, bytesOfPrefix } from "../../models/estimate.js";
 import { costOf, toUsage } from "../../models/usage.js";
 import type { Recorder } from "../../conversation/recorder.js";
@@ -12,13 +12,16 @@ import { hasCostLimit, type BudgetLimits } from "./budget.js";
 const MIN_ANSWER_TOKENS = 16;
 /**
  * Highest answer limit sent to a model whose maximum answer is unknown, in tokens. The provider may reject a higher
- * one. Reasoning tokens count as answer tokens.
+ * limit. Reasoning tokens count as answer tokens.
  */
 const MAX_SENT_ANSWER_TOKENS = { plain: 4_096, reasoning: 32_000 };
 /**
  * A reported prompt size is trusted if it has at least one token per this many bytes. Some servers omit cached tokens.
  */
 const MAX_BYTES_PER_TOKEN = 8;
+
+/** Usable share of the remaining context window. The rest covers errors of the prompt's estimate. */
+const USABLE_WINDOW_SHARE = 0.95;
 
 /** The members of a run that its budget uses. */
 export interface BudgetOwner {
@@ -38,8 +41,8 @@ interface Amount {
 }
 
 /**
- * Enforces the budget of one run's model calls. A call is admitted only if the budget covers it in advance. Its prompt
- * is estimated at full price, as if nothing were cached. Its answer is limited to the remaining tokens.
+ * Enforces the budget of one run's model calls. A call is admitted only if the budget covers the call in advance.
+ * The prompt is estimated at full price, as if nothing were cached. The answer is limited to the remaining tokens.
  *
  * Calls of subagents reserve their maximum while they run. If too little remains for a full answer, the next call waits
  * for a reservation to end.
@@ -73,7 +76,7 @@ export class RunBudget implements Allowance {
       modelLimit < Infinity ? modelLimit : MAX_SENT_ANSWER_TOKENS[model.reasoning === true ? "reasoning" : "plain"];
     // Prompt and answer share the context window. Many providers reject an answer limit that exceeds the remaining
     // window.
-    const windowTokens = Math.floor(((model.contextWindow ?? Infinity) - promptTokens) * 0.95);
+    const windowTokens = Math.floor(((model.contextWindow ?? Infinity) - promptTokens) * USABLE_WINDOW_SHARE);
     const usableTokens = Math.min(modelLimit, windowTokens);
     const { parentBudget, signal, recorder } = this.#owner;
     const runId = recorder.run.id;
@@ -97,7 +100,7 @@ export class RunBudget implements Allowance {
     };
   }
 
-  recordAnswer(purpose: ModelPurpose, { request }: AdmittedCall, meter: Meter, usage: ModelUsage): void {
+  recordAnswer(purpose: ModelPurpose, { request }: AdmittedCall, meter: AnswerMeter, usage: ModelUsage): void {
     const { model } = this.#owner;
     const bytes = countRequestBytes(request);
     if (purpose === "answer")
@@ -114,18 +117,18 @@ export class RunBudget implements Allowance {
       this.#unreportedUsage.usd += Math.max(0, costOf({ ...usage, costReported: false }, model.prices) - reportedCost);
   }
 
-  async addCost(estimated: ModelUsage): Promise<ModelUsage> {
+  async addCost(estimatedUsage: ModelUsage): Promise<ModelUsage> {
     const { provider, model } = this.#owner;
     const prices =
-      model.prices ?? (this.#hasCostLimit ? await provider.prices?.(model, estimated.inputTokens) : undefined);
-    return prices === undefined ? estimated : { ...estimated, cost: costOf(estimated, prices) };
+      model.prices ?? (this.#hasCostLimit ? await provider.prices?.(model, estimatedUsage.inputTokens) : undefined);
+    return prices === undefined ? estimatedUsage : { ...estimatedUsage, cost: costOf(estimatedUsage, prices) };
   }
 
-  async recordInterrupted(purpose: ModelPurpose, estimated: ModelUsage): Promise<void> {
+  async recordInterrupted(purpose: ModelPurpose, estimatedUsage: ModelUsage): Promise<void> {
     if (purpose === "title") return;
     const { model, recorder } = this.#owner;
     try {
-      const usage = toUsage(await this.addCost(estimated), model.prices, this.#limits.unknownPrice);
+      const usage = toUsage(await this.addCost(estimatedUsage), model.prices, this.#limits.unknownPrice);
       await recorder.write({ sync: false, usage });
     } catch {
       // The error that prevents the write also ends the run.
@@ -139,7 +142,7 @@ export class RunBudget implements Allowance {
 
   /**
    * Ends the reservation of a subagent after its call was counted or failed. `amount` identifies the call, because the
-   * next one may already have a reservation.
+   * next call may already have a reservation. Default: the current reservation.
    */
   releaseReservation(subagentRunId: string, amount = this.#reservations.get(subagentRunId)): void {
     if (amount === undefined || this.#reservations.get(subagentRunId) !== amount) return;
@@ -163,7 +166,7 @@ export class RunBudget implements Allowance {
     const { parentBudget, recorder } = this.#owner;
     const { run, sessionUsage } = recorder;
     const reserved = this.#sumReservations(subagentRunId);
-    const remainingOf = (key: keyof Amount, usedByRun: number, usedBySession: number) => {
+    const computeUnused = (key: keyof Amount, usedByRun: number, usedBySession: number) => {
       const {
         run: { [key]: runLimit = Infinity },
         session: { [key]: sessionLimit = Infinity },
@@ -173,14 +176,15 @@ export class RunBudget implements Allowance {
       return unusedAmount === Infinity ? unusedAmount : unusedAmount - this.#unreportedUsage[key] - reserved[key];
     };
     const runAmount = {
-      usd: remainingOf("usd", run.usage.cost, sessionUsage.cost),
-      tokens: remainingOf("tokens", run.usage.totalTokens, sessionUsage.totalTokens),
+      usd: computeUnused("usd", run.usage.cost, sessionUsage.cost),
+      tokens: computeUnused("tokens", run.usage.totalTokens, sessionUsage.totalTokens),
     };
     if (!parentBudget) return runAmount;
     const parentAmount = parentBudget.#computeRemaining(run.id);
     return { usd: Math.min(runAmount.usd, parentAmount.usd), tokens: Math.min(runAmount.tokens, parentAmount.tokens) };
   }
 
+  /** Sums all reservations except that of `subagentRunId`. */
   #sumReservations(subagentRunId: string | undefined): Amount {
     const sum: Amount = { usd: 0, tokens: 0 };
     for (const [runId, { usd, tokens }] of this.#reservations) {
@@ -234,11 +238,11 @@ export class RunBudget implements Allowance {
   /** Returns the tokens that the provider counted for the conversation, plus an estimate for the newer messages. */
   #countPromptTokens(purpose: ModelPurpose, request: ModelRequest): number {
     const bytes = countRequestBytes(request);
-    const counted =
+    const countedPrompt =
       purpose === "answer" && this.#countedPrompt && this.#countedPrompt.bytes <= bytes
         ? this.#countedPrompt
         : undefined;
-    return (counted?.tokens ?? 0) + Math.ceil((bytes - (counted?.bytes ?? 0)) / BYTES_PER_TOKEN);
+    return (countedPrompt?.tokens ?? 0) + Math.ceil((bytes - (countedPrompt?.bytes ?? 0)) / BYTES_PER_TOKEN);
   }
 }
 
@@ -248,8 +252,8 @@ const FREE_PRICES: ModelPrices = { input: 0, output: 0 };
 /** Computes the maximum cost of a call, with its prompt at full price. */
 function computeMaxCost(promptTokens: number, answerTokens: number, prices: ModelPrices): Amount {
   const { input, output, cacheWrite = input } = prices;
-  const answer = output === 0 ? 0 : answerTokens * output;
-  const usd = (promptTokens * Math.max(input, cacheWrite) + answer) / 1_000_000;
+  const answerCost = output === 0 ? 0 : answerTokens * output;
+  const usd = (promptTokens * Math.max(input, cacheWrite) + answerCost) / 1_000_000;
   return { usd, tokens: promptTokens + answerTokens };
 }
 

@@ -14,9 +14,9 @@ export function listChangedPaths(
   { locations: plannedLocations }: PreparedCall,
 ): string[] {
   const { diff = [], locations = [] } = toToolDisplay(output, Infinity) ?? {};
-  const isChanged = CHANGING_KINDS.includes(kind) && output.failed !== true;
+  const hasChangedFiles = CHANGING_KINDS.includes(kind) && output.failed !== true;
   const changedLocations = locations.length > 0 ? locations : plannedLocations;
-  return [...diff, ...(isChanged ? changedLocations : [])].map(({ path }) => path);
+  return [...diff, ...(hasChangedFiles ? changedLocations : [])].map(({ path }) => path);
 }
 
 /** Records changed files in the state of a call, and in the state of the call that spawned this run as a subagent. */

@@ -16,7 +16,7 @@ export interface DescribedCall {
    * made.
    */
   diff: readonly Diff[];
-  /** Names of other tools that the call acts as. */
+  /** Names of other tools whose work the call does. */
   actsAs?: readonly string[];
   /** Paths whose contents the call shows or copies. */
   reads?: readonly Location[];
@@ -67,8 +67,8 @@ export async function previewCall(
   if (typeof tool.preview !== "function") return {};
   const { signal, clear } = createDeadline(PREVIEW_TIMEOUT_MS, runSignal);
   try {
-    const previewRead = (async () => tool.preview?.(args, { projectDir, folders, signal }))();
-    const { diff, note }: { diff?: unknown; note?: unknown } = (await abortable(previewRead, signal)) ?? {};
+    const previewPromise = (async () => tool.preview?.(args, { projectDir, folders, signal }))();
+    const { diff, note }: { diff?: unknown; note?: unknown } = (await abortable(previewPromise, signal)) ?? {};
     return { ...(diff !== undefined && { diff: readDiffs(diff) }), ...(typeof note === "string" && { note }) };
   } catch {
     return {};

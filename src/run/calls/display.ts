@@ -37,8 +37,9 @@ function readLocation({ path, line }: Record<string, unknown>): Location | undef
 }
 
 function omitIfLarger<T extends object>(maxBytes: number, list: T[]): T[] {
-  let size = 0;
+  let bytes = 0;
+  // A number counts as 8 bytes.
   for (const item of list)
-    for (const value of Object.values(item)) size += typeof value === "string" ? Buffer.byteLength(value) : 8;
-  return size <= maxBytes ? list : [];
+    for (const value of Object.values(item)) bytes += typeof value === "string" ? Buffer.byteLength(value) : 8;
+  return bytes <= maxBytes ? list : [];
 }

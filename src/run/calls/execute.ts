@@ -1,4 +1,4 @@
-import { INTERRUPTED } from "../../conversation/messages.js";
+import { INTERRUPTED_CALL_RESULT } from "../../conversation/messages.js";
 import type { StateChanges } from "../../conversation/stored-state.js";
 import type { Logger } from "../../ports/logger.js";
 import type { ToolCallPart } from "../../ports/message.js";
@@ -57,22 +57,22 @@ export async function runToolCalls(
   run: RunContext,
   onOutcome: (outcome: ToolOutcome) => Promise<void>,
 ): Promise<void> {
-  const prepared = calls.map((call) => prepareCall(call, run));
+  const preparedCalls = calls.map((call) => prepareCall(call, run));
   const nestedInstructions = new NestedInstructions(run);
-  for (let i = 0; i < prepared.length;) {
-    const group = [prepared[i]!];
+  for (let i = 0; i < preparedCalls.length;) {
+    const group = [preparedCalls[i]!];
     while (
       group.length < MAX_CONCURRENT_CALLS &&
       group.every((preparedCall) => preparedCall.tool?.parallel) &&
-      prepared[i + group.length]?.tool?.parallel
+      preparedCalls[i + group.length]?.tool?.parallel
     ) {
-      group.push(prepared[i + group.length]!);
+      group.push(preparedCalls[i + group.length]!);
     }
     i += group.length;
     const outcomes = await Promise.allSettled(
       group.map(async (preparedCall) => {
         // The verdict comes before the announcement, so that clients know at once whether the call needs permission.
-        const verdict = await evaluateCall(preparedCall, run);
+        const verdict = await evaluateWithPreview(preparedCall, run);
         announceCall(preparedCall, messageId, run);
         const state = new CallState(run.state);
         const { output, refused = false } = await runCall(preparedCall, verdict, { state, nestedInstructions }, run);
@@ -84,7 +84,7 @@ export async function runToolCalls(
           failed: output.failed === true,
         });
         const shown = toToolDisplay(output, run.limits.toolOutputBytes);
-        await onOutcome({ call: preparedCall.call, output, refused, state: state.changes(), shown });
+        await onOutcome({ call: preparedCall.call, output, refused, state: state.collectChanges(), shown });
       }),
     );
     for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
@@ -111,8 +111,8 @@ function announceCall(preparedCall: PreparedCall, messageId: string, run: RunCon
   });
 }
 
-/** Never rejects. */
-async function evaluateCall(preparedCall: PreparedCall, run: RunContext): Promise<Verdict> {
+/** Evaluates a call. Adds the tool's preview if a person decides on the call. Never rejects. */
+async function evaluateWithPreview(preparedCall: PreparedCall, run: RunContext): Promise<Verdict> {
   if (preparedCall.refusal !== undefined || !preparedCall.tool) return { denialReason: preparedCall.refusal ?? "" };
   const verdict = await evaluate(toToolCall(preparedCall, preparedCall.tool, run), preparedCall.args, run);
   if (typeof verdict === "string" || !("askReason" in verdict)) return verdict;
@@ -128,7 +128,7 @@ interface CallResources {
 /** The output of a call, and whether permission was denied. */
 type CallResult = Pick<ToolOutcome, "output"> & { refused?: boolean };
 
-/** Never rejects. */
+/** Runs a call and ends its subagents. Never rejects. */
 async function runCall(
   preparedCall: PreparedCall,
   verdict: Verdict,
@@ -152,7 +152,7 @@ async function runCall(
     // A tool that is slow to end must not leave subagents running.
     await subagents.end();
     void run.agent.unsettledTools.add(work);
-    return { output: { text: INTERRUPTED, failed: true } };
+    return { output: { text: INTERRUPTED_CALL_RESULT, failed: true } };
   }
   return result;
 }
@@ -180,7 +180,7 @@ function waitWithGrace(work: Promise<CallResult>, signal: AbortSignal): Promise<
   });
 }
 
-/** Never rejects. */
+/** Checks the permission of a call, then runs its tool and the hooks. Never rejects. */
 async function performCall(
   preparedCall: PreparedCall,
   tool: Tool,
@@ -263,14 +263,14 @@ async function findStoreFailure({ recorder }: RunContext): Promise<string | unde
 /** Runs a tool and returns its output, also if it failed. Never rejects. */
 async function runTool(tool: Tool, args: unknown, context: ToolContext, logger: Logger): Promise<ToolOutput> {
   try {
-    const returned: unknown = await tool.run(args, context);
+    const toolResult: unknown = await tool.run(args, context);
     // A tool written in JavaScript may return plain text.
-    if (typeof returned === "string") return { text: returned };
-    if (typeof (returned as ToolOutput | undefined)?.text === "string") return returned as ToolOutput;
-    logger.error("tool returned no text; expected { text }", { tool: tool.name, returned: typeof returned });
+    if (typeof toolResult === "string") return { text: toolResult };
+    if (typeof (toolResult as ToolOutput | undefined)?.text === "string") return toolResult as ToolOutput;
+    logger.error("tool returned no text; expected { text }", { tool: tool.name, returned: typeof toolResult });
     throw new Error("the tool ran, but returned no text");
   } catch (error) {
-    if (context.signal.aborted) return { text: INTERRUPTED, failed: true };
+    if (context.signal.aborted) return { text: INTERRUPTED_CALL_RESULT, failed: true };
     logger.debug("tool failed", { tool: tool.name, error });
     return { text: `${tool.name}: ${formatError(error)}`, failed: true };
   }

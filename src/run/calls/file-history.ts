@@ -32,9 +32,9 @@ export function createCallFileHistory(callId: string, run: RunContext): CallFile
     const largeFiles = changes.filter(({ before }) => before.kind === "file" && before.content === undefined);
     for (const { path } of largeFiles) lostPaths.add(path);
     try {
-      const recorded = await fileHistory.recorder(await findChangeOrigin(callId, run)).record(changes);
-      if (!recorded.isRestorable && largeFiles.length === 0) lostPaths.add("");
-      return recorded;
+      const recordedChange = await fileHistory.recorder(await findChangeOrigin(callId, run)).record(changes);
+      if (!recordedChange.isRestorable && largeFiles.length === 0) lostPaths.add("");
+      return recordedChange;
     } catch (error) {
       lostPaths.add("");
       throw error;
@@ -61,7 +61,7 @@ function formatPath(path: string, { projectDir }: RunContext): string {
 
 /**
  * Returns the session and position under which changes are recorded. Changes of a subagent are undone with the session
- * that spawned it.
+ * that spawned the subagent.
  */
 async function findChangeOrigin(callId: string, run: RunContext): Promise<ChangeOrigin> {
   const { id: runId, conversation, folders, store } = run;

@@ -1,5 +1,5 @@
 import { abortable } from "../../base/abort.js";
-import { INTERRUPTED } from "../../conversation/messages.js";
+import { INTERRUPTED_CALL_RESULT } from "../../conversation/messages.js";
 import type { ToolCall, ToolOutput } from "../../ports/tool.js";
 import { CANCELLED_TEXT } from "../permissions/evaluate.js";
 import type { RunContext } from "../context/run-context.js";
@@ -34,7 +34,7 @@ export async function applyAfterHook(call: ToolCall, output: ToolOutput, run: Ru
     return replacement ?? output;
   } catch (error) {
     // Output must not be shown before the `afterToolCall` hook has seen it.
-    if (signal.aborted) return { text: INTERRUPTED, failed: true };
+    if (signal.aborted) return { text: INTERRUPTED_CALL_RESULT, failed: true };
     logger.error("afterToolCall hook failed; withholding the tool output", { tool: call.tool.name, error });
     return { text: `${call.tool.name} ran, but its output is withheld. Continue without it.`, failed: true };
   }

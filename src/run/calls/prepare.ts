@@ -13,7 +13,9 @@ const MAX_NAME_CHARACTERS = 100;
 export interface PreparedCall {
   call: ToolCallPart;
   tool: Tool | undefined;
+  /** The arguments as parsed by the tool. Undefined if the call cannot run. */
   args: unknown;
+  /** The arguments as parsed JSON. Undefined if they are invalid JSON. */
   input: unknown;
   title: string;
   locations: readonly Location[];

@@ -25,7 +25,7 @@ const SUBAGENT_INSTRUCTIONS =
 /** Maximum characters of a title or of a progress line. */
 const MAX_TITLE_CHARACTERS = 120;
 
-/** The tool call that spawns subagents. */
+/** The tool call that spawns subagents. `tool`: name of the tool. */
 interface CallReference {
   readonly id: string;
   readonly tool: string;
@@ -116,8 +116,8 @@ export class Subagents {
     this.#run.allowance?.releaseReservation(subagent.id);
     await this.#deleteIfOrphaned(subagent);
     // No other run will use the background work that the subagent left running.
-    const works = new Set(this.#run.tools.flatMap(({ background }) => background ?? []));
-    await Promise.allSettled([...works].map((work) => work.end(subagent.sessionId)));
+    const backgroundWorks = new Set(this.#run.tools.flatMap(({ background }) => background ?? []));
+    await Promise.allSettled([...backgroundWorks].map((work) => work.end(subagent.sessionId)));
     await usageTasks.settled();
   }
 
@@ -134,7 +134,7 @@ export class Subagents {
 }
 
 /** Creates the session for a subagent's run. */
-export function newSubagentSession({ parentRun, callId, title, mode }: SubagentCall, projectDir: string): Session {
+export function createSubagentSession({ parentRun, callId, title, mode }: SubagentCall, projectDir: string): Session {
   const spawnedBy = { sessionId: parentRun.sessionId, runId: parentRun.id, callId };
   return { ...createNewSession({ title }, { projectDir, mode }), hasFinalTitle: true, spawnedBy };
 }

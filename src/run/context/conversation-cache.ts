@@ -36,7 +36,7 @@ export class ConversationCache {
 
   /**
    * Removes a conversation and returns it, so that the caller has exclusive use. `previousFence`: fence of the
-   * chain's last lease, as returned with the next lease. Returns undefined if it is not the cached fence.
+   * chain's last lease, as returned with the next lease. Returns undefined if `previousFence` is not the cached fence.
    */
   take(rootId: string, previousFence: number | undefined): Conversation | undefined {
     const entry = this.#entries.get(rootId);

@@ -6,7 +6,7 @@ import type { RunInput } from "../../ports/run.js";
 const MAX_EVENTS = 256;
 /** Maximum characters of a joined event with `drop`, so that events are dropped in small units. */
 const MAX_JOINED_CHARACTERS = 4096;
-/** A reader that is over capacity for this long counts as slow, in ms. A burst is over sooner. */
+/** Time over capacity after which a reader counts as slow, in ms. A burst is shorter. */
 const SLOW_READER_MS = 1000;
 const END_RESULT: IteratorResult<AgentEvent, undefined> = { value: undefined, done: true };
 
@@ -34,7 +34,9 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
   #events: AgentEvent[] = [];
   /** Undelivered output events of running tools, by call id. */
   readonly #progress = new Map<string, ProgressEvent>();
+  /** Whether the run has ended. The reader still receives the remaining events. */
   #hasEnded = false;
+  /** Whether the reader has stopped. */
   #isClosed = false;
   /** Set while the reader waits. */
   #resolveNext: ((result: IteratorResult<AgentEvent, undefined>) => void) | undefined;
@@ -45,6 +47,7 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
   #isIdle = false;
   /** Runs while the buffer is over capacity. */
   #slowTimer: NodeJS.Timeout | undefined;
+  /** Whether the buffer has been over capacity for `SLOW_READER_MS`. */
   #isSlow = false;
   #droppedTokens = 0;
 
@@ -54,7 +57,7 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
   }
 
   /** Number of `token` events dropped because the reader was too slow. */
-  get dropped(): number {
+  get droppedTokenEvents(): number {
     return this.#droppedTokens;
   }
 
@@ -128,25 +131,27 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
     wake?.(result);
   }
 
+  /** Joins a token event to the newest undelivered event. Returns false if that is not possible. */
   #join(event: TokenEvent): boolean {
-    const last = this.#events.at(-1);
-    if (last?.type !== "token" || last.messageId !== event.messageId) return false;
+    const lastEvent = this.#events.at(-1);
+    if (lastEvent?.type !== "token" || lastEvent.messageId !== event.messageId) return false;
     if (
-      last.text !== undefined &&
+      lastEvent.text !== undefined &&
       event.text !== undefined &&
-      last.text.length + event.text.length <= this.#maxJoinedCharacters
+      lastEvent.text.length + event.text.length <= this.#maxJoinedCharacters
     )
-      last.text += event.text;
+      lastEvent.text += event.text;
     else if (
-      last.reasoning !== undefined &&
+      lastEvent.reasoning !== undefined &&
       event.reasoning !== undefined &&
-      last.reasoning.length + event.reasoning.length <= this.#maxJoinedCharacters
+      lastEvent.reasoning.length + event.reasoning.length <= this.#maxJoinedCharacters
     )
-      last.reasoning += event.reasoning;
+      lastEvent.reasoning += event.reasoning;
     else return false;
     return true;
   }
 
+  /** Joins output to the undelivered output event of the same call. Returns false if there is none. */
   #joinProgress(event: ProgressEvent): boolean {
     const unreadEvent = this.#progress.get(event.callId);
     if (unreadEvent) unreadEvent.text = lastCharacters(unreadEvent.text + event.text, MAX_PROGRESS_CHARACTERS);

@@ -74,7 +74,7 @@ export interface AgentServices {
   readonly unattended: { readonly policy: Unattended; readonly timeoutMs: number };
   readonly hooks: Hooks;
   readonly compaction: Compaction;
-  /** System prompt of runs whose input has none. */
+  /** Addition to the system prompt of runs whose input has none, and its use. */
   readonly prompt: { readonly text: string; readonly use: PromptUse };
   /** Reads the instructions in the folders of runs. */
   readonly project: Project;
@@ -138,7 +138,7 @@ export interface RunContext {
   readonly projectDir: string;
   /** Additional folders that the tools may use. */
   readonly folders: readonly string[];
-  /** The messages so far. For a chain, those of its newest session. */
+  /** The messages so far. For a chain, the messages of its newest session. */
   readonly conversation: Conversation;
   /** State that tools store for the session. */
   readonly state: Map<string, unknown>;
@@ -160,7 +160,7 @@ export interface RunContext {
   readonly alwaysAsk: boolean;
   /** Name of the client that handles `ask`. */
   readonly clientName: string;
-  /** Ids of the run's open asks. */
+  /** Ids of the run's open asks. In a subagent's run: ids of the calls whose asks are stored with the parent run. */
   readonly pendingAskIds: Set<string>;
   /**
    * Ends the run. Aborted by the caller and when the agent closes. Also aborted when the session is deleted, the lease

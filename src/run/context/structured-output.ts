@@ -13,8 +13,10 @@ const SCHEMA_LIMITS = { values: 10_000, depth: 64, characters: 65_536 };
 const CHECK_TIMEOUT_MS = 5_000;
 /** Maximum characters of the errors that are reported to the model. */
 const MAX_MISMATCH_CHARACTERS = 2_000;
+/** Maximum characters of a JSON parser's error, which may quote the answer. */
+const MAX_PARSE_ERROR_CHARACTERS = 200;
 
-/** The result of reading an answer: its value, or why it has none. */
+/** The result of reading an answer: the parsed value, or why the answer does not fit the schema. */
 export type ParsedOutput = { value: unknown } | { mismatch: string };
 
 /** The required JSON form of a final answer, with the instructions for the model and the check. */
@@ -27,13 +29,16 @@ export class StructuredOutput {
     this.#schemaText = text;
   }
 
-  /** Rejects with `InputError` if the schema is invalid or too expensive to check, or with the signal's reason. */
+  /**
+   * Checks a schema. Rejects with `InputError` if the schema is invalid or too expensive to check, or with the signal's
+   * reason.
+   */
   static async open(schema: JsonSchema, signal: AbortSignal): Promise<StructuredOutput> {
     const text = serializeSchema(schema);
     let problem: string | undefined;
     try {
-      const answer = await runSchemaJob({ schema: text }, signal);
-      problem = "refused" in answer ? answer.refused : undefined;
+      const jobResult = await runSchemaJob({ schema: text }, signal);
+      problem = "requirement" in jobResult ? jobResult.requirement : undefined;
     } catch (error) {
       if (!hasCode(error, "work_limit")) throw error;
       problem = `a schema that can be checked within the limits: ${error.message}`;
@@ -56,9 +61,9 @@ export class StructuredOutput {
     if ("parseError" in json) return { mismatch: `it is not JSON (${json.parseError})` };
     try {
       const result = await runSchemaJob({ schema: this.#schemaText, value: json.text }, signal);
-      if ("refused" in result) throw new OutputSchemaError(result.refused);
-      if (result.misfits.length === 0) return { value: json.value };
-      return { mismatch: result.misfits.join("; ").slice(0, MAX_MISMATCH_CHARACTERS) };
+      if ("requirement" in result) throw new OutputSchemaError(result.requirement);
+      if (result.violations.length === 0) return { value: json.value };
+      return { mismatch: result.violations.join("; ").slice(0, MAX_MISMATCH_CHARACTERS) };
     } catch (error) {
       if (!hasCode(error, "work_limit")) throw error;
       throw new OutputSchemaError(`the check did not finish: ${error.message}`);
@@ -76,15 +81,15 @@ function serializeSchema(schema: JsonSchema): string {
   if (typeof schema !== "object" || schema === null || Array.isArray(schema))
     throw createError("a JSON Schema, as an object");
   // Check before serializing: `JSON.stringify` fails on cycles and on deep nesting.
-  const pending: [value: unknown, depth: number][] = [[schema, 1]];
-  let values = 0;
-  for (let entry = pending.pop(); entry; entry = pending.pop()) {
+  const pendingEntries: [value: unknown, depth: number][] = [[schema, 1]];
+  let valueCount = 0;
+  for (let entry = pendingEntries.pop(); entry; entry = pendingEntries.pop()) {
     const [value, depth] = entry;
-    values += 1;
-    if (values > SCHEMA_LIMITS.values) throw createError(`at most ${SCHEMA_LIMITS.values} values`);
+    valueCount += 1;
+    if (valueCount > SCHEMA_LIMITS.values) throw createError(`at most ${SCHEMA_LIMITS.values} values`);
     if (depth > SCHEMA_LIMITS.depth) throw createError(`at most ${SCHEMA_LIMITS.depth} levels and no cycles`);
     if (typeof value === "object" && value !== null)
-      for (const inner of Object.values(value)) pending.push([inner, depth + 1]);
+      for (const innerValue of Object.values(value)) pendingEntries.push([innerValue, depth + 1]);
     else if (value !== undefined && !["string", "number", "boolean"].includes(typeof value) && value !== null)
       throw createError("nothing but JSON");
   }
@@ -103,17 +108,18 @@ type JsonText = { text: string; value: unknown } | { parseError: string };
 function findJson(answer: string): JsonText {
   const fullAnswer = tryParse(answer.trim());
   if ("value" in fullAnswer) return fullAnswer;
-  for (const text of fencedBlocks(answer).reverse()) {
-    const block = tryParse(text);
-    if ("value" in block) return block;
+  for (const text of extractFencedBlocks(answer).reverse()) {
+    const parsedBlock = tryParse(text);
+    if ("value" in parsedBlock) return parsedBlock;
   }
-  const from = answer.search(/[[{]/);
-  const to = Math.max(answer.lastIndexOf("]"), answer.lastIndexOf("}"));
-  const bracketed = from >= 0 && to > from ? tryParse(answer.slice(from, to + 1)) : fullAnswer;
-  return "value" in bracketed ? bracketed : fullAnswer;
+  const jsonStart = answer.search(/[[{]/);
+  const jsonEnd = Math.max(answer.lastIndexOf("]"), answer.lastIndexOf("}"));
+  const bracketedText =
+    jsonStart >= 0 && jsonEnd > jsonStart ? tryParse(answer.slice(jsonStart, jsonEnd + 1)) : fullAnswer;
+  return "value" in bracketedText ? bracketedText : fullAnswer;
 }
 
-function fencedBlocks(answer: string): string[] {
+function extractFencedBlocks(answer: string): string[] {
   const lines = answer.split("\n");
   const blocks: string[] = [];
   let blockStart: number | undefined;
@@ -129,6 +135,6 @@ function tryParse(text: string): JsonText {
   try {
     return { text, value: parseJson(text) };
   } catch (error) {
-    return { parseError: error instanceof Error ? error.message.slice(0, 200) : "not JSON" };
+    return { parseError: error instanceof Error ? error.message.slice(0, MAX_PARSE_ERROR_CHARACTERS) : "not JSON" };
   }
 }

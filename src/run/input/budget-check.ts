@@ -3,7 +3,7 @@ import { InputError } from "../../ports/errors.js";
 import type { Budget } from "../../ports/run.js";
 import { BUDGET_LIMITS } from "../../ports/defaults.js";
 
-/** Checks a budget. Throws `InputError` with the name of the invalid field. */
+/** Checks a budget; undefined is valid. Throws `InputError` with the name of the invalid field. */
 export function checkBudget(
   field: string,
   value: unknown,
@@ -22,7 +22,7 @@ export function checkBudget(
   }
 }
 
-/** Checks the prices of a model. Throws `InputError`. */
+/** Checks the prices of a model; undefined is valid. Throws `InputError`. */
 export function checkPrices(field: string, value: unknown): void {
   if (value === undefined) return;
   if (!isRecord(value)) throw new InputError(field, "an object with input and output");

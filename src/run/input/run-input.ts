@@ -42,7 +42,7 @@ const INPUT_FIELDS: Readonly<Record<keyof RunInput, true>> = {
 
 /** Checks the input of a run. Throws `InputError`. */
 export function checkInput(input: RunInput): void {
-  const strings = [
+  const stringFields = [
     "message",
     "provider",
     "model",
@@ -53,7 +53,7 @@ export function checkInput(input: RunInput): void {
     "idempotencyKey",
     "fingerprint",
   ] as const;
-  for (const field of strings) {
+  for (const field of stringFields) {
     const value: unknown = input[field];
     if (typeof value !== "string" && (field === "message" || value !== undefined))
       throw new InputError(field, "a string");
@@ -69,6 +69,7 @@ export function checkInput(input: RunInput): void {
   if (input.budget !== undefined) checkBudget("budget", input.budget);
   if (input.overflow !== undefined) checkOneOf("overflow", ["drop", "merge"], input.overflow);
   if (typeof (input.alwaysAsk ?? true) !== "boolean") throw new InputError("alwaysAsk", "true or false");
+  // `checkInput` is only a default that is a function.
   if (typeof (input.hasResponder ?? checkInput) !== "function") throw new InputError("hasResponder", "a function");
   if (typeof (input.queue ?? false) !== "boolean") throw new InputError("queue", "true or false");
   if (typeof (input.onQueued ?? checkInput) !== "function") throw new InputError("onQueued", "a function");
@@ -102,7 +103,7 @@ const TOOL_METHODS = ["parse", "describe", "run"];
 export interface ToolList {
   readonly tools: readonly Tool[];
   readonly sources: readonly ToolSource[];
-  /** Sources that stay open after the run although they are not the agent's. */
+  /** Sources that stay open after the run: the agent's own, and the MCP servers of clients. */
   readonly persistentSources?: readonly ToolSource[];
 }
 
@@ -137,7 +138,7 @@ export function withMcpServers(
   if (!mcpServerFactory) throw new InputError("mcpServers", "none: this agent opens no MCP servers");
   const clientSources = mcpServers.map((server) => mcpServerFactory.source(server));
   checkDistinctNames("mcpServers", clientSources);
-  // If the agent has a source with this name, the run already has its tools.
+  // If the agent has a source with the same name, the run already has that source's tools.
   const extraSources = clientSources.filter(({ name }) => !sources.some((source) => source.name === name));
   return { tools, sources: [...sources, ...extraSources], persistentSources: [...persistentSources, ...extraSources] };
 }
@@ -169,7 +170,7 @@ export function checkObjects(field: string, value: unknown, noun: string, method
 /** Throws `InputError` unless `value` has a name and these methods. */
 export function checkObject(field: string, value: unknown, expected: string, methods: readonly string[]): void {
   const record = (typeof value === "object" && value !== null ? value : {}) as Readonly<Record<string, unknown>>;
-  const missing = methods.filter((name) => typeof record[name] !== "function");
-  if (typeof record["name"] !== "string") missing.unshift("name");
-  if (missing.length > 0) throw new InputError(field, `${expected} ${missing.join(", ")}`);
+  const missingMembers = methods.filter((name) => typeof record[name] !== "function");
+  if (typeof record["name"] !== "string") missingMembers.unshift("name");
+  if (missingMembers.length > 0) throw new InputError(field, `${expected} ${missingMembers.join(", ")}`);
 }

@@ -5,9 +5,12 @@ import type { McpServer } from "../../ports/mcp-server.js";
 
 /** Maximum MCP servers of one run. */
 const MAX_SERVERS = 64;
+const MAX_NAME_CHARACTERS = 200;
+/** Maximum characters of a name or a command. */
+const MAX_TEXT_CHARACTERS = 4_096;
 const ALLOWED_KEYS = {
-  program: ["name", "command", "args", "env", "cwd"],
-  address: ["name", "url", "headers", "type"],
+  stdio: ["name", "command", "args", "env", "cwd"],
+  http: ["name", "url", "headers", "type"],
 } as const;
 
 /** Checks a list of MCP servers. Throws `InputError`. */
@@ -22,11 +25,12 @@ export function checkServer(path: string, server: unknown): asserts server is Mc
   const createError = (key: string, expected: string) => new InputError(path === "" ? key : `${path}.${key}`, expected);
   if (!isRecord(server)) throw new InputError(path || "server", "an object with name and command, or name and url");
   const isProgram = server["command"] !== undefined;
-  const allowedKeys: readonly string[] = ALLOWED_KEYS[isProgram ? "program" : "address"];
+  const allowedKeys: readonly string[] = ALLOWED_KEYS[isProgram ? "stdio" : "http"];
   for (const [key, value] of Object.entries(server))
     if (!allowedKeys.includes(key) && value !== undefined) throw createError(key, `one of ${allowedKeys.join(", ")}`);
   const { name, command, args, env, cwd = "/", url, headers, type = "http" } = server;
-  if (!isValidText(name) || name.length > 200 || /\p{Cc}/u.test(name)) throw createError("name", "a name in a line");
+  if (!isValidText(name) || name.length > MAX_NAME_CHARACTERS || /\p{Cc}/u.test(name))
+    throw createError("name", "a name in a line");
   if (isProgram) {
     if (!isValidText(command)) throw createError("command", "a program");
     if (!Array.isArray(args) || !args.every((arg) => typeof arg === "string" && !arg.includes("\0")))
@@ -47,7 +51,9 @@ export function isWebUrl(url: string): boolean {
 }
 
 function isValidText(value: unknown): value is string {
-  return typeof value === "string" && value.trim() !== "" && value.length <= 4_096 && !value.includes("\0");
+  return (
+    typeof value === "string" && value.trim() !== "" && value.length <= MAX_TEXT_CHARACTERS && !value.includes("\0")
+  );
 }
 
 function isTextRecord(value: unknown): boolean {

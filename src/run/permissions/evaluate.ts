@@ -170,8 +170,8 @@ const CHOICES: readonly AskChoice[] = [
 ];
 
 /**
- * Creates the `ask` function of one call. Only an exact allow counts; any other reply denies. Rejects if no client
- * answers.
+ * Creates the `ask` function of one call. Only the replies `allow` and `allow_always` allow the call. The function
+ * rejects if no client answers.
  *
  * `grantScope`: scope of a permanent grant. Undefined: the tool itself asks, with an unchecked text. A grant then
  * covers only the identical request.
@@ -249,8 +249,8 @@ function copyShownCall({
 }
 
 /** Converts to the form that a client receives, without empty fields. */
-function toAskRequest({ diff, reason, ...shown }: ShownCall): Parameters<PermissionRequester>[0] {
-  return { ...shown, ...(diff.length > 0 && { diff }), ...(reason !== "" && { reason }) };
+function toAskRequest({ diff, reason, ...displayFields }: ShownCall): Parameters<PermissionRequester>[0] {
+  return { ...displayFields, ...(diff.length > 0 && { diff }), ...(reason !== "" && { reason }) };
 }
 
 function copyAsJson(value: unknown): unknown {
@@ -324,7 +324,7 @@ async function createGrantScope({ tool, input, locations, projectDir }: ToolCall
 async function toScopePath(path: string, projectDir: string): Promise<string | [string, string]> {
   const { PathGuard } = await import("../../files/path-guard.js");
   const findRealPath = async () => {
-    const guard = await PathGuard.create({ roots: "anywhere", denied: [] });
+    const guard = await PathGuard.create({ roots: "anywhere", deniedPaths: [] });
     return (await guard.resolve(resolve(projectDir, path))).path;
   };
   const realPath = await findRealPath().catch(() => "");

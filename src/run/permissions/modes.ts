@@ -21,9 +21,9 @@ export function findModeDenial(mode: SessionMode, { kind, name }: ToolSpec): str
  * started. An unknown mode counts as `plan`, the strictest. Also updates the conversation's session.
  */
 export async function refreshMode({ store, sessionId, conversation, parentCall }: PermissionRun): Promise<SessionMode> {
-  const stored = (await store.get(sessionId)) ?? conversation.session;
-  const { permissionGrants } = stored;
-  const storedMode = SESSION_MODES.includes(stored.mode) ? stored.mode : "plan";
+  const storedSession = (await store.get(sessionId)) ?? conversation.session;
+  const { permissionGrants } = storedSession;
+  const storedMode = SESSION_MODES.includes(storedSession.mode) ? storedSession.mode : "plan";
   const mode = parentCall ? await resolveSubagentMode(storedMode, parentCall) : storedMode;
   conversation.session = { ...conversation.session, mode, permissionGrants };
   return mode;

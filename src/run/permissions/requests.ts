@@ -24,9 +24,9 @@ export type UnansweredReason = "no_client" | "timeout";
 const POLL_INTERVAL_MS = 1000;
 
 /**
- * Stores an ask, so that any client can answer it, and waits. `askClient` also sends it to the client that started the
- * run. Resolves with the first answer, or with the reason why there is none. Rejects with the reason of `signal`, which
- * must be aborted with the run's signal at the latest.
+ * Stores an ask, so that any client can answer it, and waits. `askClient` also sends the ask to the client that started
+ * the run; undefined: that client cannot be asked. Resolves with the first answer, or with the reason why there is
+ * none. Rejects with the reason of `signal`, which must be aborted with the run's signal at the latest.
  */
 export async function requestAnswer(
   run: PermissionRun,
@@ -102,8 +102,8 @@ export async function requestAnswer(
       finalAsk = toWithdrawnAsk(ask);
       await recorder.write({ sync: false, asks: [finalAsk] });
       // An answer stored before the withdrawal was accepted, so it counts.
-      const [stored] = await store.asks({ id: ask.id, limit: 1 });
-      finalAsk = stored ?? finalAsk;
+      const [storedAsk] = await store.asks({ id: ask.id, limit: 1 });
+      finalAsk = storedAsk ?? finalAsk;
     }
     if (finalAsk.state === "answered") return finalAsk;
     return typeof outcome === "string" ? outcome : "no_client";
@@ -193,7 +193,7 @@ export class Asks {
   }
 }
 
-/** Stores an answer. Undefined if the ask was deleted with its session. Rejects with `StoreError`. */
+/** Stores an answer. Resolves with undefined if the ask was deleted with its session. Rejects with `StoreError`. */
 async function answerAsk(
   store: SessionDriver,
   { id: askId, sessionId }: Ask,
@@ -214,7 +214,7 @@ async function withEffectiveAskStates(store: SessionDriver, asks: readonly Ask[]
   const openRunIds = [...new Set(asks.filter(({ state }) => state === "open").map(({ runId }) => runId))];
   const runs = await Promise.all(openRunIds.map((id) => store.runs({ id, limit: 1 })));
   const waitingRunIds = new Set(
-    runs.flat().flatMap((stored) => (isOpen(withEffectiveState(stored)) ? [stored.run.id] : [])),
+    runs.flat().flatMap((storedRun) => (isOpen(withEffectiveState(storedRun)) ? [storedRun.run.id] : [])),
   );
   return asks.map((ask) =>
     ask.state === "open" && !waitingRunIds.has(ask.runId)

@@ -6,6 +6,8 @@ import { EXPECTED_VALUES, RULE_ACTIONS } from "./rule-format.js";
 
 /** Maximum alternatives that the braces of one glob expand to. */
 const MAX_BRACE_ALTERNATIVES = 256;
+/** Maximum characters of a `match` or `path`. */
+const MAX_GLOB_CHARACTERS = 1_000;
 const RULE_FIELDS: Readonly<Record<keyof PermissionRule, true>> = {
   tool: true,
   match: true,
@@ -24,12 +26,18 @@ export function isToolGlob(text: string): boolean {
 
 /** Whether a text is valid as the `match` of a rule. */
 export function isCommandGlob(text: string): boolean {
-  return text.trim() !== "" && text.length <= 1000 && !/[;&|<>()$`"'\\{}\n\r\0]/.test(text) && hasValidClasses(text);
+  return (
+    text.trim() !== "" &&
+    text.length <= MAX_GLOB_CHARACTERS &&
+    !/[;&|<>()$`"'\\{}\n\r\0]/.test(text) &&
+    hasValidClasses(text)
+  );
 }
 
 /** Whether a text is valid as the `path` of a rule. */
 export function isPathGlob(text: string): boolean {
-  if (text.trim() !== text || text === "" || text.length > 1000 || /[\n\r\0]|\\(\/|$)/.test(text)) return false;
+  if (text.trim() !== text || text === "" || text.length > MAX_GLOB_CHARACTERS || /[\n\r\0]|\\(\/|$)/.test(text))
+    return false;
   if (text.split("/").includes("..")) return false;
   const unescapedText = text.replace(/\\[^]/g, "");
   return hasValidClasses(unescapedText) && hasValidBraces(unescapedText);
@@ -44,6 +52,7 @@ function hasValidClasses(text: string): boolean {
   return !/[[\]]/.test(remainder);
 }
 
+/** Whether the braces are balanced and expand to at most `MAX_BRACE_ALTERNATIVES`. */
 function hasValidBraces(text: string): boolean {
   const commas: number[] = [];
   let alternatives = 1;
@@ -101,16 +110,17 @@ export function namesTool(
 /** Prefix of an origin. Tool names never have it. */
 const ORIGIN_PREFIX = "mcp:";
 
+/** Whether a name matches a glob with `*` and `?`. After a mismatch, the last `*` takes one more character. */
 function matchesGlob(glob: string, name: string): boolean {
-  let [at, star, from] = [0, -1, 0];
+  let [globIndex, starIndex, retryIndex] = [0, -1, 0];
   for (let i = 0; i < name.length;) {
-    if (glob[at] === "*") [star, from] = [at++, i];
-    else if (glob[at] === "?" || glob[at] === name[i]) [at, i] = [at + 1, i + 1];
-    else if (star >= 0) [at, i] = [star + 1, ++from];
+    if (glob[globIndex] === "*") [starIndex, retryIndex] = [globIndex++, i];
+    else if (glob[globIndex] === "?" || glob[globIndex] === name[i]) [globIndex, i] = [globIndex + 1, i + 1];
+    else if (starIndex >= 0) [globIndex, i] = [starIndex + 1, ++retryIndex];
     else return false;
   }
-  while (glob[at] === "*") at += 1;
-  return at === glob.length;
+  while (glob[globIndex] === "*") globIndex += 1;
+  return globIndex === glob.length;
 }
 
 /**

@@ -4,7 +4,7 @@ import { attempt } from "../../base/attempt.js";
 import { isRecord } from "../../base/json.js";
 import { shellQuote } from "../../base/shell-quote.js";
 import { PathGuard } from "../../files/path-guard.js";
-import type { CallLocation, Judgement } from "../../untrusted/shell-rules/evaluate-call.js";
+import type { CallLocation, CallEvaluation } from "../../untrusted/shell-rules/evaluate-call.js";
 import { withWorker } from "../../untrusted/workers.js";
 import type { PermissionRule } from "../../ports/permission-policy.js";
 import type { ToolCall } from "../../ports/tool.js";
@@ -18,13 +18,13 @@ const PASS_VERDICT = { action: "pass", reason: "", rule: undefined, mayBeDenied:
 
 /** The result of the rules for a call, with the rule that decided. */
 export interface RuleVerdict {
-  readonly action: Judgement["action"];
+  readonly action: CallEvaluation["action"];
   readonly reason: string;
   /** Index of the deciding rule, from 0; undefined if none decided. */
   readonly rule: number | undefined;
   /**
-   * Whether a deny rule may apply, but the rules could not determine it. True with `ask` only; then only a user may
-   * allow the call.
+   * Whether a deny rule may apply, but the rules cannot determine that. True only if `action` is `ask`; then only a
+   * user may allow the call.
    */
   readonly mayBeDenied: boolean;
 }
@@ -80,7 +80,7 @@ async function evaluateSingleCall(
   // Shortcut for the common case: the first rule that can match has neither `match` nor `path`.
   if (firstRule.match === undefined && firstRule.path === undefined)
     return toVerdict(firstRule, ruleIndexes[0], firstRule.action, false);
-  const guard = await PathGuard.create({ roots: "anywhere", denied: [] });
+  const guard = await PathGuard.create({ roots: "anywhere", deniedPaths: [] });
   const job = {
     rules: matchingRules.map((rule) => ({
       action: rule.action,
@@ -108,12 +108,15 @@ async function evaluateSingleCall(
   return { ...toVerdict(decidingRule, ruleIndexes[rule], action, isUnparsed), mayBeDenied };
 }
 
-/** Returns undefined if the user has neither a passwd entry nor a HOME variable. */
+/** Returns the user's home folder; undefined if the user has neither a passwd entry nor a HOME variable. */
 function findHomeDir(): string | undefined {
   return attempt(() => homedir(), undefined);
 }
 
-/** `action`: the result of the rule. It may be `ask` although the rule itself is stricter or less strict. */
+/**
+ * Creates the verdict of a deciding rule. `action`: the result of the rule, which may be `ask` although the rule itself
+ * is stricter or less strict.
+ */
 function toVerdict(
   { reason }: PermissionRule,
   rule: number | undefined,
@@ -134,7 +137,10 @@ function isDenyRule({ action }: PermissionRule): boolean {
   return action === "deny";
 }
 
-/** Returns the command of a call. If the call has a `workdir`, the command begins with a `cd` to it. */
+/**
+ * Returns the command of a call; undefined if it has none. If the call has a `workdir`, the command begins with a `cd`
+ * to it.
+ */
 function readCommand(args: unknown): string | string[] | undefined {
   if (!isRecord(args)) return undefined;
   const { workdir } = args;

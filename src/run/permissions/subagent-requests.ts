@@ -6,9 +6,9 @@ import type { PermissionRun } from "./permission-run.js";
 type AskClient = (draft: Pick<AskDraft, "callId" | "title">, signal: AbortSignal) => Promise<AskReply>;
 
 /**
- * Like `requestAnswer`, but asks of a subagent go to the clients of its parent run. They are stored in the parent's
- * session, for the tool call that spawned the subagent; the title contains the subagent's title. The subagent is marked
- * as waiting meanwhile. `createAskClient` creates the function that asks a client.
+ * Like `requestAnswer`, but asks of a subagent go to the clients of its parent run. These asks are stored in the
+ * parent's session, for the tool call that spawned the subagent; the title contains the subagent's title. The subagent
+ * is marked as waiting meanwhile. `createAskClient` creates the function that asks a client.
  */
 export async function requestAnswerFromParent(
   run: PermissionRun,

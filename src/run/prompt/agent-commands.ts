@@ -22,7 +22,7 @@ interface CommandServices {
 
 /** The query of `Agent.commands`. */
 export interface CommandQuery {
-  /** Any id of a session. Its folder and its open sources are used. */
+  /** Any id of a session. The session's folder and open sources are used. Default: no session. */
   sessionId?: string | undefined;
   /** Absolute path of a folder. Default: the session's, or the agent's. */
   projectDir?: string | undefined;

@@ -11,7 +11,7 @@ import { parseCommandFile, fillTemplate, toOneLine } from "./command-text.js";
 const MAX_COMMANDS = 128;
 const MAX_ENTRIES = 1_000;
 const MAX_DEPTH = 3;
-/** Maximum size of a command file. */
+/** Maximum size of a command file, in bytes. */
 const MAX_FILE_BYTES = 65_536;
 /** Bytes read from a file for its description. */
 const HEADER_BYTES = 4_096;
@@ -65,13 +65,13 @@ export class CommandFolder {
   }
 
   #createGuard(): Promise<PathGuard> {
-    return PathGuard.create({ roots: [this.#options.root], denied: this.#options.denied });
+    return PathGuard.create({ roots: [this.#options.root], deniedPaths: this.#options.denied });
   }
 
   async #loadCommand(guard: PathGuard, relativePath: string): Promise<SlashCommand & { isUsable: boolean }> {
     const name = relativePath.slice(0, -".md".length).replaceAll("/", ":");
-    const { text: head, isUsable } = await this.#readFile(guard, relativePath, HEADER_BYTES);
-    const { description, hint } = parseCommandFile(head);
+    const { text: headText, isUsable } = await this.#readFile(guard, relativePath, HEADER_BYTES);
+    const { description, hint } = parseCommandFile(headText);
     return {
       isUsable,
       name,
@@ -91,6 +91,7 @@ export class CommandFolder {
     };
   }
 
+  /** `isComplete`: whether `text` is the complete file. `isUsable`: whether the file is within `MAX_FILE_BYTES`. */
   async #readFile(guard: PathGuard, relativePath: string, maxBytes: number) {
     const path = join(this.#options.folder, relativePath);
     const { handle, stats } = await guard.openFile(path);
@@ -111,10 +112,13 @@ export class CommandFolder {
   }
 }
 
-/** Collects the paths of command files below an open folder, relative to the top. Closes the folder. */
+/**
+ * Collects the paths of command files below an open folder, relative to the top. `parentPath`: the folder's own path,
+ * ending in `/`; `""` for the top. Closes the folder.
+ */
 async function collectPaths(
   folder: OpenedFolder,
-  way: string,
+  parentPath: string,
   relativePaths: string[],
   quota: { remainingEntries: number },
 ): Promise<void> {
@@ -125,12 +129,12 @@ async function collectPaths(
       const { name } = entry;
       const isFile = name.endsWith(".md") && !entry.isDirectory();
       if (!NAME_PART_PATTERN.test(isFile ? name.slice(0, -".md".length) : name)) continue;
-      if (isFile) relativePaths.push(way + name);
-      else if (entry.isDirectory() && way.split("/").length < MAX_DEPTH) folders.push(name);
+      if (isFile) relativePaths.push(parentPath + name);
+      else if (entry.isDirectory() && parentPath.split("/").length < MAX_DEPTH) folders.push(name);
     }
     for (const name of folders) {
-      const subfolder = await folder.folder(name).catch(() => undefined);
-      if (subfolder) await collectPaths(subfolder, `${way}${name}/`, relativePaths, quota);
+      const subfolder = await folder.openSubfolder(name).catch(() => undefined);
+      if (subfolder) await collectPaths(subfolder, `${parentPath}${name}/`, relativePaths, quota);
     }
   } finally {
     await folder.close();

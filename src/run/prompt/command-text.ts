@@ -2,7 +2,7 @@
 export interface CommandText {
   /** The `description` field, or the first line of the body. A single line. */
   readonly description: string;
-  /** Arguments that follow the name. */
+  /** Hint on the arguments that follow the name; `""` if the file has none. */
   readonly hint: string;
   readonly body: string;
 }
@@ -16,14 +16,15 @@ const MAX_SHOWN_CHARACTERS = 200;
  */
 export function parseCommandFile(file: string): CommandText {
   const lines = file.replace(/^\uFEFF/, "").split(/\r?\n/);
-  const end = lines[0]?.trimEnd() === "---" ? lines.findIndex((line, at) => at > 0 && line.trimEnd() === "---") : -1;
+  const headerEnd =
+    lines[0]?.trimEnd() === "---" ? lines.findIndex((line, i) => i > 0 && line.trimEnd() === "---") : -1;
   const body = lines
-    .slice(end + 1)
+    .slice(headerEnd + 1)
     .join("\n")
     .trim();
   const fields = new Map<string, string>();
   let foldedField = "";
-  for (const line of lines.slice(1, Math.max(end, 1))) {
+  for (const line of lines.slice(1, Math.max(headerEnd, 1))) {
     const colon = line.indexOf(":");
     if (/^\s/.test(line)) {
       if (foldedField !== "") fields.set(foldedField, `${fields.get(foldedField) ?? ""} ${line.trim()}`);
@@ -35,17 +36,17 @@ export function parseCommandFile(file: string): CommandText {
       fields.set(name, isFolded ? "" : stripQuotes(value));
     }
   }
-  const first = body.split("\n", 1)[0] ?? "";
+  const firstLine = body.split("\n", 1)[0] ?? "";
   return {
-    description: toOneLine(fields.get("description") ?? first.replace(/^#+ /, "")),
+    description: toOneLine(fields.get("description") ?? firstLine.replace(/^#+ /, "")),
     hint: toOneLine(fields.get("argument-hint") ?? ""),
     body,
   };
 }
 
 function stripQuotes(value: string): string {
-  const [first = ""] = value;
-  return value.length > 1 && `"'`.includes(first) && value.endsWith(first) ? value.slice(1, -1) : value;
+  const [quote = ""] = value;
+  return value.length > 1 && `"'`.includes(quote) && value.endsWith(quote) ? value.slice(1, -1) : value;
 }
 
 /** Formats text as one line of a list: removes invisible characters and truncates long text. */
@@ -71,21 +72,24 @@ const MAX_INSERTION_FACTOR = 4;
  */
 export function fillTemplate(body: string, argumentText: string): string | undefined {
   const argumentWords = splitWords(argumentText);
-  let isUsed = false;
+  let hasPlaceholder = false;
   let remainingCharacters = Math.max(MAX_INSERTED_CHARACTERS, MAX_INSERTION_FACTOR * argumentText.length);
   // In one pass, so that placeholders in the arguments are not expanded.
-  const text = body.replace(/\$(?:(ARGUMENTS)(?!\w)|([1-9])(?!\d))/g, (_, all: string | undefined, nth: string) => {
-    isUsed = true;
-    const word = all === undefined ? (argumentWords[Number(nth) - 1] ?? "") : argumentText;
-    remainingCharacters -= word.length;
-    return remainingCharacters < 0 ? "" : word;
-  });
+  const text = body.replace(
+    /\$(?:(ARGUMENTS)(?!\w)|([1-9])(?!\d))/g,
+    (_, allArguments: string | undefined, wordNumber: string) => {
+      hasPlaceholder = true;
+      const word = allArguments === undefined ? (argumentWords[Number(wordNumber) - 1] ?? "") : argumentText;
+      remainingCharacters -= word.length;
+      return remainingCharacters < 0 ? "" : word;
+    },
+  );
   if (remainingCharacters < 0) return undefined;
-  return isUsed || argumentText === "" ? text : `${text}\n\n${argumentText}`;
+  return hasPlaceholder || argumentText === "" ? text : `${text}\n\n${argumentText}`;
 }
 
 function splitWords(text: string): string[] {
   return [...text.matchAll(/"([^"]*)"|'([^']*)'|(\S+)/g)].map(
-    ([, double, single, plain]) => double ?? single ?? plain ?? "",
+    ([, doubleQuotedText, singleQuotedText, plainText]) => doubleQuotedText ?? singleQuotedText ?? plainText ?? "",
   );
 }

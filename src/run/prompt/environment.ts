@@ -2,7 +2,7 @@ import { ENVIRONMENT_KEY, type StateChanges } from "../../conversation/stored-st
 import type { Tool, ToolKind } from "../../ports/tool.js";
 import type { ToolSource } from "../../ports/tool-source.js";
 import type { Project } from "../../project/project.js";
-import { parseEnvironment, today, type Environment } from "../../project/environment.js";
+import { parseEnvironment, formatToday, type Environment } from "../../project/environment.js";
 
 const PROJECT_TOOL_KINDS: readonly ToolKind[] = ["read", "search", "edit", "delete", "execute"];
 
@@ -19,21 +19,21 @@ export interface SessionEnvironment {
 }
 
 /**
- * Returns the environment that the session already used today for this folder. Otherwise reads the environment and sets
- * it in `state`. `environmentRead`: a read that was started early; undefined if none was started.
+ * Returns the environment that the session already used today for this folder. Otherwise reads the environment and
+ * stores the result in `state`. `environmentPromise`: a read that was started early; undefined if none was started.
  */
 export async function loadEnvironment(
   project: Project,
   projectDir: string,
   usesFiles: boolean,
   state: Map<string, unknown>,
-  environmentRead: Promise<Environment> | undefined,
+  environmentPromise: Promise<Environment> | undefined,
 ): Promise<SessionEnvironment> {
   const storedEnvironment = parseEnvironment(state.get(ENVIRONMENT_KEY));
-  if (storedEnvironment?.day === today() && storedEnvironment.folder === projectDir)
+  if (storedEnvironment?.day === formatToday() && storedEnvironment.folder === projectDir)
     return { environment: storedEnvironment, newState: {} };
-  if (!usesFiles) return { environment: { day: today(), folder: projectDir, git: "", tree: "" }, newState: {} };
-  const environment = await (environmentRead ?? project.environment(projectDir));
+  if (!usesFiles) return { environment: { day: formatToday(), folder: projectDir, git: "", tree: "" }, newState: {} };
+  const environment = await (environmentPromise ?? project.environment(projectDir));
   state.set(ENVIRONMENT_KEY, environment);
   return { environment, newState: { [ENVIRONMENT_KEY]: environment } };
 }

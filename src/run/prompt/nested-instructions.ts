@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { dirname } from "node:path";
-import { INSTRUCTION_PREFIX, instructionVersion } from "../../conversation/stored-state.js";
+import { INSTRUCTION_PREFIX, findInstructionVersion } from "../../conversation/stored-state.js";
 import type { Location } from "../../ports/tool-display.js";
 import type { ToolKind, ToolOutput } from "../../ports/tool.js";
 import { formatInstruction, limitInstructions, type InstructionFile } from "../../project/instructions.js";
@@ -64,7 +64,7 @@ export class NestedInstructions {
         .map((instruction) => [instruction.from, { instruction, version: computeVersion(instruction) }] as const)
         .filter(
           ([from, { version }]) =>
-            !this.#appendedPaths.has(from) && instructionVersion(conversation.messages, from) !== version,
+            !this.#appendedPaths.has(from) && findInstructionVersion(conversation.messages, from) !== version,
         ),
     );
     const maxBytes = Math.min(MAX_RESULT_BYTES, Math.floor(limits.toolOutputBytes * MAX_RESULT_SHARE));
@@ -88,7 +88,7 @@ export class NestedInstructions {
   }
 }
 
-/** Computes a hash that identifies the version of an instruction file. */
+/** Computes a hash that identifies the version of an instruction file. 16 characters are sufficient for that. */
 function computeVersion({ text }: InstructionFile): string {
   return createHash("sha256").update(text).digest("base64url").slice(0, 16);
 }

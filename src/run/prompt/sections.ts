@@ -4,7 +4,7 @@ import type { ToolSpec } from "../../ports/tool.js";
 /** Models that need similar instructions. */
 export type PromptFamily = "claude" | "gpt" | "gemini" | "small" | "other";
 
-/** Models with at most this window, in tokens, get short instructions. */
+/** Models with a context window of at most this many tokens get short instructions. */
 const SMALL_WINDOW_TOKENS = 32_768;
 /** Models with fewer billions of parameters do not follow long instructions reliably. */
 const SMALL_MODEL_BILLIONS = 15;
@@ -16,8 +16,8 @@ export function findFamily({ id, contextWindow }: Pick<Model, "id" | "contextWin
   if (/\bclaude\b/.test(name)) return "claude";
   if (/(^|[/.:])(gpt-|chatgpt|codex|o[1-9](-|$))/.test(name) || name.includes("codex")) return "gpt";
   if (/\bgemini\b/.test(name)) return "gemini";
-  const billions = /(?:^|[^a-z0-9.])(\d{1,4}(?:\.\d{1,2})?)b(?![a-z0-9])/.exec(name)?.[1];
-  return billions !== undefined && Number(billions) < SMALL_MODEL_BILLIONS ? "small" : "other";
+  const parameterBillions = /(?:^|[^a-z0-9.])(\d{1,4}(?:\.\d{1,2})?)b(?![a-z0-9])/.exec(name)?.[1];
+  return parameterBillions !== undefined && Number(parameterBillions) < SMALL_MODEL_BILLIONS ? "small" : "other";
 }
 
 /** The model that receives the instructions, and its tools. */

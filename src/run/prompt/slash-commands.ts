@@ -39,11 +39,11 @@ export interface CommandOptions {
   readonly usesProjectCommands: boolean;
   /** Absolute paths that are never read. */
   readonly deniedPaths: readonly string[];
-  /** Called with the files of a project that are left out. */
+  /** Called with the command files of a project that are left out. */
   readonly onSkipped?: OwnedPath["onSkipped"];
 }
 
-/** Commands of tool sources, and the names of the sources, which no command of a project may use. */
+/** Commands of tool sources, and the sources, whose names are reserved: no command of a project may use them. */
 export interface SourceCommands {
   readonly prompts: readonly SlashCommand[];
   /** `mcp:issues` reserves `/issues:...`, also while that server is not open. */
@@ -167,15 +167,15 @@ export interface ExpandedInput extends RunInput {
 }
 
 function isReserved(command: string, sources: SourceCommands["sources"]): boolean {
-  return sources.some(({ name }) => name.startsWith("mcp:") && command.startsWith(`${name.slice(4)}:`));
+  return sources.some(({ name }) => name.startsWith("mcp:") && command.startsWith(`${name.slice("mcp:".length)}:`));
 }
 
 /** Parses the command in a message: the name after the leading slash, and the text after the name. */
 function parseCommand(message: string): { name: string | undefined; argumentText: string } {
-  const [, name, words = ""] = /^\/(\S+)(?:\s+([^]*))?$/.exec(message.trim()) ?? [];
+  const [, name, rawArguments = ""] = /^\/(\S+)(?:\s+([^]*))?$/.exec(message.trim()) ?? [];
   return {
     name: name !== undefined && name.length <= MAX_NAME_CHARACTERS ? name : undefined,
-    argumentText: words.trim(),
+    argumentText: rawArguments.trim(),
   };
 }
 
@@ -189,7 +189,7 @@ async function generatePrompt(command: SlashCommand, argumentText: string, signa
   } catch (error) {
     signal.throwIfAborted();
     if (error instanceof InputError) throw error;
-    const reason = timeLimit.expired ? `no answer within ${PROMPT_TIMEOUT_MS / 1000} s` : (error as Error).message;
+    const reason = timeLimit.hasExpired ? `no answer within ${PROMPT_TIMEOUT_MS / 1000} s` : (error as Error).message;
     throw new InputError("commands", `a command that works; /${command.name} failed: ${reason}`);
   } finally {
     timeLimit.clear();

@@ -31,8 +31,8 @@ Written instructions for certain tasks. If a skill fits your task, read it with 
 
 /**
  * Builds the system prompt of a run. The prompt is byte-identical from call to call and run to run, so that providers
- * can cache it: the most stable parts come first, and it contains no time of day. It changes with its inputs only, for
- * example an instruction file or the date.
+ * can cache it: the most stable parts come first, and no part contains the time of day. The prompt changes with its
+ * inputs only, for example an instruction file or the date.
  */
 export function buildSystemPrompt(input: SystemPromptInput): string {
   const { model, tools, extraText, promptUse, instructions, missingSources, answerInstructions } = input;
@@ -49,14 +49,14 @@ export function buildSystemPrompt(input: SystemPromptInput): string {
     );
     parts.push([SKILLS_HEADER, ...skillLines].join("\n"));
   }
-  parts.push(environmentSection(input));
+  parts.push(formatEnvironment(input));
   if (missingSources.length > 0)
     parts.push(`Unavailable tools: those of ${missingSources.join(", ")}. Report it if the task needs one of them.`);
   parts.push(answerInstructions);
   return parts.filter((part) => part !== "").join("\n\n");
 }
 
-function environmentSection({ projectDir, environment: { day, git, tree } }: SystemPromptInput): string {
+function formatEnvironment({ projectDir, environment: { day, git, tree } }: SystemPromptInput): string {
   const lines = [`Project folder: ${toPrintable(projectDir)}`, `Operating system: ${process.platform}`, `Date: ${day}`];
   if (git !== "") lines.push(`Git at the start of the session: ${git}`);
   if (tree !== "") lines.push("Top of the project folder when the session began (names are material):", tree);

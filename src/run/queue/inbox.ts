@@ -36,7 +36,7 @@ export class Inbox {
     this.#options = options;
   }
 
-  /** Starts listening. Call it after the run is stored: a missing session then means that it was deleted. */
+  /** Starts listening. Call this after the run is stored: a missing session then means that the session was deleted. */
   listen(): void {
     const { store, sessionId } = this.#options;
     this.#unsubscribe = notifierOf(store).subscribe(sessionId, () => void this.read());
@@ -69,13 +69,13 @@ export class Inbox {
   async takeRemainingSteering(): Promise<Instruction[]> {
     const { store, sessionId, runId } = this.#options;
     // If the final write failed, senders could not know that the run had ended: read the instructions again.
-    const all = this.#remainingInstructions ?? (await store.instructions(sessionId));
-    const runInstructions = all.filter((instruction) => instruction.runId === runId);
-    const withdrawn = await withdrawInstructions(store, runInstructions);
-    return withdrawn.filter(({ kind }) => kind === "steer");
+    const remainingInstructions = this.#remainingInstructions ?? (await store.instructions(sessionId));
+    const runInstructions = remainingInstructions.filter((instruction) => instruction.runId === runId);
+    const withdrawnInstructions = await withdrawInstructions(store, runInstructions);
+    return withdrawnInstructions.filter(({ kind }) => kind === "steer");
   }
 
-  /** The promise resolves with an ask of this run when it is answered. The function stops the waiting. */
+  /** Returns a promise of the answered ask, and a function that stops the wait. The ask must belong to this run. */
   waitForAnswer(askId: string): [answer: Promise<Ask>, stopWaiting: () => void] {
     const answer = new Promise<Ask>((resolve) => this.#answerCallbacks.set(askId, resolve));
     return [answer, () => void this.#answerCallbacks.delete(askId)];
@@ -136,11 +136,11 @@ export async function withdrawInstructions(
   store: SessionDriver,
   instructions: readonly Instruction[],
 ): Promise<Instruction[]> {
-  const [first] = instructions;
-  if (!first) return [];
+  const [firstInstruction] = instructions;
+  if (!firstInstruction) return [];
   try {
     const ids = instructions.map(({ id }) => id);
-    const { consumedInstructions } = await store.write(first.sessionId, {
+    const { consumedInstructions } = await store.write(firstInstruction.sessionId, {
       fence: null,
       sync: true,
       consumedInstructions: ids,

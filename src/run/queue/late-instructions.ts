@@ -3,8 +3,8 @@ import type { Recorder } from "../../conversation/recorder.js";
 import type { Inbox } from "./inbox.js";
 
 /**
- * Fields that the next run does not inherit. Mode and model come from the session, because they may have been changed
- * since.
+ * Fields that the next run does not inherit. Mode and model come from the session, because a client may have changed
+ * them since.
  */
 const FIELDS_OF_ONE_RUN = [
   "attachments",
@@ -24,7 +24,7 @@ const FIELDS_OF_ONE_RUN = [
  * Returns the input for another run, from steering instructions that arrived too late. Returns undefined without such
  * instructions, or if the run was cancelled. Rejects with `StoreError`.
  */
-export async function inputFromLateInstructions(
+export async function createLateInstructionsInput(
   run: { sessionId: string; inbox: Inbox; recorder: Recorder },
   input: RunInput,
 ): Promise<RunInput | undefined> {

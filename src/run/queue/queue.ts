@@ -26,6 +26,7 @@ const POLL_INTERVAL_MS = 1_000;
 const MIN_POLL_INTERVAL_MS = 250;
 /** Maximum queued runs of one process for one session, so that runs of other sessions can be queued too. */
 const MAX_QUEUED_RUNS_PER_SESSION = 100;
+
 /** Time and id of a request, which determine its position in the queue. */
 export interface QueueTicket {
   readonly id: string;
@@ -41,8 +42,8 @@ export interface RunQueueOptions {
 }
 
 /**
- * Runs that wait for their session. Each is stored as `queued`, so that all processes of a store see the same queue.
- * The order is that of the requests; runs of dead processes are skipped.
+ * Runs that wait for their session. Each run is stored as `queued`, so that all processes of a store see the same
+ * queue. Runs start in the order of their requests; runs of dead processes are skipped.
  */
 export class RunQueue<Run> {
   readonly #options: RunQueueOptions;
@@ -65,16 +66,16 @@ export class RunQueue<Run> {
     { id, requestedAt }: QueueTicket,
     startRun: (handover: QueueHandover) => Promise<Run>,
   ): Promise<Run> {
-    const releaseQueued = this.#options.limiter.reserveQueued();
+    const releaseQueued = this.#options.limiter.reserveQueuedRun();
     let uncount = (): void => undefined;
     try {
       const store = await this.#options.store();
       const { chain, lastSeq, provider, model } = await requireSession(store, input.sessionId ?? "");
-      const root = chain.root;
-      uncount = this.#countQueued(root);
+      const rootId = chain.root;
+      uncount = this.#countQueued(rootId);
       const ids = {
         id,
-        sessionId: root,
+        sessionId: rootId,
         idempotencyKey: input.idempotencyKey ?? "",
         fingerprint: input.fingerprint ?? "",
         after: lastSeq,
@@ -97,10 +98,10 @@ export class RunQueue<Run> {
       const queuedRun = new QueuedRun(store, record, input, startRun, this.#options.logger);
       await queuedRun.enter();
       if (this.#isClosed) return await queuedRun.cancelAndReject(new ShuttingDownError());
-      const queue = this.#queuesBySessionId.get(root) ?? new SessionQueue(root, store, this.#options);
-      this.#queuesBySessionId.set(root, queue);
+      const queue = this.#queuesBySessionId.get(rootId) ?? new SessionQueue(rootId, store, this.#options);
+      this.#queuesBySessionId.set(rootId, queue);
       if (queue.add(queuedRun))
-        void this.#options.tasks.add(queue.serve().then(() => void this.#removeEmptyQueue(root)));
+        void this.#options.tasks.add(queue.serve().then(() => void this.#removeEmptyQueue(rootId)));
       return await queuedRun.startedRun;
     } finally {
       uncount();
@@ -108,15 +109,16 @@ export class RunQueue<Run> {
     }
   }
 
-  /** Counts a queued run. Call the returned function when it leaves the queue. Throws `TooManyRunsError`. */
-  #countQueued(root: string): () => void {
-    const count = this.#queuedCountBySessionId.get(root) ?? 0;
-    if (count >= MAX_QUEUED_RUNS_PER_SESSION) throw new TooManyRunsError(1000, "too many runs wait for this session");
-    this.#queuedCountBySessionId.set(root, count + 1);
+  /** Counts a queued run. Call the returned function when the run leaves the queue. Throws `TooManyRunsError`. */
+  #countQueued(rootId: string): () => void {
+    const count = this.#queuedCountBySessionId.get(rootId) ?? 0;
+    if (count >= MAX_QUEUED_RUNS_PER_SESSION)
+      throw new TooManyRunsError(undefined, "too many runs wait for this session");
+    this.#queuedCountBySessionId.set(rootId, count + 1);
     return () => {
-      const remainingRuns = (this.#queuedCountBySessionId.get(root) ?? 0) - 1;
-      if (remainingRuns > 0) this.#queuedCountBySessionId.set(root, remainingRuns);
-      else this.#queuedCountBySessionId.delete(root);
+      const remainingRuns = (this.#queuedCountBySessionId.get(rootId) ?? 0) - 1;
+      if (remainingRuns > 0) this.#queuedCountBySessionId.set(rootId, remainingRuns);
+      else this.#queuedCountBySessionId.delete(rootId);
     };
   }
 
@@ -135,7 +137,7 @@ export class RunQueue<Run> {
       }
   }
 
-  /** Settles when a run of this process leaves the queue. Undefined if it is not queued here. Never rejects. */
+  /** Settles when a run of this process leaves the queue. Undefined if the run is not queued here. Never rejects. */
   waitUntilDequeued(rootId: string, runId: string): Promise<unknown> | undefined {
     return this.#queuesBySessionId
       .get(rootId)
@@ -144,8 +146,8 @@ export class RunQueue<Run> {
   }
 
   /**
-   * Cancels a queued run of this process. `completion` settles when the run has left the queue. Returns undefined if it
-   * is not queued here.
+   * Cancels a queued run of this process. `completion` settles when the run has left the queue. Returns undefined if
+   * the run is not queued here.
    */
   cancel(rootId: string, runId: string): { completion: Promise<unknown> } | undefined {
     const queuedRun = this.#queuesBySessionId.get(rootId)?.find(runId);
@@ -167,17 +169,17 @@ export class RunQueue<Run> {
 
 /** The queued runs of this process for one chain. */
 class SessionQueue<Run> {
-  readonly #root: string;
+  readonly #rootId: string;
   readonly #store: SessionDriver;
   readonly #options: RunQueueOptions;
   #queuedRuns: QueuedRun<Run>[] = [];
   #schedule: PollSchedule | undefined;
-  /** Whether one of these runs is next. Its start may still fail. */
+  /** Whether one of these runs is next. The start of this run may still fail. */
   #isNext = false;
   #needsSlot = false;
 
-  constructor(root: string, store: SessionDriver, options: RunQueueOptions) {
-    this.#root = root;
+  constructor(rootId: string, store: SessionDriver, options: RunQueueOptions) {
+    this.#rootId = rootId;
     this.#store = store;
     this.#options = options;
   }
@@ -220,7 +222,7 @@ class SessionQueue<Run> {
   /** Polls until no run is queued. Never rejects. */
   async serve(): Promise<void> {
     let hasFailed = false;
-    const schedule = (this.#schedule = new PollSchedule(notifierOf(this.#store), this.#root, MIN_POLL_INTERVAL_MS));
+    const schedule = (this.#schedule = new PollSchedule(notifierOf(this.#store), this.#rootId, MIN_POLL_INTERVAL_MS));
     try {
       while (this.#queuedRuns.length > 0) {
         try {
@@ -241,20 +243,20 @@ class SessionQueue<Run> {
   }
 
   async #serveOnce(): Promise<void> {
-    const query = { sessionId: this.#root, states: ["queued", "running", "waiting"] as const };
+    const query = { sessionId: this.#rootId, states: ["queued", "running", "waiting"] as const };
     const openRunsQuery = this.#store.runs({ ...query, limit: Number.MAX_SAFE_INTEGER });
-    const [stored, instructions] = await Promise.all([openRunsQuery, this.#readInstructions()]);
+    const [storedRuns, instructions] = await Promise.all([openRunsQuery, this.#readInstructions()]);
     this.#isNext = this.#needsSlot = false;
-    const openRuns = stored.map(withEffectiveState).filter(isOpen);
-    const queued = openRuns.filter(({ state }) => state === "queued").sort((a, b) => (isBefore(a, b) ? -1 : 1));
-    const activeCount = openRuns.length - queued.length;
+    const openRuns = storedRuns.map(withEffectiveState).filter(isOpen);
+    const queuedRuns = openRuns.filter(({ state }) => state === "queued").sort((a, b) => (isBefore(a, b) ? -1 : 1));
+    const activeCount = openRuns.length - queuedRuns.length;
     for (const queuedRun of [...this.#queuedRuns]) {
       const { id } = queuedRun.record;
-      const position = queued.findIndex((run) => run.id === id);
+      const position = queuedRuns.findIndex((run) => run.id === id);
       if (instructions?.some(({ kind, runId }) => kind === "cancel" && runId === id))
         queuedRun.cancel(new RunCancelledError());
       else if (queuedRun.isStarting) this.#isNext = true;
-      else if (!instructions) queuedRun.cancel(new SessionNotFoundError(this.#root));
+      else if (!instructions) queuedRun.cancel(new SessionNotFoundError(this.#rootId));
       else if (position >= 0) {
         await queuedRun.renewLease();
         queuedRun.reportPosition(activeCount + position);
@@ -266,10 +268,10 @@ class SessionQueue<Run> {
     }
   }
 
-  /** Undefined if the session was deleted. */
+  /** Reads the chain's instructions; undefined if the session was deleted. */
   async #readInstructions(): Promise<Instruction[] | undefined> {
     try {
-      return await this.#store.instructions(this.#root);
+      return await this.#store.instructions(this.#rootId);
     } catch (error) {
       if (hasCode(error, "session_not_found")) return undefined;
       throw error;

@@ -5,7 +5,7 @@ import type { RunInput, RunRecord } from "../../ports/run.js";
 import type { SessionDriver } from "../../ports/session-driver.js";
 import { currentHolder } from "../../sessions/holder.js";
 import { LEASE_TTL_MS } from "../../sessions/lease.js";
-import { asRunError, failedRecord } from "../../sessions/run-record.js";
+import { toRunError, createFailedFields } from "../../sessions/run-record.js";
 import { notifierOf } from "../../sessions/polling-notifier.js";
 
 /**
@@ -48,13 +48,14 @@ export class QueuedRun<Run> {
   /** Whether the starting run now writes the record. */
   #isTakenOver = false;
   #hasLeftQueue = false;
+  /** The position that `onQueued` received last; -1 before the first call. */
   #reportedRunsAhead = -1;
 
   constructor(
     driver: SessionDriver,
     record: RunRecord,
     input: RunInput,
-    startRun: (turn: QueueHandover) => Promise<Run>,
+    startRun: (handover: QueueHandover) => Promise<Run>,
     logger: Logger,
   ) {
     this.#driver = driver;
@@ -70,14 +71,17 @@ export class QueuedRun<Run> {
     this.startedRun.catch(() => undefined);
   }
 
-  /** Stores the run before anything can end it. Rejects like `SessionDriver.write`. */
+  /** Stores the run, then listens to its caller's signal. Rejects like `SessionDriver.write`. */
   async enter(): Promise<void> {
     await this.store(true);
     const { signal } = this.#input;
     if (signal) this.#removeAbortListener = onAbort(signal, () => this.cancel(signal.reason));
   }
 
-  /** Stores the queued state and renews the queue lease. Rejects like `SessionDriver.write`. */
+  /**
+   * Stores the queued state and renews the queue lease. `sync` as in `SessionChange`. Rejects like
+   * `SessionDriver.write`.
+   */
   async store(sync: boolean): Promise<void> {
     if (this.#isTakenOver || this.#hasLeftQueue) return;
     this.#leaseRenewedAtMs = Date.now();
@@ -88,7 +92,7 @@ export class QueuedRun<Run> {
 
   /**
    * Stores the run again after another process took this process for dead, for example after a suspend. If another run
-   * has its key now, the run is cancelled.
+   * now has this run's key, this run is cancelled.
    */
   async restore(): Promise<void> {
     try {
@@ -100,6 +104,7 @@ export class QueuedRun<Run> {
     }
   }
 
+  /** Renews the queue lease if it is older than `RENEW_INTERVAL_MS`. Rejects like `SessionDriver.write`. */
   async renewLease(): Promise<void> {
     if (Date.now() - this.#leaseRenewedAtMs > RENEW_INTERVAL_MS) await this.store(false);
   }
@@ -154,8 +159,8 @@ export class QueuedRun<Run> {
     if (this.#hasLeftQueue) return;
     this.#hasLeftQueue = true;
     this.#removeAbortListener();
-    const runError = asRunError(error, this.#cancel.signal);
-    Object.assign(this.record, failedRecord(runError));
+    const runError = toRunError(error, this.#cancel.signal);
+    Object.assign(this.record, createFailedFields(runError));
     await this.#write(false).catch((writeError: unknown) =>
       this.#logger.debug("end of queued run was not stored", { error: writeError }),
     );

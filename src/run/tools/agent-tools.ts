@@ -29,10 +29,10 @@ export class AgentTools {
   load(): Promise<ToolList> {
     if (!this.#createTools) return Promise.resolve(this.#list);
     if (this.#loadPromise) return this.#loadPromise;
-    const loading = this.#load(this.#createTools);
-    this.#loadPromise = loading;
-    loading.catch(() => (this.#loadPromise = undefined));
-    return loading;
+    const loadPromise = this.#load(this.#createTools);
+    this.#loadPromise = loadPromise;
+    loadPromise.catch(() => (this.#loadPromise = undefined));
+    return loadPromise;
   }
 
   async #load(createTools: CreateTools): Promise<ToolList> {

@@ -8,13 +8,13 @@ import type { Tool } from "../../ports/tool.js";
 export function selectOfferedTools(
   tools: readonly Tool[],
   model: { readonly provider: string; readonly id: string },
-  available: { readonly canAskUser: boolean; readonly hasSkills: boolean },
+  features: { readonly canAskUser: boolean; readonly hasSkills: boolean },
   logger: Logger,
 ): Tool[] {
   const suitableTools = tools.filter(
     (tool) =>
-      (available.canAskUser || tool.needsUser !== true) &&
-      (available.hasSkills || tool.needsSkills !== true) &&
+      (features.canAskUser || tool.needsUser !== true) &&
+      (features.hasSkills || tool.needsSkills !== true) &&
       supportsModel(tool, model, logger),
   );
   const replacedNames = new Set(suitableTools.flatMap(({ replaces }) => replaces ?? []));

@@ -51,10 +51,10 @@ export class ToolSourceOpener {
   }
 
   /**
-   * Starts to open a source. `onSettled` is called once, with the opened tools or without. A source that opens after a
-   * cancel is closed here.
+   * Starts to open a source. `onSettled` is called once, with the opened tools, or with undefined if the source is
+   * unavailable. A source that opens after a cancel is closed at once.
    */
-  begin(
+  startOpening(
     source: ToolSource,
     { sessionId, projectDir }: ToolSession,
     onSettled: (tools?: OpenTools) => void,
@@ -90,6 +90,7 @@ export class ToolSourceOpener {
         );
       },
       (error: unknown) => {
+        // The source may still open after the time limit.
         void this.#pendingTasks.add(openPromise.then((openTools) => this.#close(source, openTools)));
         onSettled();
         finish(() => this.#logger.warn("tool source could not be opened", { ...fields, error }));
@@ -100,9 +101,9 @@ export class ToolSourceOpener {
 
   /**
    * Waits for a source within the time limit of a run. With `isPersistent` the opening continues afterwards, even if
-   * the run is cancelled.
+   * the run is cancelled. Rejects with the reason why the source is unavailable, or with the signal's reason.
    */
-  async waitFor(opening: SourceOpening, isPersistent: boolean, signal: AbortSignal): Promise<OpenTools> {
+  async waitForTools(opening: SourceOpening, isPersistent: boolean, signal: AbortSignal): Promise<OpenTools> {
     const timeoutMs = this.#lateSessionCounts.has(opening.source) ? LATE_SOURCE_WAIT_MS : this.#openTimeoutMs;
     const remainingMs = opening.startedAtMs + timeoutMs - Date.now();
     const timeLimit = createDeadline(Math.max(remainingMs, Math.min(LATE_SOURCE_WAIT_MS, this.#openTimeoutMs)), signal);
@@ -110,11 +111,11 @@ export class ToolSourceOpener {
       return await abortable(opening.openTools, timeLimit.signal);
     } catch (error) {
       if (!isPersistent) opening.cancel();
-      else if (timeLimit.expired && !opening.isLate) {
+      else if (timeLimit.hasExpired && !opening.isLate) {
         opening.isLate = true;
         this.#countLate(opening.source, 1);
       }
-      throw timeLimit.expired ? createTimeoutError(this.#openTimeoutMs) : error;
+      throw timeLimit.hasExpired ? createTimeoutError(this.#openTimeoutMs) : error;
     } finally {
       timeLimit.clear();
     }
@@ -130,7 +131,7 @@ export class ToolSourceOpener {
     await this.#pendingTasks.settled(CLOSE_TIMEOUT_MS);
   }
 
-  /** Never rejects. */
+  /** Closes a source; abandons it after the time limit. Never rejects. */
   async #close(source: ToolSource, openTools: OpenTools): Promise<void> {
     const fields = { source: source.name };
     const closePromise = (async () => openTools.close())().catch((error: unknown) =>
@@ -140,9 +141,10 @@ export class ToolSourceOpener {
       this.#logger.warn("tool source did not close in time; abandoned", fields);
   }
 
+  /** Counts a session that continued without the source, or removes it from the count. */
   #countLate(source: ToolSource, change: 1 | -1): void {
-    const sessions = (this.#lateSessionCounts.get(source) ?? 0) + change;
-    if (sessions > 0) this.#lateSessionCounts.set(source, sessions);
+    const sessionCount = (this.#lateSessionCounts.get(source) ?? 0) + change;
+    if (sessionCount > 0) this.#lateSessionCounts.set(source, sessionCount);
     else this.#lateSessionCounts.delete(source);
   }
 }

@@ -12,7 +12,7 @@ import { type SourceOpening, ToolSourceOpener } from "./source-openings.js";
  * Idle time before open sources are closed, in ms, and the maximum idle sessions with open sources. Each source may run
  * processes.
  */
-const IDLE_MS = 300_000;
+const IDLE_TIMEOUT_MS = 300_000;
 const MAX_IDLE_SESSIONS = 32;
 /** Maximum commands of a session's sources. */
 const MAX_PROMPTS = 256;
@@ -60,7 +60,7 @@ export class ToolSources {
   readonly #bus: Bus<BusEvents>;
   readonly #idleMs: number;
   readonly #opener: ToolSourceOpener;
-  /** The least recently used session comes first. */
+  /** Sessions by `createKey`. The least recently used session comes first. */
   readonly #openSessions = new Map<string, OpenSession>();
 
   /** `persistentSources`: sources that stay open after a run. */
@@ -72,7 +72,7 @@ export class ToolSources {
   ) {
     this.#persistentSources = new WeakSet(persistentSources);
     this.#bus = bus;
-    this.#idleMs = timeouts.idleMs ?? IDLE_MS;
+    this.#idleMs = timeouts.idleMs ?? IDLE_TIMEOUT_MS;
     this.#opener = new ToolSourceOpener(logger, timeouts);
     bus.on("session.deleted", ({ ids }) => {
       for (const [key, { activeRuns }] of this.#openSessions)
@@ -86,7 +86,7 @@ export class ToolSources {
   async open({ tools, sources, persistentSources = [] }: ToolList, request: ToolRequest): Promise<RunTools> {
     for (const source of persistentSources) this.#persistentSources.add(source);
     if (sources.length === 0) return { tools, missingSources: [], prompts: [], release: () => undefined };
-    const key = toKey(request);
+    const key = createKey(request);
     const openSession: OpenSession = this.#openSessions.get(key) ?? {
       sources: new Map(),
       openings: new Map(),
@@ -98,13 +98,13 @@ export class ToolSources {
     openSession.activeRuns += 1;
     const release = () => this.#release(key, openSession);
     try {
-      const opened = await Promise.all(sources.map((source) => this.#openTools(source, openSession, request)));
+      const toolResults = await Promise.all(sources.map((source) => this.#openTools(source, openSession, request)));
       request.signal.throwIfAborted();
       let allTools = tools;
       const missingSources: string[] = [];
       for (const [i, source] of sources.entries()) {
         try {
-          allTools = addSourceTools(allTools, source, opened[i]);
+          allTools = addSourceTools(allTools, source, toolResults[i]);
         } catch (error) {
           missingSources.push(source.name);
           this.#reportFailure(source, error, request);
@@ -128,11 +128,11 @@ export class ToolSources {
   }
 
   /**
-   * Commands of these sources in a session and folder, as far as they are open. Sources that another client brought for
-   * its own runs are not included.
+   * Returns the commands of these sources in a session and folder, as far as the sources are open. Sources that another
+   * client passed to its own runs are not included.
    */
   prompts(session: ToolSession, sources: readonly ToolSource[]): SlashCommand[] {
-    return listPrompts(this.#openSessions.get(toKey(session)), sources);
+    return listPrompts(this.#openSessions.get(createKey(session)), sources);
   }
 
   /** Closes all sources. No run may be active. */
@@ -141,7 +141,7 @@ export class ToolSources {
     await this.#opener.settled();
   }
 
-  /** The current tools of a source, or the reason why it has none. */
+  /** Returns the current tools of a source, or the reason why it is unavailable. Never rejects. */
   async #openTools(
     source: ToolSource,
     openSession: OpenSession,
@@ -151,16 +151,16 @@ export class ToolSources {
       const openTools = openSession.sources.get(source);
       if (openTools) return openTools.tools;
       const opening = openSession.openings.get(source) ?? this.#begin(source, openSession, request);
-      return (await this.#opener.waitFor(opening, this.#persistentSources.has(source), request.signal)).tools;
+      return (await this.#opener.waitForTools(opening, this.#persistentSources.has(source), request.signal)).tools;
     } catch (error) {
       return error instanceof Error ? error : new Error(String(error));
     }
   }
 
   #begin(source: ToolSource, openSession: OpenSession, request: ToolRequest): SourceOpening {
-    const opening = this.#opener.begin(source, request, (opened) => {
+    const opening = this.#opener.startOpening(source, request, (openTools) => {
       openSession.openings.delete(source);
-      if (opened) openSession.sources.set(source, opened);
+      if (openTools) openSession.sources.set(source, openTools);
     });
     openSession.openings.set(source, opening);
     return opening;
@@ -176,17 +176,17 @@ export class ToolSources {
   #release(key: string, openSession: OpenSession): void {
     openSession.activeRuns -= 1;
     if (openSession.activeRuns > 0) return;
-    for (const [source, opened] of openSession.sources) {
+    for (const [source, openTools] of openSession.sources) {
       if (this.#persistentSources.has(source)) continue;
       openSession.sources.delete(source);
-      this.#opener.close(source, opened);
+      this.#opener.close(source, openTools);
     }
     this.#openSessions.delete(key);
     if (openSession.sources.size + openSession.openings.size === 0) return;
     this.#openSessions.set(key, openSession);
     openSession.timer = setTimeout(() => this.#closeSession(key), this.#idleMs).unref();
     const idleSessions = [...this.#openSessions].filter(([, { activeRuns }]) => activeRuns === 0);
-    for (const [oldest] of idleSessions.slice(0, -MAX_IDLE_SESSIONS)) this.#closeSession(oldest);
+    for (const [idleKey] of idleSessions.slice(0, -MAX_IDLE_SESSIONS)) this.#closeSession(idleKey);
   }
 
   #closeSession(key: string): void {
@@ -194,11 +194,11 @@ export class ToolSources {
     this.#openSessions.delete(key);
     clearTimeout(openSession?.timer);
     for (const { cancel } of openSession?.openings.values() ?? []) cancel();
-    for (const [source, opened] of openSession?.sources ?? []) this.#opener.close(source, opened);
+    for (const [source, openTools] of openSession?.sources ?? []) this.#opener.close(source, openTools);
   }
 }
 
-function toKey({ sessionId, projectDir }: ToolSession): string {
+function createKey({ sessionId, projectDir }: ToolSession): string {
   return `${sessionId}\0${projectDir}`;
 }
 
@@ -206,10 +206,10 @@ function listPrompts(openSession: OpenSession | undefined, sources: readonly Too
   return sources.flatMap((source) => readPrompts(openSession?.sources.get(source))).slice(0, MAX_PROMPTS);
 }
 
-/** Third parties write sources, so invalid commands are left out. */
-function readPrompts(opened: OpenTools | undefined): SlashCommand[] {
+/** Returns the commands of a source. Invalid ones are left out, because third parties write sources. */
+function readPrompts(openTools: OpenTools | undefined): SlashCommand[] {
   try {
-    const prompts: readonly (Partial<SlashCommand> | null)[] = opened?.prompts ?? [];
+    const prompts: readonly (Partial<SlashCommand> | null)[] = openTools?.prompts ?? [];
     return prompts.filter((command): command is SlashCommand => {
       const { name, description, hint, origin, prompt } = command ?? {};
       if (typeof prompt !== "function" || typeof name !== "string" || !/^\S{1,128}$/.test(name)) return false;
@@ -224,7 +224,7 @@ function parseSessionId(key: string): string {
   return key.slice(0, key.indexOf("\0"));
 }
 
-/** Adds the tools of a source, sorted by name. Throws if they are invalid. */
+/** Adds the tools of a source, sorted by name. Throws the source's error, or `InputError` for invalid tools. */
 function addSourceTools(
   allTools: readonly Tool[],
   source: ToolSource,

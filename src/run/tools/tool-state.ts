@@ -13,15 +13,16 @@ export class CallState extends Map<string, unknown> {
   readonly #sessionState: Map<string, unknown>;
   readonly #changedKeys = new Set<string>();
 
-  constructor(shared: Map<string, unknown>) {
+  constructor(sessionState: Map<string, unknown>) {
     super();
-    this.#sessionState = shared;
+    this.#sessionState = sessionState;
   }
 
   /** Returns changes to plain JSON only, because any other value would differ after it is read from a store. */
-  changes(): StateChanges {
+  collectChanges(): StateChanges {
     const changes: StateChanges = {};
     for (const key of this.#changedKeys) {
+      // Grants are never stored with a result.
       if (key.startsWith(GRANT_PREFIX)) continue;
       const value = this.#sessionState.get(key) ?? null;
       if (isPlainJson(value)) changes[key] = value;
@@ -72,7 +73,10 @@ export class ToolStateCache {
   /** State by session id. The least recently used entry comes first. */
   readonly #states = new Map<string, Map<string, unknown>>();
 
-  /** Loads the state of a conversation. `isUnchanged`: no other process has continued it since its last run here. */
+  /**
+   * Loads the state of a conversation. `isUnchanged`: no other process has continued the conversation since its last
+   * run here.
+   */
   async load(
     { session, messages }: Conversation,
     store: SessionDriver,
@@ -90,8 +94,8 @@ export class ToolStateCache {
     }
     this.#states.delete(root);
     this.#states.set(root, state);
-    const oldest = this.#states.keys().next().value;
-    if (this.#states.size > MAX_CACHED_STATES && oldest !== undefined) this.#states.delete(oldest);
+    const oldestId = this.#states.keys().next().value;
+    if (this.#states.size > MAX_CACHED_STATES && oldestId !== undefined) this.#states.delete(oldestId);
     return state;
   }
 }

@@ -6,8 +6,8 @@ import { keys } from "./keys.js";
 import type { Transaction } from "./transaction.js";
 
 /**
- * A small document, written with every change of its chain; its version detects conflicts. It may exist before its
- * chain.
+ * A small document, written with every change of its chain. The version of this document detects conflicts. A lease can
+ * create it before the chain exists.
  */
 export interface Head {
   lease: Lease | null;
@@ -16,7 +16,7 @@ export interface Head {
    * lease.
    */
   released: number | null;
-  /** Ids of the runs stored as queued, running or waiting. */
+  /** Ids of the runs stored as `queued`, `running` or `waiting`. */
   open: readonly string[];
   /** In the order of arrival. */
   instructions: readonly Instruction[];
@@ -28,37 +28,39 @@ export interface Link {
   index: number;
   /** Snapshot that hides the session; `""` for none. */
   cut: string;
-  /** Smallest `seq` of its messages; 0 without messages. */
+  /** Smallest `seq` of the session's messages; 0 without messages. */
   first: number;
 }
 
 /** Messages hidden by a snapshot, as inclusive ranges of `seq`. */
-export interface Hidden {
+export interface HiddenMessages {
   id: string;
   ranges: readonly (readonly [from: number, to: number])[];
 }
 
-/** A message that may grow, in the segment of its `seq`. `pieces` counts the documents with its appended text. */
-export interface Growing {
+/** A message that may grow. `pieces`: number of documents with text appended to the message. */
+export interface GrowingMessage {
   id: string;
   seq: number;
   pieces: number;
 }
 
-/** Grows with follow-ups and reverts, but not with messages and runs. */
+/** The structure of a chain. Grows with follow-ups and reverts, but not with messages and runs. */
 export interface ChainDocument {
   links: readonly Link[];
   snapshots: readonly Snapshot[];
-  hidden: readonly Hidden[];
-  growing: readonly Growing[];
+  hidden: readonly HiddenMessages[];
+  growing: readonly GrowingMessage[];
 }
 
-/** Smallest `seq` of each segment, ascending. Segments are named by it, so the list changes only with a new segment. */
+/**
+ * Smallest `seq` of each segment, ascending. This `seq` names the segment, so the list changes only with a new segment.
+ */
 export type SegmentList = readonly number[];
 
 const NEW_HEAD: Head = { lease: null, released: null, open: [], instructions: [] };
 
-/** The document of a chain, with the lease removed from a head. For chains that no process can hold. */
+/** Returns the value of a document; removes the lease from a head. For chains that no process can hold. */
 export function withoutLease(key: string, value: unknown): unknown {
   return key.startsWith(keys.allHeads) ? { ...(value as Head), lease: null, released: null } : value;
 }
@@ -82,25 +84,26 @@ export class Chain {
     this.segments = segments;
   }
 
+  /** Opens a chain by the id of its original, which may not exist yet. */
   static async open(tx: Transaction, root: string): Promise<Chain> {
     const documents = await tx.getAll([keys.head(root), keys.chain(root), keys.segments(root)]);
     return new Chain(tx, root, documents as [Head?, ChainDocument?, SegmentList?]);
   }
 
-  /** The chain of a session; undefined for an unknown session. */
-  static async of(tx: Transaction, sessionId: string): Promise<Chain | undefined> {
+  /** Opens the chain of a session; undefined for an unknown session. */
+  static async findBySession(tx: Transaction, sessionId: string): Promise<Chain | undefined> {
     const session = await tx.get<Session>(keys.session(sessionId));
     const chain = session && (await Chain.open(tx, session.chain.root));
     return chain?.document && chain;
   }
 
-  /** The document of an existing chain. */
+  /** The document of a chain whose original exists. Throws otherwise. */
   get content(): ChainDocument {
     if (!this.document) throw new Error(`the chain of ${this.root} has no document`);
     return this.document;
   }
 
-  /** The session with the greatest index that no revert hides. */
+  /** The session with the greatest index that no revert hides; undefined before the original is created. */
   get newest(): Link | undefined {
     let newest: Link | undefined;
     for (const link of this.document?.links ?? [])
@@ -113,7 +116,7 @@ export class Chain {
     if (fence !== null && this.head.lease?.fence !== fence) throw new LeaseLostError(this.root);
   }
 
-  /** Releases the lease. False if it was not held. */
+  /** Releases the lease. Returns false if `fence` is not the current one. */
   release(fence: number): boolean {
     if (this.head.lease?.fence !== fence) return false;
     this.head = { ...this.head, lease: null, released: fence };

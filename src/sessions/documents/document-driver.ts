@@ -8,7 +8,7 @@ import type { DocumentStore } from "./document-store.js";
 import { takeLease } from "./leases.js";
 import { messagesOf } from "./messages.js";
 import { forgetKeys, listAsks, listRuns } from "./runs.js";
-import { createSession, deleteChain, findSession, headOf, listSessions, writeChange } from "./sessions.js";
+import { createSession, deleteChain, findSession, readHead, listSessions, writeChange } from "./sessions.js";
 import { Transaction } from "./transaction.js";
 import { dumpChain, loadChain } from "./transfer.js";
 
@@ -27,8 +27,10 @@ export interface DocumentDriverOptions {
 const MAX_GROUP_CALLS = 64;
 /** Number of conflicts after which the calls of a group run one at a time. */
 const MAX_GROUP_CONFLICTS = 3;
-/** Time in ms after which a call that conflicts with other processes is rejected. */
+/** Time after which a call that conflicts with other processes is rejected, in ms. */
 const MAX_CONFLICT_MS = 60_000;
+/** Maximum delay before a commit is retried after a conflict, in ms. */
+const MAX_RETRY_DELAY_MS = 50;
 
 interface QueuedCall {
   work: (tx: Transaction) => Promise<unknown>;
@@ -46,8 +48,8 @@ type Outcome = { value: unknown } | { error: unknown };
  * Session driver for any store of versioned documents.
  *
  * Calls take effect one after the other, in the order of the calls. Calls that arrive during a commit share the next
- * one. Each call reads documents, decides, and commits its changes. If another process changed a document that it read,
- * it runs again.
+ * one. Each call reads documents, decides, and commits its changes. If another process changed a document that
+ * a call read, the call runs again.
  */
 export class DocumentDriver implements SessionDriver {
   readonly name: string;
@@ -89,7 +91,7 @@ export class DocumentDriver implements SessionDriver {
   }
 
   head(id: string, options = { messages: true }): ReturnType<SessionDriver["head"]> {
-    return this.#enqueue((tx) => headOf(tx, id, options.messages));
+    return this.#enqueue((tx) => readHead(tx, id, options.messages));
   }
 
   list(...[query]: Parameters<SessionDriver["list"]>): ReturnType<SessionDriver["list"]> {
@@ -98,7 +100,7 @@ export class DocumentDriver implements SessionDriver {
 
   messages(id: string, page: MessageQuery = {}): ReturnType<SessionDriver["messages"]> {
     return this.#enqueue(async (tx) => {
-      const chain = await Chain.of(tx, id);
+      const chain = await Chain.findBySession(tx, id);
       const link = chain?.content.links.find((candidate) => candidate.id === id);
       return chain && link ? messagesOf(chain, link, page) : [];
     });
@@ -114,7 +116,7 @@ export class DocumentDriver implements SessionDriver {
 
   instructions(sessionId: string): ReturnType<SessionDriver["instructions"]> {
     return this.#enqueue(async (tx) => {
-      const chain = await Chain.of(tx, sessionId);
+      const chain = await Chain.findBySession(tx, sessionId);
       if (!chain) throw new SessionNotFoundError(sessionId);
       return [...chain.head.instructions];
     });
@@ -174,7 +176,7 @@ export class DocumentDriver implements SessionDriver {
         for (const { reject } of calls) reject(error);
       }
     }
-    // Set in the same turn as the last check of the list, so that no call is added to a pump that has ended.
+    // Set in the same turn as the loop's last check: no call can be queued between the check and this line.
     this.#isCommitting = false;
   }
 
@@ -193,11 +195,15 @@ export class DocumentDriver implements SessionDriver {
           throw new StoreError("session store: change aborted after repeated conflicts with other processes; retry");
   }
 
-  /** False if another process committed first: no change is made and no call is answered. */
+  /**
+   * Runs and commits calls. Returns false if another process committed first: no change is made, no call is answered.
+   */
   async #tryCommit(calls: readonly QueuedCall[], conflictCount: number): Promise<boolean> {
     // Random delays keep processes that conflict from conflicting again.
     if (conflictCount > 0)
-      await new Promise((resolve) => setTimeout(resolve, Math.random() * Math.min(50, 2 ** conflictCount)));
+      await new Promise((resolve) =>
+        setTimeout(resolve, Math.random() * Math.min(MAX_RETRY_DELAY_MS, 2 ** conflictCount)),
+      );
     const tx = new Transaction(this.#documents);
     const outcomes: Outcome[] = [];
     for (const { work } of calls) {
@@ -221,6 +227,7 @@ export class DocumentDriver implements SessionDriver {
   }
 }
 
+/** Whether a query reads the complete store. */
 function isUnfiltered({
   id,
   sessionId,
@@ -233,6 +240,7 @@ function isUnfiltered({
   return id === undefined && sessionId === undefined && idempotencyKey === undefined;
 }
 
+/** Commits. Returns false if the calls must run again, after a conflict or alone. */
 async function commitTransaction(tx: Transaction, calls: readonly QueuedCall[]): Promise<boolean> {
   try {
     return await tx.commit(calls.some(({ sync }) => sync));

@@ -39,7 +39,7 @@ export class DocumentMap {
   }
 }
 
-/** `a/b/c` is in `a/` and in `a/b/`. */
+/** Returns the prefixes of a key that end in `/`: `a/b/c` is in `a/` and in `a/b/`. */
 function foldersOf(key: string): string[] {
   const folders: string[] = [];
   for (let slashIndex = key.indexOf("/"); slashIndex >= 0; slashIndex = key.indexOf("/", slashIndex + 1))

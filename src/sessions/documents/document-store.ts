@@ -30,17 +30,17 @@ export interface DocumentStore {
   open?(): Promise<void> | void;
   /** Closes the store. No other call is active. */
   close?(): Promise<void> | void;
-  /** Documents of the keys, read at one moment; undefined for a missing document. */
+  /** Reads the documents of the keys at one moment; undefined for a missing document. */
   get(keys: readonly string[]): Promise<readonly (StoredDocument | undefined)[]>;
   /**
-   * All documents with a key that starts with one of the prefixes, read at one moment, in any order. Prefixes end in
+   * Reads all documents with a key that starts with one of the prefixes, at one moment, in any order. Prefixes end in
    * `/`.
    */
   scan(prefixes: readonly string[]): Promise<readonly StoredDocument[]>;
   /**
-   * Atomically compares the versions of all documents and, if all match, makes all changes. If one does not match, it
-   * resolves with false and changes nothing. With `sync`, the change is on disk when the promise resolves. Keys are
-   * distinct.
+   * Atomically compares the versions of all documents and, if all match, makes all changes. If a version does not
+   * match, the call resolves with false and changes nothing. With `sync`, the change is on disk when the promise
+   * resolves. Keys are distinct.
    */
   compareAndSet(changes: readonly DocumentChange[], options: { sync: boolean }): Promise<boolean>;
 }

@@ -17,7 +17,7 @@ const SHARED_KINDS: ReadonlySet<string> = new Set([
   "growth",
 ]);
 
-/** Whether a commit compares the document. For the others the comparison of their chain's head is sufficient. */
+/** Whether a commit compares the document. For other documents the comparison of the chain's head is sufficient. */
 export function isShared(key: string): boolean {
   return SHARED_KINDS.has(key.slice(0, key.indexOf("/")));
 }
@@ -26,7 +26,8 @@ export function isShared(key: string): boolean {
 const CONTENT_KINDS: ReadonlySet<string> = new Set(["segment", "growth", "view"]);
 
 /**
- * Id of the chain whose messages a document contains; undefined for a small document, which lists and every run need.
+ * Returns the id of the chain whose messages a document contains. Undefined for a small document, which lists and every
+ * run need.
  */
 export function contentChain(key: string): string | undefined {
   const start = key.indexOf("/") + 1;
@@ -36,6 +37,9 @@ export function contentChain(key: string): string | undefined {
   return chain.includes("%") ? chain.replaceAll("%2F", "/").replaceAll("%25", "%") : chain;
 }
 
+/**
+ * Creates the keys of documents. Members without parameters are a fixed key or a prefix. `root`: root id of a chain.
+ */
 export const keys = {
   head: (root: string) => `head/${encodePart(root)}`,
   chain: (root: string) => `chain/${encodePart(root)}`,

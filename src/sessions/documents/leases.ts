@@ -3,7 +3,7 @@ import type { Session } from "../../ports/session.js";
 import type { Lease, LeaseConflict, LeaseOptions, AcquiredLease } from "../../ports/session-driver.js";
 import { Chain } from "./chain.js";
 import { keys } from "./keys.js";
-import { leaseHeadOf } from "./sessions.js";
+import { readLeaseHead } from "./sessions.js";
 import type { Transaction } from "./transaction.js";
 
 /** Like `SessionDriver.lease`. */
@@ -32,7 +32,7 @@ export async function takeLease(
   chain.head = { ...chain.head, lease, released: null };
   chain.save();
   const isHeadCached = head?.cachedFence !== undefined && head.cachedFence === previousFence;
-  const leaseHead = head && (await leaseHeadOf(tx, root, head.messages && !isHeadCached));
+  const leaseHead = head && (await readLeaseHead(tx, root, head.messages && !isHeadCached));
   return {
     ...lease,
     ...(previousFence !== null && { previous: previousFence }),
@@ -41,8 +41,8 @@ export async function takeLease(
 }
 
 /**
- * Greater than all earlier fences of the store, so it also increases across deletes of its chain. A store that lost its
- * last fence starts above all values it can have issued.
+ * Returns a fence greater than all earlier fences of the store, so that a chain's fence also increases across deletes.
+ * A store that lost its last fence starts at the time in ms, above all fences that it can have issued.
  */
 async function nextFence(tx: Transaction): Promise<number> {
   const fence = ((await tx.get<number>(keys.fence)) ?? Date.now()) + 1;

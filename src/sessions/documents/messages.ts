@@ -2,21 +2,25 @@ import { PointNotFoundError, SeqTakenError } from "../../ports/errors.js";
 import type { Message } from "../../ports/message.js";
 import type { Session, Snapshot } from "../../ports/session.js";
 import type { MessageQuery, PartDelta, SessionChange } from "../../ports/session-driver.js";
-import type { Chain, ChainDocument, Growing, Link } from "./chain.js";
+import type { Chain, ChainDocument, GrowingMessage, Link } from "./chain.js";
 import { keys } from "./keys.js";
 
-/** Number of messages, or of characters, at which a segment is full. */
+/** Number of messages, or of characters, from which a segment is full. */
 const MAX_SEGMENT_MESSAGES = 8;
 const MAX_SEGMENT_CHARACTERS = 4096;
-/** Number of characters at which a piece of a growing message is full. */
+/** Number of characters from which a piece of a growing message is full. */
 const MAX_PIECE_CHARACTERS = 1024;
-/** Number of segments per read of a page. */
+/** Number of segments per read. */
 const SEGMENTS_PER_READ = 16;
+
+/** Assumed characters of a message besides its parts, and of a field that is not text. */
+const MESSAGE_OVERHEAD_CHARACTERS = 200;
+const FIELD_CHARACTERS = 100;
 
 type Segment = readonly Message[];
 type Piece = readonly Omit<PartDelta, "messageId">[];
 
-/** Index of the segment that contains, or would contain, a `seq`; -1 if the `seq` is smaller than all. */
+/** Finds the index of the segment that contains, or would contain, a `seq`; -1 if the `seq` is smaller than all. */
 function findSegmentIndex({ segments }: Chain, seq: number): number {
   let low = 0;
   let high = segments.length;
@@ -30,7 +34,7 @@ function findSegmentIndex({ segments }: Chain, seq: number): number {
 
 async function readSegments(chain: Chain, indexes: readonly number[]): Promise<Segment[]> {
   const firstSeqs = indexes.map((index) => chain.segments[index] as number);
-  return (await chain.tx.getAll(firstSeqs.map((first) => keys.segment(chain.root, first)))) as Segment[];
+  return (await chain.tx.getAll(firstSeqs.map((firstSeq) => keys.segment(chain.root, firstSeq)))) as Segment[];
 }
 
 async function readSegment(chain: Chain, index: number): Promise<Segment> {
@@ -39,10 +43,10 @@ async function readSegment(chain: Chain, index: number): Promise<Segment> {
 
 /** Approximate size of a message as JSON, in characters. */
 function countCharacters({ parts }: Message): number {
-  let size = 200;
+  let characters = MESSAGE_OVERHEAD_CHARACTERS;
   for (const part of parts)
-    for (const field of Object.values(part)) size += typeof field === "string" ? field.length : 100;
-  return size;
+    for (const field of Object.values(part)) characters += typeof field === "string" ? field.length : FIELD_CHARACTERS;
+  return characters;
 }
 
 function isFull(segment: Segment): boolean {
@@ -76,8 +80,8 @@ export function checkGrowing({ content }: Chain, { add = [], append = [], finish
 
 /** Adds messages of one session to the chain and returns their greatest `seq`. */
 export async function addMessages(chain: Chain, sessionId: string, addedMessages: readonly Message[]): Promise<number> {
-  for (const input of addedMessages) {
-    const message = { ...input, sessionId };
+  for (const addedMessage of addedMessages) {
+    const message = { ...addedMessage, sessionId };
     const { seq } = message;
     const segmentIndex = findSegmentIndex(chain, seq);
     const segment = segmentIndex < 0 ? [] : await readSegment(chain, segmentIndex);
@@ -109,7 +113,7 @@ function recordMessage(chain: Chain, { id, seq, sessionId, finished }: Message):
   if (Object.keys(change).length > 0) chain.document = { ...chain.content, ...change };
 }
 
-/** The snapshot that hides a message; `""` for none. */
+/** Finds the id of the snapshot that hides a message; `""` for none. */
 export function findHidingSnapshot({ hidden }: ChainDocument, seq: number): string {
   return hidden.find(({ ranges }) => ranges.some(([from, to]) => from <= seq && seq <= to))?.id ?? "";
 }
@@ -140,7 +144,8 @@ function appendDelta(piece: Piece, delta: Piece[number]): Piece {
   return [...piece.slice(0, -1), { ...lastDelta, text: lastDelta.text + delta.text }];
 }
 
-function setGrowing(chain: Chain, oldEntry: Growing, newEntry?: Growing): void {
+/** Replaces the entry of a growing message; without `newEntry`, removes it. */
+function setGrowing(chain: Chain, oldEntry: GrowingMessage, newEntry?: GrowingMessage): void {
   const { growing } = chain.content;
   chain.document = {
     ...chain.content,
@@ -149,14 +154,14 @@ function setGrowing(chain: Chain, oldEntry: Growing, newEntry?: Growing): void {
 }
 
 /** Replaces growing messages by their final forms. */
-export async function finishMessages(chain: Chain, finals: readonly Message[]): Promise<void> {
-  for (const final of finals) {
-    const growing = chain.content.growing.find(({ id }) => id === final.id);
+export async function finishMessages(chain: Chain, finalMessages: readonly Message[]): Promise<void> {
+  for (const finalMessage of finalMessages) {
+    const growing = chain.content.growing.find(({ id }) => id === finalMessage.id);
     if (!growing) continue;
     const segmentIndex = findSegmentIndex(chain, growing.seq);
     const segment = (await readSegment(chain, segmentIndex)).map((message) => {
       const { seq, sessionId } = message;
-      return seq === growing.seq ? { ...final, seq, sessionId, finished: true } : message;
+      return seq === growing.seq ? { ...finalMessage, seq, sessionId, finished: true } : message;
     });
     chain.tx.set(keys.segment(chain.root, chain.segments[segmentIndex] as number), chain.root, segment);
     await chain.tx.getAll(pieceKeys(chain, growing));
@@ -165,22 +170,22 @@ export async function finishMessages(chain: Chain, finals: readonly Message[]): 
   }
 }
 
-function pieceKeys({ root }: Chain, { id, pieces }: Growing): string[] {
+function pieceKeys({ root }: Chain, { id, pieces }: GrowingMessage): string[] {
   return Array.from({ length: pieces }, (_, piece) => keys.growth(root, id, piece));
 }
 
-/** Keys of all documents with messages of the chain. */
-export function messageKeys(chain: Chain): string[] {
-  const segments = chain.segments.map((first) => keys.segment(chain.root, first));
+/** Lists the keys of all documents with messages of the chain. */
+export function listMessageKeys(chain: Chain): string[] {
+  const segments = chain.segments.map((firstSeq) => keys.segment(chain.root, firstSeq));
   return [...segments, ...chain.content.growing.flatMap((growing) => pieceKeys(chain, growing))];
 }
 
-/** The messages with their appended text. */
+/** Returns the messages with their appended text. */
 async function withAppendedText(chain: Chain, messages: readonly Message[]): Promise<Message[]> {
   const { growing } = chain.content;
   if (growing.length === 0) return [...messages];
   const result: Message[] = [];
-  // Sequential: a store gets one request at a time.
+  // Sequential, because a store gets one request at a time.
   for (const message of messages) {
     const entry = message.finished ? undefined : growing.find(({ seq }) => seq === message.seq);
     result.push(entry && entry.pieces > 0 ? await withPieces(chain, message, entry) : message);
@@ -188,7 +193,7 @@ async function withAppendedText(chain: Chain, messages: readonly Message[]): Pro
   return result;
 }
 
-async function withPieces(chain: Chain, message: Message, entry: Growing): Promise<Message> {
+async function withPieces(chain: Chain, message: Message, entry: GrowingMessage): Promise<Message> {
   const pieces = (await chain.tx.getAll(pieceKeys(chain, entry))) as Piece[];
   const parts = message.parts.map((part) => ({ ...part }));
   for (const { part, type, text } of pieces.flat()) {
@@ -199,7 +204,7 @@ async function withPieces(chain: Chain, message: Message, entry: Growing): Promi
   return { ...message, parts };
 }
 
-/** A page of messages of a session, or of its chain. */
+/** Reads a page of messages of a session, or of its chain. */
 export async function messagesOf(chain: Chain, link: Link, page: MessageQuery): Promise<Message[]> {
   const { after = 0, before = Infinity, limit = Infinity, hiddenBy: snapshot, tool, scope } = page;
   const { content } = chain;
@@ -218,40 +223,40 @@ export async function messagesOf(chain: Chain, link: Link, page: MessageQuery): 
     findSegmentIndex(chain, scope === "chain" ? after + 1 : Math.max(after + 1, link.first)),
   );
   const endIndex = findSegmentIndex(chain, before - 1) + 1;
-  // The page wants the last messages, so it reads from the end.
+  // A query with only `before` selects the last messages, so read from the end.
   const readsFromEnd = page.after === undefined && page.before !== undefined;
   const maxSegments = limit === Infinity ? Infinity : SEGMENTS_PER_READ;
   let messages: Message[] = [];
   let low = firstIndex;
   let high = endIndex;
   while (low < high && messages.length < limit) {
-    const size = Math.min(maxSegments, high - low);
-    const start = readsFromEnd ? high - size : low;
+    const segmentCount = Math.min(maxSegments, high - low);
+    const startIndex = readsFromEnd ? high - segmentCount : low;
     const segments = await readSegments(
       chain,
-      Array.from({ length: size }, (_, at) => start + at),
+      Array.from({ length: segmentCount }, (_, i) => startIndex + i),
     );
-    const matching = segments.flat().filter(isInPage);
-    messages = readsFromEnd ? [...matching, ...messages] : [...messages, ...matching];
-    if (readsFromEnd) high = start;
-    else low = start + size;
+    const matchingMessages = segments.flat().filter(isInPage);
+    messages = readsFromEnd ? [...matchingMessages, ...messages] : [...messages, ...matchingMessages];
+    if (readsFromEnd) high = startIndex;
+    else low = startIndex + segmentCount;
   }
   return withAppendedText(chain, readsFromEnd ? messages.slice(-limit) : messages.slice(0, limit));
 }
 
-/** All messages of the chain, including hidden ones. */
-export async function allMessages(chain: Chain): Promise<Message[]> {
+/** Reads all messages of the chain, including hidden ones. */
+export async function readAllMessages(chain: Chain): Promise<Message[]> {
   return withAppendedText(chain, (await readSegments(chain, [...chain.segments.keys()])).flat());
 }
 
-/** Hides the messages after a point, and the sessions after this one, under a snapshot. */
+/** Hides the messages after `snapshot.after`, and the sessions after the given session, under a snapshot. */
 export async function revertChain(chain: Chain, { chain: { index } }: Session, snapshot: Snapshot): Promise<void> {
   const { links, snapshots, hidden } = chain.content;
   const ranges: [number, number][] = [];
   const firstIndex = Math.max(0, findSegmentIndex(chain, snapshot.after + 1));
   const laterIndexes = Array.from(
     { length: Math.max(0, chain.segments.length - firstIndex) },
-    (_, at) => firstIndex + at,
+    (_, i) => firstIndex + i,
   );
   for (const { seq } of (await readSegments(chain, laterIndexes)).flat())
     if (seq > snapshot.after && findHidingSnapshot(chain.content, seq) === "") addToRanges(ranges, seq);
@@ -281,8 +286,8 @@ export function restoreChain(chain: Chain, snapshotId: string): void {
   };
 }
 
-/** Greatest `seq` of the chain, including hidden messages; 0 without messages. */
-export async function lastSeqOf(chain: Chain): Promise<number> {
+/** Reads the greatest `seq` of the chain, including hidden messages; 0 without messages. */
+export async function readLastSeq(chain: Chain): Promise<number> {
   if (chain.segments.length === 0) return 0;
   return (await readSegment(chain, chain.segments.length - 1)).at(-1)?.seq ?? 0;
 }

@@ -2,7 +2,7 @@ import { RunKeyTakenError, SessionExistsError } from "../../ports/errors.js";
 import type { Ask } from "../../ports/ask.js";
 import type { RunRecord } from "../../ports/run.js";
 import type { AnswerResult, AskQuery, RunQuery, SessionChange, StoredRun } from "../../ports/session-driver.js";
-import { newestFirst } from "../newest-first.js";
+import { compareNewestFirst } from "../newest-first.js";
 import { isOpen } from "../stored-run.js";
 import { Chain, type Head } from "./chain.js";
 import { keys } from "./keys.js";
@@ -19,6 +19,7 @@ interface Owner {
   root: string;
 }
 
+/** Owner of an idempotency key. `run`: id of the run with the key. */
 interface KeyOwner extends Owner {
   run: string;
 }
@@ -28,24 +29,24 @@ interface KeyOwner extends Owner {
  * must be new.
  */
 export async function checkRuns(tx: Transaction, root: string | undefined, runs: readonly RunRecord[]): Promise<void> {
-  const ids = (await tx.getAll(runs.map(({ id }) => keys.runId(id)))) as (Owner | undefined)[];
+  const idOwners = (await tx.getAll(runs.map(({ id }) => keys.runId(id)))) as (Owner | undefined)[];
   const keyOwners = (await tx.getAll(runs.map(({ idempotencyKey }) => keys.runKey(idempotencyKey)))) as (
     KeyOwner | undefined
   )[];
   const keysByRunId = new Map<string, string>();
   for (const [i, { id, idempotencyKey: key }] of runs.entries()) {
-    if ((ids[i]?.root ?? root) !== root) throw new RunKeyTakenError(key);
+    if ((idOwners[i]?.root ?? root) !== root) throw new RunKeyTakenError(key);
     keysByRunId.set(id, key);
     if (key === "") continue;
-    // A run that gets another key in this change releases its old one.
-    const holders = [...keysByRunId].filter(([, candidateKey]) => candidateKey === key).map(([runId]) => runId);
+    // A run that gets another key in this change releases its old key.
+    const keyHolderIds = [...keysByRunId].filter(([, candidateKey]) => candidateKey === key).map(([runId]) => runId);
     const ownerRunId = keyOwners[i]?.run;
-    if (ownerRunId !== undefined && !keysByRunId.has(ownerRunId)) holders.push(ownerRunId);
-    if (holders.some((runId) => runId !== id)) throw new RunKeyTakenError(key);
+    if (ownerRunId !== undefined && !keysByRunId.has(ownerRunId)) keyHolderIds.push(ownerRunId);
+    if (keyHolderIds.some((runId) => runId !== id)) throw new RunKeyTakenError(key);
   }
 }
 
-/** Stores runs of the chain by id. Their ids and keys must have been checked. */
+/** Stores runs of the chain by id. The caller must have checked the ids and keys. */
 export async function putRuns(chain: Chain, runs: readonly RunRecord[], fence: number | null): Promise<void> {
   const { tx, root } = chain;
   for (const input of runs) {
@@ -64,43 +65,43 @@ export async function putRuns(chain: Chain, runs: readonly RunRecord[], fence: n
   }
 }
 
-/** The key may belong to another run by now. */
+/** Frees the key of a run, unless the key already belongs to another run. */
 async function releaseKey(tx: Transaction, root: string, { id, idempotencyKey }: RunRecord): Promise<void> {
   if (idempotencyKey === "") return;
   const owner = await tx.get<KeyOwner>(keys.runKey(idempotencyKey));
   if (owner?.run === id) tx.delete(keys.runKey(idempotencyKey), root);
 }
 
-/** The chain's runs without a stored end, newest first. */
-export async function unfinishedRuns({ tx, root, head }: Chain): Promise<RunRecord[]> {
+/** Reads the chain's runs without a stored end, newest first. */
+export async function readUnfinishedRuns({ tx, root, head }: Chain): Promise<RunRecord[]> {
   const documents = (await tx.getAll(head.open.map((id) => keys.run(root, id)))) as RunDocument[];
-  return documents.map(({ run }) => run).sort(byStart);
+  return documents.map(({ run }) => run).sort(compareByStart);
 }
 
-/** All runs of a chain, newest first. */
+/** Reads all runs of a chain, newest first. */
 export async function runsOf({ tx, root }: Chain): Promise<RunDocument[]> {
   const entries = await tx.scan<RunDocument>(keys.runsOf(root));
-  return entries.map(([, run]) => run).sort((a, b) => byStart(a.run, b.run));
+  return entries.map(([, run]) => run).sort((a, b) => compareByStart(a.run, b.run));
 }
 
-const byStart = (a: RunRecord, b: RunRecord): number => newestFirst(a.startedAt, a.id, b.startedAt, b.id);
+const compareByStart = (a: RunRecord, b: RunRecord): number => compareNewestFirst(a.startedAt, a.id, b.startedAt, b.id);
 
 /** Like `SessionDriver.runs`. */
 export async function listRuns(tx: Transaction, query: RunQuery): Promise<StoredRun[]> {
   const { states, idempotencyKey, limit, before } = query;
   const documents = await findRuns(tx, query);
-  const matching = documents.filter(
+  const matchingDocuments = documents.filter(
     ({ run }) =>
       (!states || states.includes(run.state)) &&
       (idempotencyKey === undefined || run.idempotencyKey === idempotencyKey) &&
-      (!before || newestFirst(before.startedAt, before.id, run.startedAt, run.id) < 0),
+      (!before || compareNewestFirst(before.startedAt, before.id, run.startedAt, run.id) < 0),
   );
-  const page = matching.sort((a, b) => byStart(a.run, b.run)).slice(0, limit);
+  const page = matchingDocuments.sort((a, b) => compareByStart(a.run, b.run)).slice(0, limit);
   return withHolders(tx, page);
 }
 
 async function findRuns(tx: Transaction, { id, sessionId, idempotencyKey }: RunQuery): Promise<RunDocument[]> {
-  const chain = sessionId === undefined ? undefined : await Chain.of(tx, sessionId);
+  const chain = sessionId === undefined ? undefined : await Chain.findBySession(tx, sessionId);
   if (sessionId !== undefined && !chain) return [];
   if (id !== undefined) return findRun(tx, id, chain);
   if (idempotencyKey !== undefined) {
@@ -108,7 +109,7 @@ async function findRuns(tx: Transaction, { id, sessionId, idempotencyKey }: RunQ
     return owner ? findRun(tx, owner.run, chain) : [];
   }
   if (chain) return runsOf(chain);
-  // Includes the heads, so that a run and its holder are read at one moment.
+  // The scan includes the heads, so that a run and its holder are read at one moment.
   const entries = await tx.scan<RunDocument | Head>(keys.allRuns, keys.allHeads);
   for (const [key, value] of entries) if (key.startsWith(keys.allHeads)) tx.cacheScanned(key, value);
   return entries.filter(([key]) => key.startsWith(keys.allRuns)).map(([, value]) => value as RunDocument);
@@ -174,13 +175,13 @@ export async function answerAsk(
   return { ask: answeredAsk, isAccepted: true };
 }
 
-/** All asks of a chain, newest first. */
+/** Reads all asks of a chain, newest first. */
 export async function asksOf({ tx, root }: Chain): Promise<Ask[]> {
   const entries = await tx.scan<Ask>(keys.asksOf(root));
-  return entries.map(([, ask]) => ask).sort(byCreation);
+  return entries.map(([, ask]) => ask).sort(compareByCreation);
 }
 
-const byCreation = (a: Ask, b: Ask): number => newestFirst(a.createdAt, a.id, b.createdAt, b.id);
+const compareByCreation = (a: Ask, b: Ask): number => compareNewestFirst(a.createdAt, a.id, b.createdAt, b.id);
 
 /** Like `SessionDriver.asks`. */
 export async function listAsks(tx: Transaction, query: AskQuery): Promise<Ask[]> {
@@ -188,13 +189,13 @@ export async function listAsks(tx: Transaction, query: AskQuery): Promise<Ask[]>
   const asks = await findAsks(tx, query);
   return asks
     .filter((ask) => !open || ask.state === "open")
-    .filter(({ createdAt, id }) => !before || newestFirst(before.createdAt, before.id, createdAt, id) < 0)
-    .sort(byCreation)
+    .filter(({ createdAt, id }) => !before || compareNewestFirst(before.createdAt, before.id, createdAt, id) < 0)
+    .sort(compareByCreation)
     .slice(0, limit);
 }
 
 async function findAsks(tx: Transaction, { id, sessionId }: AskQuery): Promise<Ask[]> {
-  const chain = sessionId === undefined ? undefined : await Chain.of(tx, sessionId);
+  const chain = sessionId === undefined ? undefined : await Chain.findBySession(tx, sessionId);
   if (sessionId !== undefined && !chain) return [];
   if (id !== undefined) {
     const owner = await tx.get<Owner>(keys.askId(id));
@@ -205,8 +206,8 @@ async function findAsks(tx: Transaction, { id, sessionId }: AskQuery): Promise<A
   return chain ? asksOf(chain) : (await tx.scan<Ask>(keys.allAsks)).map(([, ask]) => ask);
 }
 
-/** Keys of the documents for the runs, asks and instructions of a chain. */
-export async function recordKeys(chain: Chain): Promise<string[]> {
+/** Lists the keys of the documents for the runs, asks and instructions of a chain. */
+export async function listRecordKeys(chain: Chain): Promise<string[]> {
   const { root, head } = chain;
   const runs = (await runsOf(chain)).flatMap(({ run: { id, idempotencyKey } }) => [
     keys.run(root, id),

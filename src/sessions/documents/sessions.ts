@@ -12,19 +12,20 @@ import type {
   SessionStart,
 } from "../../ports/session-driver.js";
 import { addUsage } from "../../conversation/usage.js";
-import { newestFirst } from "../newest-first.js";
+import { compareNewestFirst } from "../newest-first.js";
 import { Chain, type Link } from "./chain.js";
 import { isShared, keys } from "./keys.js";
 import { addMessages, checkGrowing, checkSeqs, revertChain, finishMessages } from "./messages.js";
-import { appendText, lastSeqOf, messageKeys, messagesOf, restoreChain } from "./messages.js";
-import { answerAsk, checkAsks, checkRuns, putAsks, putRuns, recordKeys, unfinishedRuns } from "./runs.js";
+import { appendText, readLastSeq, listMessageKeys, messagesOf, restoreChain } from "./messages.js";
+import { answerAsk, checkAsks, checkRuns, putAsks, putRuns, listRecordKeys, readUnfinishedRuns } from "./runs.js";
 import type { Transaction } from "./transaction.js";
 
+/** The document of an alias. `id`: id of the session. */
 interface AliasDocument {
   id: string;
 }
 
-/** The session by id or alias. */
+/** Finds a session by id or alias; undefined if there is none. */
 export async function findSession(tx: Transaction, id: string): Promise<Session | undefined> {
   const [session, aliasDocument] = await tx.getAll([keys.session(id), keys.alias(id)]);
   if (session || !aliasDocument) return session as Session | undefined;
@@ -40,7 +41,7 @@ export async function checkNames(tx: Transaction, { id, alias }: Session): Promi
   }
 }
 
-/** Stores a session. Its id and alias must have been checked. */
+/** Stores a session. The caller must have checked the session's id and alias. */
 export async function putSession(tx: Transaction, session: Session, view: readonly Message[]): Promise<void> {
   const { id, alias, chain } = session;
   tx.set(keys.session(id), chain.root, session);
@@ -74,9 +75,9 @@ export async function createSession(tx: Transaction, start: SessionStart): Promi
 
 /** Like `SessionDriver.write`. */
 export async function writeChange(tx: Transaction, id: string, change: SessionChange): Promise<ChangeResult> {
-  const chain = await Chain.of(tx, id);
+  const chain = await Chain.findBySession(tx, id);
   const session = await tx.get<Session>(keys.session(id));
-  if (!chain || !session) return releaseUncreated(tx, id, change);
+  if (!chain || !session) return releaseUncreatedChain(tx, id, change);
   await checkChange(chain, change);
 
   const { add = [], append = [], finish = [], revert, restore, runs = [], asks = [], fence } = change;
@@ -89,7 +90,7 @@ export async function writeChange(tx: Transaction, id: string, change: SessionCh
   const lastSeq = await addMessages(chain, id, add);
   await appendText(chain, append);
   await finishMessages(chain, finish);
-  await setFields(tx, new Set([id, chain.root]), change);
+  await setSessionFields(tx, new Set([id, chain.root]), change);
   if (lastSeq > 0) await raiseSessionLastSeq(tx, id, lastSeq);
   await putRuns(chain, runs, fence);
   await putAsks(chain, asks);
@@ -97,7 +98,7 @@ export async function writeChange(tx: Transaction, id: string, change: SessionCh
   if (change.instruct) await addInstruction(chain, change.instruct);
   const consumedInstructions = await removeInstructions(chain, change.consumedInstructions ?? []);
   const isReleased = change.release === true && fence !== null && chain.release(fence);
-  // Appending text changes only the document of that text, so that a token costs little.
+  // A change that only appends text writes only the document of that text, so that a token costs little.
   const isOnlyText = Object.keys(change).every((field) => field === "append" || field === "fence" || field === "sync");
   if (!isOnlyText || chain.isChanged) chain.save();
   const instructions = isReleased ? [...chain.head.instructions] : [];
@@ -105,7 +106,7 @@ export async function writeChange(tx: Transaction, id: string, change: SessionCh
 }
 
 /** Releases the lease of a chain that was never created. Throws `SessionNotFoundError` for any other change. */
-async function releaseUncreated(tx: Transaction, id: string, change: SessionChange): Promise<ChangeResult> {
+async function releaseUncreatedChain(tx: Transaction, id: string, change: SessionChange): Promise<ChangeResult> {
   const chain = await Chain.open(tx, id);
   const { fence, sync: _, release, ...otherFields } = change;
   const isOnlyRelease = Object.values(otherFields).every(
@@ -116,7 +117,7 @@ async function releaseUncreated(tx: Transaction, id: string, change: SessionChan
   return { instructions: [], consumedInstructions: [] };
 }
 
-/** The checks that can reject a change. */
+/** Makes all checks that can reject a change. Rejects like `SessionDriver.write`. */
 async function checkChange(chain: Chain, change: SessionChange): Promise<void> {
   const { add = [], restore, runs = [], asks = [] } = change;
   chain.checkFence(change.fence);
@@ -130,7 +131,7 @@ async function checkChange(chain: Chain, change: SessionChange): Promise<void> {
 
 /** Raises the newest session's `lastSeq` to the chain's greatest, so that no hidden `seq` is reused. */
 async function raiseLastSeq(chain: Chain): Promise<void> {
-  if (chain.newest) await raiseSessionLastSeq(chain.tx, chain.newest.id, await lastSeqOf(chain));
+  if (chain.newest) await raiseSessionLastSeq(chain.tx, chain.newest.id, await readLastSeq(chain));
 }
 
 async function raiseSessionLastSeq(tx: Transaction, id: string, lastSeq: number): Promise<void> {
@@ -138,7 +139,11 @@ async function raiseSessionLastSeq(tx: Transaction, id: string, lastSeq: number)
   if (session && session.lastSeq < lastSeq) tx.set(keys.session(id), session.chain.root, { ...session, lastSeq });
 }
 
-async function setFields(tx: Transaction, ids: ReadonlySet<string>, { set, usage }: SessionChange): Promise<void> {
+async function setSessionFields(
+  tx: Transaction,
+  ids: ReadonlySet<string>,
+  { set, usage }: SessionChange,
+): Promise<void> {
   if (!set && !usage) return;
   const { updatedAt = "", ...fields } = set ?? {};
   const changedFields = Object.entries(fields).filter(([, value]) => value !== undefined);
@@ -174,42 +179,50 @@ async function removeInstructions(chain: Chain, ids: readonly string[]): Promise
 }
 
 /** Like `SessionDriver.head`. */
-export async function headOf(tx: Transaction, id: string, hasMessages: boolean): Promise<ChainHead | undefined> {
-  const head = await leaseHeadOf(tx, id, hasMessages);
-  const chain = head && (await Chain.of(tx, head.root.id));
+export async function readHead(tx: Transaction, id: string, needsMessages: boolean): Promise<ChainHead | undefined> {
+  const head = await readLeaseHead(tx, id, needsMessages);
+  const chain = head && (await Chain.findBySession(tx, head.root.id));
   return chain && { ...head, snapshots: [...chain.content.snapshots] };
 }
 
-/** Head without snapshots, for a lease. */
-export async function leaseHeadOf(tx: Transaction, id: string, hasMessages: boolean): Promise<LeaseHead | undefined> {
+/** Reads the head without snapshots, for a lease; undefined for an unknown session. */
+export async function readLeaseHead(
+  tx: Transaction,
+  id: string,
+  needsMessages: boolean,
+): Promise<LeaseHead | undefined> {
   const session = await findSession(tx, id);
-  const chain = session && (await Chain.of(tx, session.id));
+  const chain = session && (await Chain.findBySession(tx, session.id));
   const link = chain?.newest;
   if (!link) return undefined;
   const { root } = chain;
-  const documentKeys = [keys.session(root), keys.session(link.id), ...(hasMessages ? [keys.view(root, link.id)] : [])];
+  const documentKeys = [
+    keys.session(root),
+    keys.session(link.id),
+    ...(needsMessages ? [keys.view(root, link.id)] : []),
+  ];
   const [original, newest, view] = await tx.getAll(documentKeys);
-  const sessionMessages = hasMessages ? await messagesOf(chain, link, {}) : [];
+  const sessionMessages = needsMessages ? await messagesOf(chain, link, {}) : [];
   return {
     root: original as Session,
     newest: newest as Session,
-    messages: hasMessages ? [...((view as Message[] | undefined) ?? []), ...sessionMessages] : [],
-    unfinished: await unfinishedRuns(chain),
+    messages: needsMessages ? [...((view as Message[] | undefined) ?? []), ...sessionMessages] : [],
+    unfinished: await readUnfinishedRuns(chain),
   };
 }
 
 /** Deletes the chain of a session. Does nothing for an unknown session. */
 export async function deleteChain(tx: Transaction, id: string): Promise<void> {
-  const chain = await Chain.of(tx, id);
+  const chain = await Chain.findBySession(tx, id);
   if (!chain) return;
   const { root, content } = chain;
-  const documentKeys = [keys.head(root), keys.chain(root), keys.segments(root), ...messageKeys(chain)];
+  const documentKeys = [keys.head(root), keys.chain(root), keys.segments(root), ...listMessageKeys(chain)];
   for (const link of content.links) {
     const session = await tx.get<Session>(keys.session(link.id));
     documentKeys.push(keys.session(link.id), keys.view(root, link.id));
     if (session && session.alias !== "") documentKeys.push(keys.alias(session.alias));
   }
-  documentKeys.push(...(await recordKeys(chain)));
+  documentKeys.push(...(await listRecordKeys(chain)));
   // Documents that name the owner of an id must be read before they are written.
   await tx.getAll(documentKeys.filter((key) => isShared(key)));
   for (const key of documentKeys) tx.delete(key, root);
@@ -228,8 +241,8 @@ export async function listSessions(tx: Transaction, query: SessionQuery): Promis
       (emptyBefore === undefined || (session.lastSeq === 0 && session.updatedAt < emptyBefore)) &&
       (search === "" || session.title.toLowerCase().includes(search)),
   );
-  const page = matchingSessions
-    .filter(({ updatedAt, id }) => !before || newestFirst(before.updatedAt, before.id, updatedAt, id) < 0)
-    .sort((a, b) => newestFirst(a.updatedAt, a.id, b.updatedAt, b.id));
-  return { sessions: page.slice(offset, offset + limit), total: matchingSessions.length };
+  const sortedSessions = matchingSessions
+    .filter(({ updatedAt, id }) => !before || compareNewestFirst(before.updatedAt, before.id, updatedAt, id) < 0)
+    .sort((a, b) => compareNewestFirst(a.updatedAt, a.id, b.updatedAt, b.id));
+  return { sessions: sortedSessions.slice(offset, offset + limit), total: matchingSessions.length };
 }

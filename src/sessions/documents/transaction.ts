@@ -8,8 +8,8 @@ interface Write {
 }
 
 /**
- * An atomic group of reads and changes. The commit compares the documents that it read. Documents of a chain change
- * only together with the chain's head, so only the head is compared for them.
+ * An atomic group of reads and changes. The commit compares the versions of the documents that were read. Documents of
+ * a chain change only together with the chain's head, so the head is compared instead of them.
  */
 export class Transaction {
   readonly #store: DocumentStore;
@@ -43,7 +43,7 @@ export class Transaction {
     return value as T | undefined;
   }
 
-  /** The values of these keys; undefined for a missing document. */
+  /** Reads the values of these keys; undefined for a missing document. */
   async getAll(keys: readonly string[]): Promise<unknown[]> {
     const unreadKeySet = new Set<string>();
     for (const key of keys) if (!this.#has(key)) unreadKeySet.add(key);
@@ -56,7 +56,7 @@ export class Transaction {
     return keys.map((key) => this.#valueOf(key));
   }
 
-  /** All documents with these prefixes, including the changes of this transaction. */
+  /** Reads all documents with these prefixes, including the changes of this transaction. */
   async scan<T>(...prefixes: string[]): Promise<[key: string, value: T][]> {
     this.#readCallCount++;
     const values = new Map<string, unknown>();
@@ -74,7 +74,7 @@ export class Transaction {
     if (!this.#has(key)) this.#scannedValues.set(key, value);
   }
 
-  /** `chain` as in `DocumentChange`. */
+  /** Sets a document. `chain` as in `DocumentChange`. */
   set(key: string, chain: string, value: unknown): void {
     this.#undoLog.push([key, this.#writes.get(key)]);
     this.#writes.set(key, { chain, value });
@@ -84,7 +84,7 @@ export class Transaction {
     this.set(key, chain, null);
   }
 
-  /** False if another process changed a document that this transaction read. No change is made then. */
+  /** Commits. Returns false, without effect, if another process changed a document that this transaction read. */
   async commit(sync: boolean): Promise<boolean> {
     if (this.#writes.size === 0 && this.#readCallCount <= 1) return true;
     const changes: DocumentChange[] = [];

@@ -2,22 +2,22 @@ import type { Message } from "../../ports/message.js";
 import type { Session } from "../../ports/session.js";
 import type { ChainData } from "../../ports/session-driver.js";
 import { SessionExistsError } from "../../ports/errors.js";
-import { Chain, type ChainDocument, type Hidden } from "./chain.js";
+import { Chain, type ChainDocument, type HiddenMessages } from "./chain.js";
 import { keys } from "./keys.js";
-import { addMessages, addToRanges, allMessages, findHidingSnapshot } from "./messages.js";
+import { addMessages, addToRanges, readAllMessages, findHidingSnapshot } from "./messages.js";
 import { asksOf, checkAsks, checkRuns, putAsks, putRuns, runsOf } from "./runs.js";
 import { checkNames, putSession } from "./sessions.js";
 import type { Transaction } from "./transaction.js";
 
 /** Like `SessionDriver.dump`. */
 export async function dumpChain(tx: Transaction, id: string): Promise<ChainData | undefined> {
-  const chain = await Chain.of(tx, id);
+  const chain = await Chain.findBySession(tx, id);
   if (!chain) return undefined;
   const { root, content } = chain;
   const messages = new Map<string, { message: Message; hiddenBy: string }[]>(
     content.links.map((link) => [link.id, []]),
   );
-  for (const message of await allMessages(chain))
+  for (const message of await readAllMessages(chain))
     messages.get(message.sessionId)?.push({ message, hiddenBy: findHidingSnapshot(content, message.seq) });
   const sessions: ChainData["sessions"] = [];
   for (const { id: sessionId, cut } of content.links) {
@@ -42,11 +42,11 @@ export async function loadChain(tx: Transaction, { sessions, snapshots, runs, as
   const chain = await Chain.open(tx, root);
   if (chain.document) throw new SessionExistsError(root);
   await checkAsks(chain, asks);
-  chain.document = documentOf({ sessions, snapshots, runs, asks });
+  chain.document = createChainDocument({ sessions, snapshots, runs, asks });
   const addedMessages = sessions.flatMap(({ session, messages }) =>
     messages.map(({ message }) => [session.id, message] as const),
   );
-  // In order of `seq`, so that segments are filled in order.
+  // Sorted by `seq`, so that segments are filled in order.
   addedMessages.sort(([, a], [, b]) => a.seq - b.seq);
   for (const [sessionId, message] of addedMessages) await addMessages(chain, sessionId, [message]);
   for (const { session, view } of sessions) await putSession(tx, session, view);
@@ -55,12 +55,14 @@ export async function loadChain(tx: Transaction, { sessions, snapshots, runs, as
   chain.save();
 }
 
-function documentOf({ sessions, snapshots }: ChainData): ChainDocument {
+/** Creates the document of a chain without messages; `addMessages` adds them. */
+function createChainDocument({ sessions, snapshots }: ChainData): ChainDocument {
   const hiddenSeqsBySnapshot = new Map<string, number[]>();
   for (const { messages } of sessions)
-    for (const { message, hiddenBy: cut } of messages)
-      if (cut !== "") hiddenSeqsBySnapshot.set(cut, [...(hiddenSeqsBySnapshot.get(cut) ?? []), message.seq]);
-  const hidden = [...hiddenSeqsBySnapshot].map(([id, hiddenSeqs]): Hidden => {
+    for (const { message, hiddenBy } of messages)
+      if (hiddenBy !== "")
+        hiddenSeqsBySnapshot.set(hiddenBy, [...(hiddenSeqsBySnapshot.get(hiddenBy) ?? []), message.seq]);
+  const hidden = [...hiddenSeqsBySnapshot].map(([id, hiddenSeqs]): HiddenMessages => {
     const ranges: [number, number][] = [];
     for (const seq of hiddenSeqs.sort((a, b) => a - b)) addToRanges(ranges, seq);
     return { id, ranges };

@@ -38,14 +38,14 @@ export const answerRules: ProviderRules = {
   },
   "stream: does not modify the request": async (harness) => {
     const request = await harness.fixture.text();
-    const before = JSON.stringify(request);
+    const requestBefore = JSON.stringify(request);
     await harness.ask(request);
-    assert.equal(JSON.stringify(request), before);
+    assert.equal(JSON.stringify(request), requestBefore);
   },
   "stream: the same request can be sent twice and is answered twice": async (harness) => {
-    const first = await harness.ask(await harness.fixture.text());
-    const second = await harness.ask(await harness.fixture.text());
-    assert.ok(joinTexts(first.chunks) !== "" && joinTexts(second.chunks) !== "", "both answers have text");
+    const firstAnswer = await harness.ask(await harness.fixture.text());
+    const secondAnswer = await harness.ask(await harness.fixture.text());
+    assert.ok(joinTexts(firstAnswer.chunks) !== "" && joinTexts(secondAnswer.chunks) !== "", "both answers have text");
   },
 };
 
@@ -58,17 +58,17 @@ export function callRules(prepareRequest: () => Promise<ModelRequest>): Provider
         const { calls, finish } = await requestCalls(harness, request);
         assert.equal(finish.reason, "tool_calls");
         assert.equal(new Set(calls.map(({ id }) => id)).size, calls.length, "ids");
-        for (const { id, name, arguments: text } of calls) {
+        for (const { id, name, arguments: argumentsText } of calls) {
           assert.ok(id !== "", "an id");
           assert.ok(
             request.tools.some((tool) => tool.name === name),
             `an offered tool, got ${name}`,
           );
-          const value: unknown = JSON.parse(text);
+          const value: unknown = JSON.parse(argumentsText);
           assert.ok(typeof value === "object" && value !== null && !Array.isArray(value), "arguments are an object");
         }
       },
-    "tool call: the conversation continues with its result": async (harness) => {
+    "tool call: the conversation continues with the tool's result": async (harness) => {
       const request = await prepareRequest();
       const { calls, message } = await requestCalls(harness, request);
       const results = calls.map(({ id, name }): ModelMessage => ({
@@ -96,8 +96,8 @@ async function requestCalls(harness: ProviderHarness, request: ModelRequest) {
   const partsByBlock = new Map<string, TextPart | ReasoningPart>();
   for (const chunk of chunks) {
     if (chunk.type === "tool_call") {
-      const { id, name, arguments: text, opaque } = chunk;
-      parts.push({ type: "tool_call", id, name, arguments: text, ...toOpaque(opaque) });
+      const { id, name, arguments: argumentsText, opaque } = chunk;
+      parts.push({ type: "tool_call", id, name, arguments: argumentsText, ...toOpaque(opaque) });
     } else if (chunk.type === "text" || chunk.type === "reasoning") {
       const existingPart = partsByBlock.get(chunk.block);
       const part: TextPart | ReasoningPart = existingPart ?? { type: chunk.type, text: "" };

@@ -5,14 +5,14 @@ import { expectNothingOpened } from "../check.js";
 import type { ProviderHarness, ProviderRules } from "./harness.js";
 
 export const abortRules: ProviderRules = {
-  "abort: with an aborted signal rejects with its reason, without any chunk": async (harness) => {
+  "abort: with an aborted signal, the stream rejects with the signal's reason and yields no chunk": async (harness) => {
     const request = await harness.fixture.text();
     const reason = new Error("cancelled");
     const chunks: ModelChunk[] = [];
-    const stream = (async () => {
+    const readPromise = (async () => {
       for await (const chunk of harness.provider.stream(request, AbortSignal.abort(reason))) chunks.push(chunk);
     })();
-    await assert.rejects(harness.withTimeLimit(stream, "a rejection"), (error) => error === reason);
+    await assert.rejects(harness.withTimeLimit(readPromise, "a rejection"), (error) => error === reason);
     assert.deepEqual(chunks, []);
   },
   "abort: in mid-answer rejects with the signal's reason, without a finish": async (harness) => {
@@ -53,18 +53,18 @@ export function faultRules(prepareRequest: () => Promise<ModelRequest>): Provide
       async (harness) => {
         const request = await prepareRequest();
         const chunks: ModelChunk[] = [];
-        const stream = (async () => {
+        const readPromise = (async () => {
           for await (const chunk of harness.provider.stream(request, new AbortController().signal)) chunks.push(chunk);
         })();
-        let outcome: unknown;
+        let thrownError: unknown;
         await harness.withTimeLimit(
-          stream.catch((error: unknown) => (outcome = error)),
+          readPromise.catch((error: unknown) => (thrownError = error)),
           "the failure",
         );
-        assert.ok(hasCode(outcome, "provider"), `expected a ProviderError, got ${String(outcome)}`);
-        assert.equal(outcome.provider, harness.provider.name);
-        assert.ok(typeof outcome.kind === "string" && outcome.kind.length > 0, "kind");
-        assert.match(outcome.message, /^[^\r\n]+$/);
+        assert.ok(hasCode(thrownError, "provider"), `expected a ProviderError, got ${String(thrownError)}`);
+        assert.equal(thrownError.provider, harness.provider.name);
+        assert.ok(typeof thrownError.kind === "string" && thrownError.kind.length > 0, "kind");
+        assert.match(thrownError.message, /^[^\r\n]+$/);
         assert.ok(!chunks.some(({ type }) => type === "finish"), "a finish before the fault");
       },
     "fault: the next request is answered": async (harness) => {
@@ -75,16 +75,19 @@ export function faultRules(prepareRequest: () => Promise<ModelRequest>): Provide
   };
 }
 
+/**
+ * Aborts an answer after its first text. Asserts that the stream rejects with the signal's reason, without a finish.
+ */
 async function expectAbortAfterText(harness: ProviderHarness, request: ModelRequest): Promise<void> {
   const reason = new Error("cancelled");
-  const abort = new AbortController();
+  const abortController = new AbortController();
   const chunks: ModelChunk[] = [];
-  const stream = (async () => {
-    for await (const chunk of harness.provider.stream(request, abort.signal)) {
+  const readPromise = (async () => {
+    for await (const chunk of harness.provider.stream(request, abortController.signal)) {
       chunks.push(chunk);
-      if (chunk.type === "text") abort.abort(reason);
+      if (chunk.type === "text") abortController.abort(reason);
     }
   })();
-  await assert.rejects(harness.withTimeLimit(stream, "a rejection"), (error) => error === reason);
+  await assert.rejects(harness.withTimeLimit(readPromise, "a rejection"), (error) => error === reason);
   assert.ok(!chunks.some(({ type }) => type === "finish"), "a finish after an abort");
 }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { ModelChunk, ModelProvider, ModelRequest } from "../../ports/model-provider.js";
-import { countOpenResources, withTimeout, type CheckRules } from "../check.js";
+import { DEFAULT_TIMEOUT_MS, countOpenResources, withTimeout, type CheckRules } from "../check.js";
 import type { ModelProviderFixture } from "./fixture.js";
 
 export type ProviderRules = CheckRules<[harness: ProviderHarness]>;
@@ -11,6 +11,7 @@ type Finish = Extract<ModelChunk, { type: "finish" }>;
 export class ProviderHarness {
   readonly fixture: ModelProviderFixture;
   readonly provider: ModelProvider;
+  /** Open resources before the provider was created. */
   readonly resourcesBefore: ReadonlyMap<string, number>;
   readonly timeoutMs: number;
 
@@ -22,7 +23,7 @@ export class ProviderHarness {
     this.fixture = fixture;
     this.provider = provider;
     this.resourcesBefore = resourcesBefore;
-    this.timeoutMs = fixture.timeoutMs ?? 10_000;
+    this.timeoutMs = fixture.timeoutMs ?? DEFAULT_TIMEOUT_MS;
   }
 
   static async create(fixture: ModelProviderFixture): Promise<ProviderHarness> {
@@ -34,7 +35,7 @@ export class ProviderHarness {
     return withTimeout(promise, label, this.timeoutMs);
   }
 
-  /** Requests a complete answer. Returns its chunks and its finish separately. */
+  /** Requests a complete answer. Returns the `finish` chunk separately from the other chunks. */
   async ask(
     request: ModelRequest,
     signal: AbortSignal = new AbortController().signal,
@@ -46,12 +47,13 @@ export class ProviderHarness {
       })(),
       "an answer",
     );
-    const last = chunks.at(-1);
-    assert.ok(last?.type === "finish", `the last chunk is ${last?.type ?? "missing"}, not the finish`);
+    const lastChunk = chunks.at(-1);
+    assert.ok(lastChunk?.type === "finish", `the last chunk is ${lastChunk?.type ?? "missing"}, not the finish`);
     assert.equal(chunks.filter(({ type }) => type === "finish").length, 1, "there is one finish");
-    return { chunks: chunks.slice(0, -1), finish: last };
+    return { chunks: chunks.slice(0, -1), finish: lastChunk };
   }
 
+  /** Closes the provider and cleans up. */
   async close(): Promise<void> {
     // Another check tests a `close` that hangs or rejects.
     await this.withTimeLimit(this.provider.close(), "close").catch(() => undefined);

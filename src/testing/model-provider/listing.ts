@@ -4,6 +4,9 @@ import type { Model } from "../../ports/model-provider.js";
 import { pause } from "../check.js";
 import type { ProviderRules } from "./harness.js";
 
+/** Time for a connection that the provider opens asynchronously. */
+const CONNECT_WAIT_MS = 20;
+
 export const listingRules: ProviderRules = {
   "name: not empty, no `/` and no white space": async ({ provider }) => assert.match(provider.name, /^[^/\s]+$/),
 
@@ -13,19 +16,19 @@ export const listingRules: ProviderRules = {
     assert.ok(Number.isSafeInteger(provider.maxWaitMs) && provider.maxWaitMs >= 0, "maxWaitMs");
   },
   "configuredModels: models, read without network access": async ({ provider }) => {
-    const connections = await countConnections(async () => {
+    const connectionCount = await countConnections(async () => {
       checkModels(provider.configuredModels);
       assert.deepEqual(provider.configuredModels, provider.configuredModels, "a second read returns the same models");
-      await pause(20);
+      await pause(CONNECT_WAIT_MS);
     });
-    assert.equal(connections, 0, "reading `configuredModels` opened a connection");
+    assert.equal(connectionCount, 0, "reading `configuredModels` opened a connection");
   },
   "prepare: if present, resolves without network access": async (harness) => {
-    const connections = await countConnections(async () => {
+    const connectionCount = await countConnections(async () => {
       await harness.withTimeLimit(Promise.resolve(harness.provider.prepare?.()), "prepare");
-      await pause(20);
+      await pause(CONNECT_WAIT_MS);
     });
-    assert.equal(connections, 0, "`prepare` opened a connection");
+    assert.equal(connectionCount, 0, "`prepare` opened a connection");
     await harness.ask(await harness.fixture.text());
   },
   "models: all available models once, including the configured ones": async (harness) => {
@@ -36,8 +39,8 @@ export const listingRules: ProviderRules = {
   },
   "models: rejects with the reason of a signal that has aborted": async (harness) => {
     const reason = new Error("never mind");
-    const listing = harness.provider.models(AbortSignal.abort(reason));
-    await assert.rejects(harness.withTimeLimit(listing, "a rejection"), (error) => error === reason);
+    const modelsPromise = harness.provider.models(AbortSignal.abort(reason));
+    await assert.rejects(harness.withTimeLimit(modelsPromise, "a rejection"), (error) => error === reason);
   },
   "close: safe to call twice, also without any request": async (harness) => {
     await harness.withTimeLimit(
@@ -52,11 +55,11 @@ export const listingRules: ProviderRules = {
 async function countConnections(work: () => Promise<void>): Promise<number> {
   const connect = Object.getOwnPropertyDescriptor(Socket.prototype, "connect");
   assert.ok(connect, "Socket.prototype has connect");
-  let connections = 0;
+  let connectionCount = 0;
   Object.defineProperty(Socket.prototype, "connect", {
     ...connect,
     value(this: Socket, ...args: unknown[]): unknown {
-      connections++;
+      connectionCount++;
       return Reflect.apply(connect.value as (...all: unknown[]) => unknown, this, args);
     },
   });
@@ -65,7 +68,7 @@ async function countConnections(work: () => Promise<void>): Promise<number> {
   } finally {
     Object.defineProperty(Socket.prototype, "connect", connect);
   }
-  return connections;
+  return connectionCount;
 }
 
 function checkModels(models: readonly Model[]): void {

@@ -98,9 +98,12 @@ export const askRules: StoreRules = {
         ),
       );
       assert.equal(outcomes.filter((outcome) => outcome?.isAccepted).length, 1);
-      const winner = clients[outcomes.findIndex((outcome) => outcome?.isAccepted)];
+      const acceptedClient = clients[outcomes.findIndex((outcome) => outcome?.isAccepted)];
       const storedAsk = await findAsk(secondDriver, id);
-      assert.deepEqual([storedAsk?.state, storedAsk?.answeredBy, storedAsk?.closedAt], ["answered", winner, at(1)]);
+      assert.deepEqual(
+        [storedAsk?.state, storedAsk?.answeredBy, storedAsk?.closedAt],
+        ["answered", acceptedClient, at(1)],
+      );
       for (const outcome of outcomes) assert.deepEqual(outcome?.ask, storedAsk);
     }
     assert.equal(await answerAsk(driver, "a", "other", aResolution("allow")), undefined);
@@ -203,7 +206,7 @@ export const askRules: StoreRules = {
     assert.deepEqual(await driver.instructions("a"), []);
     assert.deepEqual(await findAsk(driver, "q"), anAsk("q", "a"));
   },
-  "stores fingerprint and answer of a run with its key; forgetKeys, if present, clears those of old ended runs":
+  "stores fingerprint and answer of a run with its key; forgetKeys, if present, clears all three for old ended runs":
     async ({ driver }) => {
       const endedFields = { state: "finished", endedBy: "model", fingerprint: "f", endedAt: at(2) } as const;
       const answer = { output: "yes", finishReason: "stop", structured: { ok: true } } as const;
@@ -248,24 +251,25 @@ export const askRules: StoreRules = {
         await secondDriver.write(id, change({ fence, add: [aMessage(id, 1)] }));
       },
     ];
-    const hints = new Map<string, number>();
-    const listen = (id: string) => listener.subscribe(id, () => hints.set(id, (hints.get(id) ?? 0) + 1));
-    /** Performs the change and waits for its notification. */
+    const notificationCountsById = new Map<string, number>();
+    const countNotifications = (id: string) =>
+      listener.subscribe(id, () => notificationCountsById.set(id, (notificationCountsById.get(id) ?? 0) + 1));
+    /** Performs the change and waits for a notification. */
     const expectNotification = async (id: string, makeChange: (id: string) => Promise<unknown>): Promise<void> => {
-      const hintsBefore = hints.get(id) ?? 0;
+      const countBefore = notificationCountsById.get(id) ?? 0;
       await makeChange(id);
       publisher.publish(id);
-      await waitUntil(() => (hints.get(id) ?? 0) > hintsBefore, `a notification of ${id}`, 2000);
+      await waitUntil(() => (notificationCountsById.get(id) ?? 0) > countBefore, `a notification of ${id}`, 2000);
     };
     const ids = changeFunctions.map((_, n) => `a${n}`);
     for (const id of [...ids, "last"]) await driver.create({ session: aSession(id) });
-    const unsubscribers = ids.map(listen);
-    listen("last");
+    const unsubscribers = ids.map(countNotifications);
+    countNotifications("last");
     // Notifications of earlier changes arrive before the last chain's.
     await expectNotification("last", changeFunctions[0]!);
     for (const [n, makeChange] of changeFunctions.entries()) await expectNotification(`a${n}`, makeChange);
     for (const unsubscribe of unsubscribers) unsubscribe();
-    const hintsBefore = ids.map((id) => hints.get(id));
+    const countsBefore = ids.map((id) => notificationCountsById.get(id));
     for (const id of ids) {
       await secondDriver.write(id, change({ set: { title: "newer" } }));
       publisher.publish(id);
@@ -273,8 +277,8 @@ export const askRules: StoreRules = {
     await expectNotification("last", changeFunctions[0]!);
     await expectNotification("last", changeFunctions[0]!);
     assert.deepEqual(
-      ids.map((id) => hints.get(id)),
-      hintsBefore,
+      ids.map((id) => notificationCountsById.get(id)),
+      countsBefore,
       "no notification after unsubscribing",
     );
   },

@@ -67,12 +67,12 @@ export const chainRules: StoreRules = {
     await driver.write("a2", change({ append: [{ messageId: "a2-4", part: 0, type: "text", text: "so far" }] }));
     const secondDriver = await store.openSecond();
     assert.deepEqual(await readSeqs(secondDriver, "a", { scope: "chain" }), [1, 2, 3, 4]);
-    const reopened = await store.reopen();
-    assert.deepEqual(await readSeqs(reopened, "a", { scope: "chain" }), [1, 2, 3, 4]);
-    assert.deepEqual(await readSeqs(reopened, "a1"), [2]);
-    assert.deepEqual((await reopened.messages("a2")).map(joinParts), ["text 3", "so far"]);
-    assert.deepEqual((await reopened.head("a"))?.messages.map(joinParts), ["text 1", "text 3", "so far"]);
-    assert.equal((await findNewest(reopened, "a"))?.lastSeq, 4);
+    const reopenedDriver = await store.reopen();
+    assert.deepEqual(await readSeqs(reopenedDriver, "a", { scope: "chain" }), [1, 2, 3, 4]);
+    assert.deepEqual(await readSeqs(reopenedDriver, "a1"), [2]);
+    assert.deepEqual((await reopenedDriver.messages("a2")).map(joinParts), ["text 3", "so far"]);
+    assert.deepEqual((await reopenedDriver.head("a"))?.messages.map(joinParts), ["text 1", "text 3", "so far"]);
+    assert.equal((await findNewest(reopenedDriver, "a"))?.lastSeq, 4);
   },
   "revert: hides messages after a point under a snapshot, in this chain only": async ({ driver }) => {
     await createChain(driver);
@@ -85,24 +85,23 @@ export const chainRules: StoreRules = {
     assert.deepEqual(await findSnapshots(driver, "b"), []);
     assert.equal((await findNewest(driver, "a"))?.id, "a2");
   },
-  "revert: hides later sessions of the chain too; its session becomes the newest, with the chain's lastSeq": async ({
-    driver,
-  }) => {
-    await createChain(driver);
-    await driver.write("a", change({ revert: aSnapshot("s", 2) }));
-    const newest = await findNewest(driver, "a2");
-    assert.equal(newest?.id, "a");
-    assert.equal(newest.lastSeq, 9, "a seq is never used again");
-    assert.deepEqual(await readSeqs(driver, "a", { scope: "chain" }), [1, 2]);
-    assert.deepEqual(await readSeqs(driver, "a1"), []);
-    await expectError(driver.write("a", change({ add: [aMessage("a", 5)] })), "seq_taken", "seq of a hidden message");
-    await driver.write("a", change({ add: [aMessage("a", 10)] }));
-    assert.deepEqual(await readSeqs(driver, "a", { scope: "chain" }), [1, 2, 10]);
-    const sameIndex = aSession("a1b", { chain: { root: "a", index: 1 } });
-    await expectError(driver.create({ session: sameIndex }), "session_exists", "index of a hidden session");
-    await driver.create({ session: aSession("a3", { chain: { root: "a", index: 3 } }) });
-    assert.equal((await findNewest(driver, "a"))?.id, "a3");
-  },
+  "revert: also hides later sessions of the chain; the reverted session becomes the newest, with the chain's lastSeq":
+    async ({ driver }) => {
+      await createChain(driver);
+      await driver.write("a", change({ revert: aSnapshot("s", 2) }));
+      const newestSession = await findNewest(driver, "a2");
+      assert.equal(newestSession?.id, "a");
+      assert.equal(newestSession.lastSeq, 9, "a seq is never used again");
+      assert.deepEqual(await readSeqs(driver, "a", { scope: "chain" }), [1, 2]);
+      assert.deepEqual(await readSeqs(driver, "a1"), []);
+      await expectError(driver.write("a", change({ add: [aMessage("a", 5)] })), "seq_taken", "seq of a hidden message");
+      await driver.write("a", change({ add: [aMessage("a", 10)] }));
+      assert.deepEqual(await readSeqs(driver, "a", { scope: "chain" }), [1, 2, 10]);
+      const sameIndex = aSession("a1b", { chain: { root: "a", index: 1 } });
+      await expectError(driver.create({ session: sameIndex }), "session_exists", "index of a hidden session");
+      await driver.create({ session: aSession("a3", { chain: { root: "a", index: 3 } }) });
+      assert.equal((await findNewest(driver, "a"))?.id, "a3");
+    },
   "revert: at 0 hides every message": async ({ driver }) => {
     await createChain(driver);
     await driver.write("a", change({ revert: aSnapshot("s", 0) }));
@@ -131,8 +130,8 @@ export const chainRules: StoreRules = {
     await store.driver.write("a", change({ add: someMessages("a", 10, 11) }));
     await store.driver.write("a", change({ restore: "s" }));
     for (const driver of [store.driver, await store.openSecond()]) {
-      const newest = await findNewest(driver, "a");
-      assert.deepEqual([newest?.id, newest?.lastSeq], ["a2", 11]);
+      const newestSession = await findNewest(driver, "a");
+      assert.deepEqual([newestSession?.id, newestSession?.lastSeq], ["a2", 11]);
       assert.equal((await driver.head("a"))?.newest.lastSeq, 11);
     }
     await expectError(
@@ -163,16 +162,16 @@ export const chainRules: StoreRules = {
       session: aSession("a3", { chain: { root: "a", index: 3 }, lastSeq: 11 }),
       messages: [aMessage("a3", 12)],
     });
-    const readVisible = async (): Promise<[number[], string | undefined, number | undefined]> => {
-      const newest = await findNewest(driver, "a");
-      return [await readSeqs(driver, "a", { scope: "chain" }), newest?.id, newest?.lastSeq];
+    const readVisibleState = async (): Promise<[number[], string | undefined, number | undefined]> => {
+      const newestSession = await findNewest(driver, "a");
+      return [await readSeqs(driver, "a", { scope: "chain" }), newestSession?.id, newestSession?.lastSeq];
     };
-    assert.deepEqual(await readVisible(), [[1, 2, 10, 11, 12], "a3", 12]);
+    assert.deepEqual(await readVisibleState(), [[1, 2, 10, 11, 12], "a3", 12]);
     await driver.write("a", change({ revert: aSnapshot("s2", 2), restore: "s1" }));
-    assert.deepEqual(await readVisible(), [[1, 2, 3, 4, 5, 6, 7, 8, 9], "a2", 12]);
+    assert.deepEqual(await readVisibleState(), [[1, 2, 3, 4, 5, 6, 7, 8, 9], "a2", 12]);
     assert.deepEqual(await findSnapshots(driver, "a"), [aSnapshot("s2", 2)]);
     await driver.write("a", change({ revert: aSnapshot("s3", 2), restore: "s2" }));
-    assert.deepEqual(await readVisible(), [[1, 2, 10, 11, 12], "a3", 12]);
+    assert.deepEqual(await readVisibleState(), [[1, 2, 10, 11, 12], "a3", 12]);
   },
   "delete: any id of a chain deletes the whole chain with hidden sessions and snapshots, and no other": async ({
     driver,

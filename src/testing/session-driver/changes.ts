@@ -60,14 +60,16 @@ export const changeRules: StoreRules = {
       await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 }, updatedAt: at(1) }) });
       await driver.create({ session: aSession("a2", { chain: { root: "a", index: 2 } }) });
       await driver.write("a2", change({ set: { title: "T", model: "m9", updatedAt: at(5) }, usage: USAGE }));
-      const [original, middle, last] = await Promise.all(["a", "a1", "a2"].map((id) => driver.get(id)));
+      const [originalSession, middleSession, lastSession] = await Promise.all(
+        ["a", "a1", "a2"].map((id) => driver.get(id)),
+      );
       assert.deepEqual(
-        [original?.title, original?.model, original?.updatedAt, original?.usage],
+        [originalSession?.title, originalSession?.model, originalSession?.updatedAt, originalSession?.usage],
         ["T", "m9", at(9), USAGE],
       );
-      assert.deepEqual([last?.title, last?.updatedAt, last?.usage], ["T", at(5), USAGE]);
-      assert.equal(middle?.title, "Title of a1");
-      assert.equal(middle.usage.cost, 0);
+      assert.deepEqual([lastSession?.title, lastSession?.updatedAt, lastSession?.usage], ["T", at(5), USAGE]);
+      assert.equal(middleSession?.title, "Title of a1");
+      assert.equal(middleSession.usage.cost, 0);
     },
   "write: adds messages and updates lastSeq, for a follow-up only its own lastSeq": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });

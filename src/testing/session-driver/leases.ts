@@ -29,12 +29,12 @@ export const leaseRules: StoreRules = {
     await store.driver.create({ session: aSession("a") });
     await store.driver.create({ session: aSession("b") });
     const holder: LeaseHolder = { id: "h1", host: "n1", boot: "b1", pid: 42, started: "99" };
-    const before = Date.now();
+    const requestedAtMs = Date.now();
     const lease = await store.driver.lease("a", holder, 60_000);
     assert.ok("fence" in lease, "the lease is acquired");
     assert.deepEqual([lease.rootId, lease.holder], ["a", holder]);
     assert.ok(
-      Date.parse(lease.expiresAt) >= before + 60_000 && Date.parse(lease.expiresAt) <= Date.now() + 60_000,
+      Date.parse(lease.expiresAt) >= requestedAtMs + 60_000 && Date.parse(lease.expiresAt) <= Date.now() + 60_000,
       "the lease expires 60 s from now",
     );
     assert.deepEqual(await store.driver.lease("a", aHolder("h2"), 60_000), { heldBy: lease });
@@ -42,16 +42,16 @@ export const leaseRules: StoreRules = {
     assert.deepEqual(await secondDriver.lease("a", aHolder("h3"), 60_000), { heldBy: lease });
     assert.ok("fence" in (await secondDriver.lease("b", aHolder("h2"), 60_000)), "another chain is free");
   },
-  "lease: the same holder renews it, with the same fence and a later expiry": async (store) => {
+  "lease: a request of the same holder renews the lease, with the same fence and a later expiry": async (store) => {
     await store.driver.create({ session: aSession("a") });
-    const first = await acquireLease(store.driver, "a", "h1", 10_000);
+    const firstLease = await acquireLease(store.driver, "a", "h1", 10_000);
     const driver = await store.reopen();
-    const renewed = await acquireLease(driver, "a", "h1", 90_000);
-    assert.equal(renewed.fence, first.fence);
-    assert.ok(renewed.expiresAt > first.expiresAt, "a renewed lease expires later");
-    await driver.write("a", change({ fence: first.fence, add: [aMessage("a", 1)] }));
+    const renewedLease = await acquireLease(driver, "a", "h1", 90_000);
+    assert.equal(renewedLease.fence, firstLease.fence);
+    assert.ok(renewedLease.expiresAt > firstLease.expiresAt, "a renewed lease expires later");
+    await driver.write("a", change({ fence: firstLease.fence, add: [aMessage("a", 1)] }));
   },
-  "lease: applies to the whole chain, by any id of it": async ({ driver }) => {
+  "lease: applies to the whole chain, by any id of the chain": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
     await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
     const lease = await acquireLease(driver, "a", "h1");
@@ -81,23 +81,27 @@ export const leaseRules: StoreRules = {
   "lease: `fenceToReplace` replaces the lease of that fence at once, and no other": async (store) => {
     const { driver } = store;
     await driver.create({ session: aSession("a") });
-    const first = await acquireLease(driver, "a", "h1");
-    const conflict = await driver.lease("a", aHolder("h2"), 60_000, { fenceToReplace: first.fence + 1 });
-    assert.deepEqual(conflict, { heldBy: first });
+    const firstLease = await acquireLease(driver, "a", "h1");
+    const conflict = await driver.lease("a", aHolder("h2"), 60_000, { fenceToReplace: firstLease.fence + 1 });
+    assert.deepEqual(conflict, { heldBy: firstLease });
     const secondDriver = await store.openSecond();
-    const second = await secondDriver.lease("a", aHolder("h2"), 60_000, { fenceToReplace: first.fence });
+    const secondLease = await secondDriver.lease("a", aHolder("h2"), 60_000, { fenceToReplace: firstLease.fence });
     assert.ok(
-      "fence" in second && second.fence > first.fence,
+      "fence" in secondLease && secondLease.fence > firstLease.fence,
       "the lease of that fence is replaced, under a higher fence",
     );
-    assert.equal(second.holder.id, "h2");
-    await expectError(driver.write("a", change({ fence: first.fence, set: { title: "x" } })), "lease_lost", "replaced");
+    assert.equal(secondLease.holder.id, "h2");
+    await expectError(
+      driver.write("a", change({ fence: firstLease.fence, set: { title: "x" } })),
+      "lease_lost",
+      "replaced",
+    );
     // A late call does not replace a newer lease, even of the same holder.
-    const lateLease = await driver.lease("a", aHolder("h3"), 60_000, { fenceToReplace: first.fence });
+    const lateLease = await driver.lease("a", aHolder("h3"), 60_000, { fenceToReplace: firstLease.fence });
     assert.ok("heldBy" in lateLease, "the lease is held by its new holder");
-    assert.deepEqual([lateLease.heldBy.holder, lateLease.heldBy.fence], [aHolder("h2"), second.fence]);
-    await releaseLease(driver, second);
-    const nextLease = await driver.lease("a", aHolder("h3"), 60_000, { fenceToReplace: first.fence });
+    assert.deepEqual([lateLease.heldBy.holder, lateLease.heldBy.fence], [aHolder("h2"), secondLease.fence]);
+    await releaseLease(driver, secondLease);
+    const nextLease = await driver.lease("a", aHolder("h3"), 60_000, { fenceToReplace: firstLease.fence });
     assert.ok("fence" in nextLease, "a free lease is acquired anyway");
   },
   "lease: can be acquired before its session exists; create rejects another fence": async ({ driver }) => {
@@ -112,38 +116,38 @@ export const leaseRules: StoreRules = {
   "release: a change with `release` alone releases the lease of a session that was never created": async (store) => {
     const { driver } = store;
     const secondDriver = await store.openSecond();
-    const first = await acquireLease(driver, "a", "h1");
-    const { rootId, fence } = first;
+    const firstLease = await acquireLease(driver, "a", "h1");
+    const { rootId, fence } = firstLease;
     const extraChange = change({ fence, release: true, set: { title: "x" } });
     await expectError(driver.write("a", extraChange), "session_not_found", "with other fields");
     const wrongRelease = releaseLease(driver, { rootId, fence: fence + 1 });
     await expectError(wrongRelease, "session_not_found", "another fence");
     assert.ok("heldBy" in (await secondDriver.lease("a", aHolder("h2"), 60_000)), "the lease is still held");
-    await releaseLease(driver, first);
-    const second = await acquireLease(secondDriver, "a", "h2");
-    assert.ok(second.fence > fence, "a higher fence");
+    await releaseLease(driver, firstLease);
+    const secondLease = await acquireLease(secondDriver, "a", "h2");
+    assert.ok(secondLease.fence > fence, "a higher fence");
     await expectError(driver.create({ session: aSession("a"), fence }), "lease_lost", "the lease was released");
-    await secondDriver.create({ session: aSession("a"), fence: second.fence });
+    await secondDriver.create({ session: aSession("a"), fence: secondLease.fence });
   },
   "lease: returns the chain's head on request, in its state under the lease": async (store) => {
     const { driver } = store;
     const run = aRun("r1", "a");
     await driver.create({ session: aSession("a", { alias: "x" }), messages: [aMessage("a", 1)], run });
     const secondDriver = await store.openSecond();
-    const first = await acquireLease(secondDriver, "a", "h1");
+    const firstLease = await acquireLease(secondDriver, "a", "h1");
     const snapshot = { id: "s", after: 1, createdAt: at(1) };
     await secondDriver.write(
       "a",
-      change({ fence: first.fence, revert: snapshot, add: [aMessage("a", 2)], runs: [aRun("r2", "a")] }),
+      change({ fence: firstLease.fence, revert: snapshot, add: [aMessage("a", 2)], runs: [aRun("r2", "a")] }),
     );
-    await releaseLease(secondDriver, first);
-    const acquired = await driver.lease("a", aHolder("h2"), 60_000, { head: { messages: true } });
-    assert.ok("fence" in acquired && acquired.head, "a lease with the head");
+    await releaseLease(secondDriver, firstLease);
+    const acquiredLease = await driver.lease("a", aHolder("h2"), 60_000, { head: { messages: true } });
+    assert.ok("fence" in acquiredLease && acquiredLease.head, "a lease with the head");
     const { snapshots, ...head } = (await driver.head("a"))!;
-    assert.deepEqual(acquired.head, head);
+    assert.deepEqual(acquiredLease.head, head);
     assert.deepEqual(snapshots, [snapshot]);
     assert.deepEqual(
-      acquired.head.messages.map(({ seq }) => seq),
+      acquiredLease.head.messages.map(({ seq }) => seq),
       [1, 2],
     );
     const rivalLease = await secondDriver.lease("a", aHolder("h3"), 60_000, { head: { messages: true } });
@@ -155,10 +159,10 @@ export const leaseRules: StoreRules = {
   },
   "lease: with the head, messages are omitted only if the caller already has them": async ({ driver }) => {
     await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
-    const first = await acquireLease(driver, "a", "h1");
-    await releaseLease(driver, first);
+    const firstLease = await acquireLease(driver, "a", "h1");
+    await releaseLease(driver, firstLease);
     // The holder of an earlier lease does not have the messages of the last one.
-    const staleOptions = { head: { messages: true, cachedFence: first.fence + 1 } };
+    const staleOptions = { head: { messages: true, cachedFence: firstLease.fence + 1 } };
     const freshLease = await driver.lease("a", aHolder("h2"), 60_000, staleOptions);
     assert.ok("fence" in freshLease, "the lease is acquired");
     assert.deepEqual(freshLease.head?.messages, [aMessage("a", 1)]);
@@ -176,15 +180,15 @@ export const leaseRules: StoreRules = {
     const { driver } = store;
     await driver.create({ session: aSession("a") });
     const secondDriver = await store.openSecond();
-    const first = await acquireLease(driver, "a", "h1");
+    const firstLease = await acquireLease(driver, "a", "h1");
     await sendInstruction(secondDriver, anInstruction("i1", "a"));
     await sendInstruction(secondDriver, anInstruction("i2", "a"));
     await sendInstruction(secondDriver, anInstruction("withdrawn", "a"));
     await withdrawInstruction(secondDriver, "a", "withdrawn");
-    const result = await driver.write("a", change({ fence: first.fence, add: [aMessage("a", 1)] }));
+    const result = await driver.write("a", change({ fence: firstLease.fence, add: [aMessage("a", 1)] }));
     assert.deepEqual(result.instructions, [], "the lease was not released");
     const lastChange = change({
-      fence: first.fence,
+      fence: firstLease.fence,
       add: [aMessage("a", 2)],
       consumedInstructions: ["i1"],
       release: true,
@@ -194,13 +198,16 @@ export const leaseRules: StoreRules = {
     assert.deepEqual(consumedInstructions, ["i1"]);
     assert.deepEqual(await secondDriver.instructions("a"), [anInstruction("i2", "a")], "the instruction stays stored");
     await expectError(
-      driver.write("a", change({ fence: first.fence, add: [aMessage("a", 3)] })),
+      driver.write("a", change({ fence: firstLease.fence, add: [aMessage("a", 3)] })),
       "lease_lost",
       "released",
     );
-    const second = await acquireLease(secondDriver, "a", "h2");
-    assert.ok(second.fence > first.fence, "a higher fence");
-    assert.ok(second.previous === undefined || second.previous === first.fence, "undefined, or the first fence");
+    const secondLease = await acquireLease(secondDriver, "a", "h2");
+    assert.ok(secondLease.fence > firstLease.fence, "a higher fence");
+    assert.ok(
+      secondLease.previous === undefined || secondLease.previous === firstLease.fence,
+      "undefined, or the first fence",
+    );
     await expectError(driver.write("a", { ...lastChange, add: [] }), "lease_lost", "released before");
     assert.ok("heldBy" in (await driver.lease("a", aHolder("h3"), 60_000)), "the new holder keeps the lease");
   },
@@ -237,13 +244,13 @@ export const leaseRules: StoreRules = {
     for (const ttlMs of [4000, 1000, 300]) {
       const id = `a${ttlMs}`;
       await driver.create({ session: aSession(id) });
-      const startMs = performance.now();
+      const startedAtMs = performance.now();
       const { fence } = await acquireLease(driver, id, "h1", ttlMs);
       await driver.write(id, change({ fence, runs: [aRun(`r${ttlMs}`, id)] }));
       const run = await findRun(secondDriver, `r${ttlMs}`);
       const rivalLease = await secondDriver.lease(id, aHolder("h2"), 60_000);
       // If the steps took longer than the lease, the result is meaningless. The longest lease normally gives a result.
-      if (performance.now() - startMs >= ttlMs) continue;
+      if (performance.now() - startedAtMs >= ttlMs) continue;
       assert.ok("heldBy" in rivalLease, `a lease of ${ttlMs} ms was replaced before it expired`);
       assert.deepEqual(run?.holder, aHolder("h1"), `the run has no holder under a lease of ${ttlMs} ms`);
     }
@@ -267,15 +274,19 @@ export const leaseRules: StoreRules = {
   },
   "release: the lease is free, its fence is invalid, and the next fence is greater": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
-    const first = await acquireLease(driver, "a", "h1");
-    await releaseLease(driver, first);
-    await expectError(driver.write("a", change({ fence: first.fence, set: { title: "x" } })), "lease_lost", "released");
-    const second = await acquireLease(driver, "a", "h1");
-    assert.ok(second.fence > first.fence, "also for the same holder");
-    await expectError(releaseLease(driver, first), "lease_lost", "released before");
-    await driver.write("a", change({ fence: second.fence, set: { title: "y" } }));
-    await releaseLease(driver, second);
-    await expectError(releaseLease(driver, second), "lease_lost", "released twice");
+    const firstLease = await acquireLease(driver, "a", "h1");
+    await releaseLease(driver, firstLease);
+    await expectError(
+      driver.write("a", change({ fence: firstLease.fence, set: { title: "x" } })),
+      "lease_lost",
+      "released",
+    );
+    const secondLease = await acquireLease(driver, "a", "h1");
+    assert.ok(secondLease.fence > firstLease.fence, "also for the same holder");
+    await expectError(releaseLease(driver, firstLease), "lease_lost", "released before");
+    await driver.write("a", change({ fence: secondLease.fence, set: { title: "y" } }));
+    await releaseLease(driver, secondLease);
+    await expectError(releaseLease(driver, secondLease), "lease_lost", "released twice");
   },
   "lease: `previous`, if returned, is the fence of the chain's last lease; it is undefined after a delete": async (
     store,
@@ -301,9 +312,9 @@ export const leaseRules: StoreRules = {
       assert.ok(previous === undefined || previous === expectedFence, "the fence of the last lease");
     // A previous holder does not know the messages that were written without a lease.
     await driver.write("a", change({ fence: null, add: [aMessage("a", 1)] }));
-    const unleased = await acquireLease(secondDriver, "a", "h5");
-    assert.equal(unleased.previous, undefined, "changed without a lease");
-    await releaseLease(secondDriver, unleased);
+    const leaseAfterWrite = await acquireLease(secondDriver, "a", "h5");
+    assert.equal(leaseAfterWrite.previous, undefined, "changed without a lease");
+    await releaseLease(secondDriver, leaseAfterWrite);
     await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }), view: [aMessage("a", 1)] });
     assert.equal((await acquireLease(secondDriver, "a", "h5")).previous, undefined, "a follow-up without a lease");
     await driver.delete(["a"]);
@@ -320,8 +331,8 @@ export const leaseRules: StoreRules = {
       await store.driver.delete(["a"]);
       await store.reopen();
     }
-    const [first = 0, second = 0, third = 0] = fences;
-    assert.ok(first < second && second < third, `fences: ${fences.join(", ")}`);
+    const [firstFence = 0, secondFence = 0, thirdFence = 0] = fences;
+    assert.ok(firstFence < secondFence && secondFence < thirdFence, `fences: ${fences.join(", ")}`);
   },
   "delete: removes the lease; later writes of its holder are rejected, also if the id is used again": async (store) => {
     const { driver } = store;

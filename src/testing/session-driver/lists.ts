@@ -29,23 +29,23 @@ export const listRules: StoreRules = {
     await driver.create({ session: aSession("a", { title: "Fix the Parser" }) });
     await driver.create({ session: aSession("b", { title: "100%_done" }) });
     await driver.create({ session: aSession("c", { title: "1000 done", projectDir: "/other" }) });
-    const find = async (search: string, query: Partial<SessionQuery> = {}): Promise<[string[], number]> => {
+    const listMatching = async (search: string, query: Partial<SessionQuery> = {}): Promise<[string[], number]> => {
       const page = await driver.list({ limit: 9, search, ...query });
       return [page.sessions.map((session) => session.id), page.total];
     };
-    assert.deepEqual(await find("pArSeR"), [["a"], 1]);
-    assert.deepEqual(await find("fix the"), [["a"], 1]);
-    assert.deepEqual(await find("%"), [["b"], 1]);
-    assert.deepEqual(await find("_"), [["b"], 1]);
-    assert.deepEqual(await find("done"), [["c", "b"], 2]);
-    assert.deepEqual(await find("done", { limit: 1 }), [["c"], 2]);
-    assert.deepEqual(await find("done", { projectDir: "/other" }), [["c"], 1]);
-    assert.deepEqual(await find(""), [["c", "b", "a"], 3]);
+    assert.deepEqual(await listMatching("pArSeR"), [["a"], 1]);
+    assert.deepEqual(await listMatching("fix the"), [["a"], 1]);
+    assert.deepEqual(await listMatching("%"), [["b"], 1]);
+    assert.deepEqual(await listMatching("_"), [["b"], 1]);
+    assert.deepEqual(await listMatching("done"), [["c", "b"], 2]);
+    assert.deepEqual(await listMatching("done", { limit: 1 }), [["c"], 2]);
+    assert.deepEqual(await listMatching("done", { projectDir: "/other" }), [["c"], 1]);
+    assert.deepEqual(await listMatching(""), [["c", "b", "a"], 3]);
     await driver.create({ session: aSession("d", { title: "Été à Москва" }) });
-    assert.deepEqual(await find("éTÉ"), [["d"], 1]);
-    assert.deepEqual(await find("мОСК"), [["d"], 1]);
-    assert.deepEqual(await find("ete"), [[], 0]);
-    assert.deepEqual(await find("'; DROP TABLE sessions; --"), [[], 0]);
+    assert.deepEqual(await listMatching("éTÉ"), [["d"], 1]);
+    assert.deepEqual(await listMatching("мОСК"), [["d"], 1]);
+    assert.deepEqual(await listMatching("ete"), [[], 0]);
+    assert.deepEqual(await listMatching("'; DROP TABLE sessions; --"), [[], 0]);
   },
   "list: emptyBefore finds older sessions that never had a message": async ({ driver }) => {
     await driver.create({ session: aSession("old", { updatedAt: at(1) }) });
@@ -86,10 +86,10 @@ export const listRules: StoreRules = {
     for (;;) {
       const page = await driver.list({ projectDir: "/projects/one", limit: 2, before });
       assert.equal(page.total, 6);
-      const last = page.sessions.at(-1);
-      if (!last) break;
+      const lastSession = page.sessions.at(-1);
+      if (!lastSession) break;
       listedIds.push(...page.sessions.map((session) => session.id));
-      before = { updatedAt: last.updatedAt, id: last.id };
+      before = { updatedAt: lastSession.updatedAt, id: lastSession.id };
     }
     assert.deepEqual(listedIds, ["s5", "s4", "s3", "s2", "s1", "s0"]);
     assert.deepEqual(await listIds(driver, { before: { updatedAt: at(1), id: "none" } }), ["s2", "s1", "s0"]);
@@ -110,9 +110,9 @@ export const listRules: StoreRules = {
     await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
     await driver.delete(["a1", "b", "b"]);
     assert.equal((await driver.list({ limit: 9 })).total, 1);
-    const reopened = await store.reopen();
-    assert.equal((await reopened.list({ limit: 9 })).total, 1);
-    assert.equal((await reopened.list({ limit: 9, projectDir: "/projects/one" })).total, 1);
+    const reopenedDriver = await store.reopen();
+    assert.equal((await reopenedDriver.list({ limit: 9 })).total, 1);
+    assert.equal((await reopenedDriver.list({ limit: 9, projectDir: "/projects/one" })).total, 1);
   },
   "list: a subagent session is listed and counted only in queries for its parent": async (store) => {
     const { driver } = store;
@@ -122,13 +122,13 @@ export const listRules: StoreRules = {
     await driver.create({ session: aSession("c", { spawnedBy, updatedAt: at(1), projectDir: "/other" }) });
     await driver.create({ session: aSession("d", { spawnedBy: { ...spawnedBy, sessionId: "b" } }) });
     await driver.create({ session: aSession("b1", { spawnedBy, chain: { root: "b", index: 1 }, updatedAt: at(9) }) });
-    const totals = async (listingDriver: SessionDriver) => {
+    const readTotals = async (listingDriver: SessionDriver) => {
       const pages = [{}, { projectDir: "/projects/one" }, { projectDir: "/other" }, { search: "title" }];
       return Promise.all(pages.map(async (query) => (await listingDriver.list({ limit: 9, ...query })).total));
     };
     assert.deepEqual(await listIds(driver), ["a"]);
     assert.deepEqual(await listIds(driver, { emptyBefore: at(99) }), ["a"]);
-    assert.deepEqual(await totals(driver), [1, 1, 0, 1]);
+    assert.deepEqual(await readTotals(driver), [1, 1, 0, 1]);
     const listWithTotal = async (query: Partial<SessionQuery>): Promise<[string[], number]> => {
       const page = await driver.list({ limit: 9, ...query });
       return [page.sessions.map(({ id }) => id), page.total];
@@ -141,13 +141,13 @@ export const listRules: StoreRules = {
     assert.deepEqual(await listWithTotal({ spawnedBy: "b" }), [["d"], 1]);
     assert.deepEqual(await listWithTotal({ spawnedBy: "none" }), [[], 0]);
     await driver.write("c", change({ set: { projectDir: "/projects/one" } }));
-    assert.deepEqual(await totals(driver), [1, 1, 0, 1]);
-    const reopened = await store.reopen();
-    assert.deepEqual((await reopened.get("b"))?.spawnedBy, spawnedBy);
-    assert.equal((await reopened.get("a"))?.spawnedBy, null);
-    await reopened.delete(["b"]);
-    assert.deepEqual(await listIds(reopened, { spawnedBy: "a" }), ["c"]);
-    assert.deepEqual(await totals(reopened), [1, 1, 0, 1]);
+    assert.deepEqual(await readTotals(driver), [1, 1, 0, 1]);
+    const reopenedDriver = await store.reopen();
+    assert.deepEqual((await reopenedDriver.get("b"))?.spawnedBy, spawnedBy);
+    assert.equal((await reopenedDriver.get("a"))?.spawnedBy, null);
+    await reopenedDriver.delete(["b"]);
+    assert.deepEqual(await listIds(reopenedDriver, { spawnedBy: "a" }), ["c"]);
+    assert.deepEqual(await readTotals(reopenedDriver), [1, 1, 0, 1]);
   },
   "load: a subagent session is listed only in queries for its parent": async (store) => {
     const { driver } = store;

@@ -150,10 +150,10 @@ export const messageRules: StoreRules = {
     await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 600) });
     const pagedSeqs: number[] = [];
     for (let after = 0; ;) {
-      const page = await readSeqs(driver, "a", { after, limit: 250 });
-      if (page.length === 0) break;
-      pagedSeqs.push(...page);
-      after = page.at(-1) ?? 0;
+      const pageSeqs = await readSeqs(driver, "a", { after, limit: 250 });
+      if (pageSeqs.length === 0) break;
+      pagedSeqs.push(...pageSeqs);
+      after = pageSeqs.at(-1) ?? 0;
     }
     assert.equal(pagedSeqs.length, 600);
     assert.deepEqual(await readSeqs(driver, "a", { before: 601, limit: 2 }), [599, 600]);

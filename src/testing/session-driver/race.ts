@@ -34,19 +34,22 @@ export type LeaseState = "held" | "free";
 interface Outcome {
   first: unknown;
   second: unknown;
-  /** State that a reader sees after the end of the second call and before that of the first. Undefined if not observed. */
+  /**
+   * State that a reader sees after the end of the second call, before the first call ends. Undefined if not observed.
+   */
   stateBetween: unknown;
   finalState: unknown;
 }
 
-/** Maximum wait for a call that neither ends nor is known to be blocked. */
-const IDLE_MS = 1000;
+/** Maximum time to wait until a call ends or is known to be blocked. */
+const MAX_CALL_WAIT_MS = 1000;
 
 /**
- * Runs two calls concurrently through two drivers. If the store supports it, the first is held just before its end.
+ * Runs two calls concurrently through two drivers. If the fixture can hold changes, the first call is held before its
+ * end.
  *
- * The results must be those of sequential calls. Either order is allowed, unless one call ended before the other began, or
- * was observed to end first.
+ * The outcome must be the outcome of sequential calls. Either order is allowed, unless the first call ended before the
+ * second call began, or the second call was observed to end first.
  *
  * `part`: as in the fixture's `hold`. Resolves with false, without running the calls, if the store has no such part.
  */
@@ -60,38 +63,38 @@ export async function race(
   const { driver } = store;
   const secondDriver = await store.getSecond();
   const fence = await createInitialState(driver, leaseState);
-  const hold = await store.hold(part);
-  if (part > 0 && !hold) {
+  const heldStore = await store.hold(part);
+  if (part > 0 && !heldStore) {
     await readFinalState(driver);
     return false;
   }
 
   const firstCall = startCall(first.run(driver, fence));
-  if (hold) await waitUntilBlocked(hold, firstCall, 1);
+  if (heldStore) await waitUntilBlocked(heldStore, firstCall, 1);
   const isOrderFree = !firstCall.isDone();
   const secondCall = startCall(second.run(secondDriver, fence));
-  let meanwhile: unknown;
-  if (hold) {
-    await waitUntilBlocked(hold, secondCall, firstCall.isDone() ? 1 : 2);
-    if (secondCall.isDone() && !firstCall.isDone() && part === 0) meanwhile = await readState(secondDriver);
-    await hold.resume();
+  let stateBetween: unknown;
+  if (heldStore) {
+    await waitUntilBlocked(heldStore, secondCall, firstCall.isDone() ? 1 : 2);
+    if (secondCall.isDone() && !firstCall.isDone() && part === 0) stateBetween = await readState(secondDriver);
+    await heldStore.resume();
   }
   const results = [normalizeResult(await firstCall.outcome, fence), normalizeResult(await secondCall.outcome, fence)];
-  const actual: Outcome = {
+  const actualOutcome: Outcome = {
     first: results[0],
     second: results[1],
-    stateBetween: meanwhile,
+    stateBetween,
     finalState: await readFinalState(driver),
   };
 
   const orderedOutcome = await runSequentially(leaseState, first, second, false);
   const reversedOutcome = await runSequentially(leaseState, first, second, true);
   const allowedOutcomes = isOrderFree ? [reversedOutcome, orderedOutcome] : [orderedOutcome];
-  if (!allowedOutcomes.some((expected) => matchesExpected(actual, expected))) {
+  if (!allowedOutcomes.some((expected) => matchesExpected(actualOutcome, expected))) {
     const message = `"${first.name}" and "${second.name}" at once: the outcome fits neither order`;
-    // The expectation closer to the outcome gives a readable difference.
-    const nearestOutcome = meanwhile === undefined ? orderedOutcome : reversedOutcome;
-    assert.deepEqual(actual, adaptExpected(actual, nearestOutcome), message);
+    // The expected outcome in the more likely order gives a readable difference.
+    const nearestOutcome = stateBetween === undefined ? orderedOutcome : reversedOutcome;
+    assert.deepEqual(actualOutcome, adaptExpected(actualOutcome, nearestOutcome), message);
     assert.fail(message);
   }
   return true;
@@ -148,9 +151,9 @@ async function readFinalState(driver: SessionDriver): Promise<unknown> {
   await driver.create({ session: aSession("a") });
   await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }) });
   for (const id of ["i0", "i1", "i2"]) await sendInstruction(driver, anInstruction(id, "a"));
-  const recreated = await readState(driver);
+  const recreatedState = await readState(driver);
   await driver.delete(["a"]);
-  return { state, holder, recreated };
+  return { state, holder, recreatedState };
 }
 
 /** Returns the outcome of sequential calls on a reference driver. */
@@ -180,8 +183,8 @@ async function runSequentially(
 }
 
 /**
- * Adapts the expectation to what a store is free to choose. A lease may omit `previous`, and then returns all messages.
- * An unobserved `meanwhile` is not compared.
+ * Adapts the expected outcome to the freedom of a store. A lease may omit `previous`, and then returns all messages. An
+ * unobserved `stateBetween` is not compared.
  */
 function adaptExpected(actual: Outcome, expected: Outcome): Outcome {
   const adaptLease = (actualLease: unknown, expectedLease: unknown): unknown => {
@@ -237,12 +240,14 @@ function startCall(call: Promise<unknown>): ActiveCall {
 }
 
 /** Waits until the call has ended or `count` calls are blocked. */
-async function waitUntilBlocked(hold: HeldStore, call: ActiveCall, count: number): Promise<void> {
-  const deadlineMs = Date.now() + IDLE_MS;
-  while (!call.isDone() && (await hold.waiting()) < count && Date.now() < deadlineMs) await pause(1);
+async function waitUntilBlocked(heldStore: HeldStore, call: ActiveCall, count: number): Promise<void> {
+  const deadlineMs = Date.now() + MAX_CALL_WAIT_MS;
+  while (!call.isDone() && (await heldStore.waiting()) < count && Date.now() < deadlineMs) await pause(1);
 }
 
-/** Returns a result without times and with fences replaced by their order, because stores differ in both. */
+/**
+ * Returns a result without times and with the order of fences instead of their values, because stores differ in both.
+ */
 function normalizeResult({ value, code }: CallResult, fence: number): unknown {
   if (code !== undefined) return { code };
   if (typeof value !== "object" || value === null) return value;

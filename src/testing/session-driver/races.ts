@@ -25,7 +25,7 @@ const ENDED_RUN = { state: "finished", endedBy: "model", endedAt: at(9), started
 const WITH_HEAD = { head: { messages: true } };
 const createDelta = (text: string) => [{ messageId: "a1-4", part: 0, type: "text" as const, text }];
 
-/** Data of a chain that the store does not contain. */
+/** Returns the data of a chain that the store does not contain. */
 function aNewChain(): ChainData {
   const messages: { message: Message; hiddenBy: string }[] = [{ message: aMessage("z", 1), hiddenBy: "" }];
   const session = aSession("z", { alias: "zx", lastSeq: 1, projectDir: "/one" });
@@ -197,35 +197,35 @@ const LIST_EMPTY = aRaceCall("list of empty sessions", (driver) => driver.list({
 const DUMP = aRaceCall("dump", (driver) => driver.dump("a1"));
 const READ_HEAD = aRaceCall("head", (driver) => driver.head("x"));
 
-type Pair = readonly [first: RaceCall, second: RaceCall, leaseState?: LeaseState];
+type RacePair = readonly [first: RaceCall, second: RaceCall, leaseState?: LeaseState];
 
-/** Runs each pair in both orders, so that either call is the held one. */
-async function runRaces(store: StoreUnderTest, pairs: readonly Pair[]): Promise<void> {
+/** Runs each pair in both orders, so that each call is held once. */
+async function runRaces(store: StoreUnderTest, pairs: readonly RacePair[]): Promise<void> {
   for (const [first, second, leaseState = "held"] of pairs) {
     await race(store, leaseState, first, second);
     if (first !== second) await race(store, leaseState, second, first);
   }
 }
 
-/** Runs each change concurrently with a reader, once for each part of the store at which the fixture can hold it. */
-async function runReaderRaces(store: StoreUnderTest, pairs: readonly Pair[]): Promise<void> {
+/** Runs each change concurrently with a reader, once for each part of the store at which the change can be held. */
+async function runReaderRaces(store: StoreUnderTest, pairs: readonly RacePair[]): Promise<void> {
   for (const [change, reader, leaseState = "held"] of pairs)
     for (let part = 0; await race(store, leaseState, change, reader, part); part++) if (!store.canHold) break;
 }
 
 export const raceRules: StoreRules = {
-  "hold: if the fixture can hold a change, no reader sees it before it is released": async (store) => {
+  "hold: if the fixture can hold a change, no reader sees the held change before its release": async (store) => {
     const { driver } = store;
     await driver.create({ session: aSession("a") });
-    const hold = await store.hold(0);
-    if (!hold) return;
+    const heldStore = await store.hold(0);
+    if (!heldStore) return;
     let isDone = false;
     const heldWrite = driver.write("a", change({ set: { title: "new" } })).finally(() => (isDone = true));
-    while (!isDone && (await hold.waiting()) === 0) await pause(1);
+    while (!isDone && (await heldStore.waiting()) === 0) await pause(1);
     assert.ok(!isDone, "the change was not held");
     const secondDriver = await store.getSecond();
     assert.equal((await secondDriver.get("a"))?.title, "Title of a");
-    await hold.resume();
+    await heldStore.resume();
     await heldWrite;
     assert.equal((await secondDriver.get("a"))?.title, "new");
   },

@@ -52,12 +52,12 @@ export class StoreUnderTest {
     return this.#wrap(await this.#awaitFixture("second", this.#fixture.second(this.#unwrap(this.driver))));
   }
 
-  /** Returns a second driver. Every call returns the same one. */
+  /** Returns a second driver. Every call returns the same driver. */
   async getSecond(): Promise<SessionDriver> {
     return (this.#secondDriver ??= await this.openSecond());
   }
 
-  /** Calls the fixture's `hold`. Undefined if the fixture has none, or after the last part. */
+  /** Calls the fixture's `hold`. Resolves with undefined without such a function, and after the last part. */
   async hold(part: number): Promise<HeldStore | undefined> {
     return this.#fixture.hold && this.#awaitFixture("hold", this.#fixture.hold(part));
   }
@@ -106,7 +106,7 @@ export function at(seconds: number): string {
   return new Date(Date.UTC(2026, 0, 1) + seconds * 1000).toISOString();
 }
 
-/** Returns a session with all fields. It is the first session of a chain unless `chain` is set. */
+/** Returns a session with all fields: the first session of a chain, unless `chain` is set. */
 export function aSession(id: string, fields: Partial<Session> = {}): Session {
   return {
     id,
@@ -245,7 +245,7 @@ export function aHolder(id: string): LeaseHolder {
   return { id, host: "host", boot: "boot", pid: 1, started: "1" };
 }
 
-/** Acquires a lease. Throws if it is held. */
+/** Acquires a lease. Throws if another holder has the lease. */
 export async function acquireLease(
   driver: SessionDriver,
   rootId: string,
@@ -271,7 +271,7 @@ export async function sendInstruction(driver: SessionDriver, instruction: Instru
   return driver.write(instruction.sessionId, change({ sync: true, instruct: instruction }));
 }
 
-/** Withdraws an instruction. Resolves with true if this call removed it. */
+/** Withdraws an instruction. Resolves with true if this call removed the instruction. */
 export async function withdrawInstruction(driver: SessionDriver, sessionId: string, id: string): Promise<boolean> {
   const { consumedInstructions } = await driver.write(sessionId, change({ sync: true, consumedInstructions: [id] }));
   return consumedInstructions.includes(id);

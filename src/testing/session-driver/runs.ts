@@ -42,22 +42,22 @@ async function findHolderId(driver: SessionDriver, id: string): Promise<string |
 export const runRules: StoreRules = {
   "runs: stores every field of a run, from create and from write": async (store) => {
     const { driver } = store;
-    const first = aRun("r1", "a", { idempotencyKey: "key of r1", state: "waiting" });
-    await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)], run: first });
-    const second = aRun("r2", "a", {
+    const firstRun = aRun("r1", "a", { idempotencyKey: "key of r1", state: "waiting" });
+    await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)], run: firstRun });
+    const secondRun = aRun("r2", "a", {
       startedAt: at(2),
       state: "failed",
       endedAt: at(3),
       error: { code: "provider", message: 'lab: 500: "NUL \0" 👩‍👩‍👧‍👦' },
     });
-    await driver.write("a", change({ add: [aMessage("a", 2)], runs: [second], sync: true }));
-    assert.deepEqual(await findRun(driver, "r1"), { run: first, holder: null });
-    assert.deepEqual(await findRun(driver, "r2"), { run: second, holder: null });
+    await driver.write("a", change({ add: [aMessage("a", 2)], runs: [secondRun], sync: true }));
+    assert.deepEqual(await findRun(driver, "r1"), { run: firstRun, holder: null });
+    assert.deepEqual(await findRun(driver, "r2"), { run: secondRun, holder: null });
     assert.equal(await findRun(driver, "none"), undefined);
-    const reopened = await store.reopen();
+    const reopenedDriver = await store.reopen();
     assert.deepEqual(
-      (await reopened.runs({ limit: 9 })).map(({ run }) => run),
-      [second, first],
+      (await reopenedDriver.runs({ limit: 9 })).map(({ run }) => run),
+      [secondRun, firstRun],
     );
   },
   "runs: a write with the same id replaces the run, whatever fields differ": async ({ driver }) => {
@@ -124,8 +124,8 @@ export const runRules: StoreRules = {
     await driver.create({ session: aSession("a"), run: aRun("r1", "a") });
     await driver.create({ session: aSession("b") });
     await expectError(driver.write("b", change({ runs: [aRun("r1", "b", ENDED_FIELDS)] })), "run_key_taken", "write");
-    const create = driver.create({ session: aSession("c"), run: aRun("r1", "c") });
-    await expectError(create, "run_key_taken", "create");
+    const createPromise = driver.create({ session: aSession("c"), run: aRun("r1", "c") });
+    await expectError(createPromise, "run_key_taken", "create");
     assert.deepEqual((await findRun(driver, "r1"))?.run, aRun("r1", "a"));
   },
   "runs: of two concurrent runs with one key, through two drivers, one is stored": async (store) => {
@@ -200,10 +200,10 @@ export const runRules: StoreRules = {
       let before: RunQuery["before"];
       while (pagedIds.length < 9) {
         const page = await driver.runs({ ...query, limit: 2, before });
-        const last = page.at(-1)?.run;
-        if (!last) break;
+        const lastRun = page.at(-1)?.run;
+        if (!lastRun) break;
         pagedIds.push(...page.map(({ run }) => run.id));
-        before = { startedAt: last.startedAt, id: last.id };
+        before = { startedAt: lastRun.startedAt, id: lastRun.id };
       }
       assert.deepEqual(pagedIds, ["r6", "r5", "r4", "r3", "r2", "r1", "r0"]);
     }
@@ -227,15 +227,15 @@ export const runRules: StoreRules = {
   },
   "runs: a run has no holder after its lease is replaced, until the new holder writes it": async ({ driver }) => {
     await driver.create({ session: aSession("a") });
-    const first = await acquireLease(driver, "a", "h1");
-    await driver.write("a", change({ fence: first.fence, runs: [aRun("r1", "a"), aRun("r2", "a")] }));
-    const second = await driver.lease("a", aHolder("h2"), 60_000, { fenceToReplace: first.fence });
-    assert.ok("fence" in second, "the lease is acquired");
+    const firstLease = await acquireLease(driver, "a", "h1");
+    await driver.write("a", change({ fence: firstLease.fence, runs: [aRun("r1", "a"), aRun("r2", "a")] }));
+    const secondLease = await driver.lease("a", aHolder("h2"), 60_000, { fenceToReplace: firstLease.fence });
+    assert.ok("fence" in secondLease, "the lease is acquired");
     assert.equal(await findHolderId(driver, "r1"), null);
-    await driver.write("a", change({ fence: second.fence, runs: [aRun("r1", "a", { state: "interrupted" })] }));
+    await driver.write("a", change({ fence: secondLease.fence, runs: [aRun("r1", "a", { state: "interrupted" })] }));
     assert.equal(await findHolderId(driver, "r1"), "h2", "the holder of the last write");
     assert.equal(await findHolderId(driver, "r2"), null);
-    const lateChange = change({ fence: first.fence, runs: [aRun("r2", "a", ENDED_FIELDS)] });
+    const lateChange = change({ fence: firstLease.fence, runs: [aRun("r2", "a", ENDED_FIELDS)] });
     await expectError(driver.write("a", lateChange), "lease_lost", "a replaced holder writes the end of its run");
     assert.equal((await findRun(driver, "r2"))?.run.state, "running");
   },
@@ -248,7 +248,9 @@ export const runRules: StoreRules = {
     await acquireLease(driver, "a", "h1");
     assert.equal(await findHolderId(driver, "r1"), "h1", "the same holder acquired it again");
   },
-  "runs: are deleted with their chain, by any id of it, and their ids and keys are free again": async ({ driver }) => {
+  "runs: a delete of a chain, by any id of the chain, deletes its runs and frees their ids and keys": async ({
+    driver,
+  }) => {
     const run = aRun("r1", "a", { idempotencyKey: "k" });
     await driver.create({ session: aSession("a"), run });
     await driver.create({ session: aSession("a1", { chain: { root: "a", index: 1 } }), run: aRun("r2", "a") });
@@ -278,7 +280,7 @@ export const runRules: StoreRules = {
     const waitingRun = aRun("r2", "a", { state: "waiting", startedAt: at(2) });
     const failedRun = aRun("r3", "a", { state: "failed", startedAt: at(3) });
     await driver.write("a1", change({ add: [aMessage("a1", 5)], runs: [waitingRun, failedRun], set: { title: "T" } }));
-    const expected = {
+    const expectedHead = {
       root: { ...session, lastSeq: 3, title: "T" },
       newest: { ...followUp, lastSeq: 5, title: "T" },
       messages: [...view, aMessage("a1", 4), aMessage("a1", 5)],
@@ -286,7 +288,8 @@ export const runRules: StoreRules = {
       snapshots: [],
     };
     for (const anyDriver of [driver, await store.openSecond(), await store.reopen()])
-      if (anyDriver !== driver) for (const id of ["a", "a1", "x"]) assert.deepEqual(await anyDriver.head(id), expected);
+      if (anyDriver !== driver)
+        for (const id of ["a", "a1", "x"]) assert.deepEqual(await anyDriver.head(id), expectedHead);
     assert.equal(await store.driver.head("none"), undefined);
     assert.equal(await store.driver.head(""), undefined, "an empty alias finds no session");
   },
@@ -295,17 +298,17 @@ export const runRules: StoreRules = {
     const view = [aMessage("a", 4)];
     const followUp = aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 4 });
     await driver.create({ session: followUp, view, messages: someMessages("a1", 5, 6) });
-    const readVisible = async (): Promise<unknown> => {
+    const readVisibleState = async (): Promise<unknown> => {
       const head = await driver.head("a");
       return [head?.newest.id, head?.newest.lastSeq, head?.messages.map(({ seq }) => seq)];
     };
-    assert.deepEqual(await readVisible(), ["a1", 6, [4, 5, 6]]);
+    assert.deepEqual(await readVisibleState(), ["a1", 6, [4, 5, 6]]);
     await driver.write("a1", change({ revert: { id: "s1", after: 5, createdAt: at(1) } }));
-    assert.deepEqual(await readVisible(), ["a1", 6, [4, 5]]);
+    assert.deepEqual(await readVisibleState(), ["a1", 6, [4, 5]]);
     await driver.write("a", change({ revert: { id: "s2", after: 2, createdAt: at(2) } }));
-    assert.deepEqual(await readVisible(), ["a", 6, [1, 2]]);
+    assert.deepEqual(await readVisibleState(), ["a", 6, [1, 2]]);
     await driver.write("a", change({ restore: "s2" }));
-    assert.deepEqual(await readVisible(), ["a1", 6, [4, 5]]);
+    assert.deepEqual(await readVisibleState(), ["a1", 6, [4, 5]]);
   },
   "head: contains each concurrent change completely or not at all": async (store) => {
     const reader = await store.openSecond();

@@ -54,7 +54,7 @@ export const sharingRules: StoreRules = {
     const drivers = [store.driver, await store.openSecond()];
     await store.driver.create({ session: aSession("a") });
     const usage = { promptTokens: 1, completionTokens: 1, totalTokens: 2, cost: 0.25 };
-    let rejectedWrites = 0;
+    let rejectedWriteCount = 0;
     await Promise.all(
       drivers.map(async (driver, index) => {
         for (let seq = 1; seq <= 20; seq++) {
@@ -63,12 +63,12 @@ export const sharingRules: StoreRules = {
             await driver.write("a", change({ add: [message], usage }));
           } catch (error) {
             assert.equal((error as { code?: unknown }).code, "seq_taken", String(error));
-            rejectedWrites++;
+            rejectedWriteCount++;
           }
         }
       }),
     );
-    assert.equal(rejectedWrites, 20, "one of two writes is rejected");
+    assert.equal(rejectedWriteCount, 20, "one of two writes is rejected");
     assert.equal((await readSeqs(store.driver, "a")).length, 20);
     // These changes are not rejected, so none may be lost.
     const writers = drivers.flatMap((driver) => Array.from({ length: 10 }, () => driver));
@@ -89,7 +89,7 @@ export const sharingRules: StoreRules = {
       );
       for (const id of ids) assert.equal((await store.driver.get(id))?.usage.promptTokens, rounds.length, id);
     },
-  "of two drivers that create the same id or alias concurrently, one succeeds": async (store) => {
+  "exactly one of two drivers that create the same id or alias concurrently succeeds": async (store) => {
     const drivers = [store.driver, await store.openSecond()];
     for (let round = 0; round < 5; round++) {
       const idResults = await Promise.allSettled(
@@ -137,10 +137,10 @@ export const sharingRules: StoreRules = {
     let before: SessionQuery["before"];
     for (let round = 0; ; round++) {
       const page = await store.driver.list({ limit: 3, before });
-      const last = page.sessions.at(-1);
-      if (!last) break;
+      const lastSession = page.sessions.at(-1);
+      if (!lastSession) break;
       pagedIds.push(...page.sessions.map((session) => session.id));
-      before = { updatedAt: last.updatedAt, id: last.id };
+      before = { updatedAt: lastSession.updatedAt, id: lastSession.id };
       await writer.create({ session: aSession(`new${round}`, { updatedAt: at(100 + round) }) });
       await writer.write("s21", change({ set: { updatedAt: at(200 + round) } }));
     }
@@ -153,12 +153,12 @@ export const sharingRules: StoreRules = {
     const writer = await store.openSecond();
     await store.driver.create({ session: aSession("a"), messages: someMessages("a", 1, 10) });
     const pagedSeqs: number[] = [];
-    for (let after = 0, next = 11; ;) {
-      const page = await readSeqs(store.driver, "a", { after, limit: 4 });
-      if (page.length === 0) break;
-      pagedSeqs.push(...page);
-      after = page.at(-1) ?? 0;
-      if (next <= 14) await writer.write("a", change({ add: [aMessage("a", next++)] }));
+    for (let after = 0, nextSeq = 11; ;) {
+      const pageSeqs = await readSeqs(store.driver, "a", { after, limit: 4 });
+      if (pageSeqs.length === 0) break;
+      pagedSeqs.push(...pageSeqs);
+      after = pageSeqs.at(-1) ?? 0;
+      if (nextSeq <= 14) await writer.write("a", change({ add: [aMessage("a", nextSeq++)] }));
     }
     assert.deepEqual(
       pagedSeqs,

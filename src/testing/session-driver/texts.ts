@@ -33,12 +33,12 @@ export const textRules: StoreRules = {
     await driver.write("a", change({ add: [aGrowingMessage("a", 2)] }));
     const append = SPECIAL_TEXTS.map((text, part) => ({ messageId: "a-2", part, type: "text" as const, text }));
     await driver.write("a", change({ append }));
-    const reopened = await store.reopen();
-    const [first, second] = await reopened.messages("a");
-    assert.deepEqual(first?.parts, parts);
-    assert.deepEqual(second?.parts, parts);
-    assert.equal((await reopened.get("a"))?.title, title);
-    assert.deepEqual(await listIds(reopened, { projectDir: "/tmp/ü 'x'\n", search: "QUOTES ' \"" }), ["a"]);
+    const reopenedDriver = await store.reopen();
+    const [firstMessage, secondMessage] = await reopenedDriver.messages("a");
+    assert.deepEqual(firstMessage?.parts, parts);
+    assert.deepEqual(secondMessage?.parts, parts);
+    assert.equal((await reopenedDriver.get("a"))?.title, title);
+    assert.deepEqual(await listIds(reopenedDriver, { projectDir: "/tmp/ü 'x'\n", search: "QUOTES ' \"" }), ["a"]);
   },
   "text: a surrogate pair that is split over two appends is joined": async (store) => {
     await store.driver.create({ session: aSession("a"), messages: [aGrowingMessage("a", 1)] });
@@ -58,10 +58,13 @@ export const textRules: StoreRules = {
     await store.driver.create({ session: aSession("a", { title: text, alias: text }), messages: [message] });
     await store.driver.write("a", change({ set: { title: text, model: text } }));
     const driver = await store.reopen();
-    const expected = [text, "a\ufffdb"];
-    assert.ok(expected.includes((await driver.get("a"))?.title ?? ""), "the stored title, or its well-formed version");
+    const expectedTexts = [text, "a\ufffdb"];
     assert.ok(
-      expected.includes(joinParts((await driver.messages("a"))[0])),
+      expectedTexts.includes((await driver.get("a"))?.title ?? ""),
+      "the stored title, or its well-formed version",
+    );
+    assert.ok(
+      expectedTexts.includes(joinParts((await driver.messages("a"))[0])),
       "the stored text, or its well-formed version",
     );
     assert.equal((await driver.get(text))?.id, "a", "the alias finds the session");
@@ -78,9 +81,9 @@ export const textRules: StoreRules = {
     });
     await store.driver.write("a", change({ append: [{ messageId: "a-2", part: 0, type: "text", text }] }));
     await store.driver.write("a", change({ append: [{ messageId: "a-2", part: 0, type: "text", text: "!" }] }));
-    const [first, second] = await (await store.reopen()).messages("a");
-    assert.equal(first?.parts[0]?.type === "file" && first.parts[0].data === text, true);
-    assert.equal(joinParts(second) === `${text}!`, true);
+    const [firstMessage, secondMessage] = await (await store.reopen()).messages("a");
+    assert.equal(firstMessage?.parts[0]?.type === "file" && firstMessage.parts[0].data === text, true);
+    assert.equal(joinParts(secondMessage) === `${text}!`, true);
   },
   "ids: may contain quotes, slashes, dots and other characters that are invalid in file names": async (store) => {
     const ids = [

@@ -49,9 +49,8 @@ async function createFullChain(driver: SessionDriver): Promise<void> {
   );
 }
 
-/** Returns a copy of a chain with other ids, alias and key. */
+/** Returns a copy of a chain with other ids, alias and key. Field names and fixed values stay. */
 function renameIds(chain: ChainData): ChainData {
-  // Replaces ids only, not field names or fixed values.
   const text = JSON.stringify(chain)
     .replaceAll(/"a(?!ssistant"|uto"|llow)([^"]*)"(?!:)/g, '"z$1"')
     .replaceAll('"x"', '"y"')
@@ -66,7 +65,7 @@ async function dumpChain(driver: SessionDriver, id: string): Promise<ChainData> 
 }
 
 export const transferRules: StoreRules = {
-  "dump: returns the whole chain with hidden parts, for any id of it; undefined for an unknown id": async ({
+  "dump: returns the whole chain with hidden parts, for any id of the chain; undefined for an unknown id": async ({
     driver,
   }) => {
     await createFullChain(driver);
@@ -123,9 +122,9 @@ export const transferRules: StoreRules = {
     writes.catch(() => undefined);
     while (isWriting) {
       const { sessions, runs } = await dumpChain(driver, "a");
-      const [first] = sessions;
-      const { length } = first?.messages ?? [];
-      if (length > 0) assert.equal(first?.session.title, `${length}`, "fields and messages of one change");
+      const [firstSession] = sessions;
+      const { length } = firstSession?.messages ?? [];
+      if (length > 0) assert.equal(firstSession?.session.title, `${length}`, "fields and messages of one change");
       assert.equal(runs.length, length, "messages and runs of one change");
       await new Promise((resolve) => setImmediate(resolve));
     }
@@ -189,11 +188,15 @@ export const transferRules: StoreRules = {
       await append(`${id}-2`, 2, "text", "more");
       await append(`${id}-3`, 0, "text", "new");
     }
-    const reopened = await store.reopen();
+    const reopenedDriver = await store.reopen();
     for (const id of ["a", "z"]) {
-      assert.deepEqual((await reopened.messages(id)).map(joinParts), ["begun|hmm", "thinking|Hello|more", "new"], id);
-      await reopened.write(id, change({ finish: [aMessage(id, 2)] }));
-      assert.deepEqual((await reopened.messages(id)).map(joinParts), ["begun|hmm", "text 2", "new"], id);
+      assert.deepEqual(
+        (await reopenedDriver.messages(id)).map(joinParts),
+        ["begun|hmm", "thinking|Hello|more", "new"],
+        id,
+      );
+      await reopenedDriver.write(id, change({ finish: [aMessage(id, 2)] }));
+      assert.deepEqual((await reopenedDriver.messages(id)).map(joinParts), ["begun|hmm", "text 2", "new"], id);
       await expectError(append(`${id}-2`, 0, "text", "late"), "point_not_found", "finished");
     }
   },

@@ -6,7 +6,7 @@ export interface TransportClient {
    * Sends a prompt, in the given session or a new one. Resolves with the full answer and the id under which clients
    * resume the session. Rejects if the agent fails, rejects the prompt or disconnects.
    *
-   * `onText` receives each piece of the answer. Can be called again after it has settled.
+   * `onText` receives each piece of the answer. `prompt` can be called again after it has settled.
    */
   prompt(
     text: string,
@@ -22,7 +22,7 @@ export interface TransportClient {
 /** Gives the checks access to a transport. The functions can take any time. */
 export interface TransportFixture {
   /**
-   * Creates a transport that was never started, with an address of its own, such as port 0. Called once at the start of
+   * Creates a transport that was never started, with a separate address, such as port 0. Called once at the start of
    * every check.
    */
   create(): Promise<Transport>;
@@ -31,8 +31,8 @@ export interface TransportFixture {
    */
   readonly createFailing: (() => Promise<Transport>) | undefined;
   /**
-   * Connects a new client. If the transport has a single client (stdio), each call is a separate session of it. Rejects
-   * if the transport is not serving.
+   * Connects a new client. If the transport has a single client (stdio), each call opens a separate session of that
+   * client. Rejects if the transport is not serving.
    */
   connect(listening: Listening): Promise<TransportClient>;
   /** Effect on a run when its client disconnects. */
@@ -42,6 +42,6 @@ export interface TransportFixture {
    * transport was stopped.
    */
   clean(): Promise<void>;
-  /** Time limit of the checks for expected events, in ms. Default 10,000. No check passes by waiting that long. */
+  /** Time limit of the checks for expected events, in ms. Default 10,000. Only failing checks take that long. */
   readonly timeoutMs?: number | undefined;
 }

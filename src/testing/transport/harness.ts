@@ -6,9 +6,14 @@ import { Agent } from "../../agent/agent.js";
 import { MemoryDriver } from "../../memory-driver/memory-driver.js";
 import type { ModelChunk } from "../../ports/model-provider.js";
 import type { Listening, Transport } from "../../plugin/transport.js";
-import { countOpenResources, withTimeout, waitUntil, type CheckRules } from "../check.js";
+import { DEFAULT_TIMEOUT_MS, countOpenResources, withTimeout, waitUntil, type CheckRules } from "../check.js";
 import { ScriptedProvider } from "../scripted-provider.js";
 import type { TransportClient, TransportFixture } from "./fixture.js";
+
+/** Time to wait before a check asserts that an effect has not happened. */
+export const OBSERVATION_MS = 50;
+/** A prompt without an answer after this time counts as not served. */
+const MAX_SILENCE_MS = 300;
 
 export type TransportRules = CheckRules<[harness: TransportHarness]>;
 
@@ -25,7 +30,7 @@ export class TransportHarness {
   readonly timeoutMs: number;
   readonly #folder: string;
   readonly #clients: TransportClient[] = [];
-  readonly #listening: Listening[] = [];
+  readonly #listenings: Listening[] = [];
 
   private constructor(
     fixture: TransportFixture,
@@ -36,7 +41,7 @@ export class TransportHarness {
     this.fixture = fixture;
     this.transport = transport;
     this.resourcesBefore = resourcesBefore;
-    this.timeoutMs = fixture.timeoutMs ?? 10_000;
+    this.timeoutMs = fixture.timeoutMs ?? DEFAULT_TIMEOUT_MS;
     this.#folder = folder;
     this.agent = new Agent({ providers: [this.provider], driver: new MemoryDriver(), projectDir: folder });
     this.agent.on("run.finished", () => this.runOutcomes.push("finished"));
@@ -52,7 +57,7 @@ export class TransportHarness {
 
   async start(): Promise<Listening> {
     const listening = await this.withTimeLimit(this.transport.start(this.agent), "start");
-    this.#listening.push(listening);
+    this.#listenings.push(listening);
     return listening;
   }
 
@@ -70,46 +75,49 @@ export class TransportHarness {
     return waitUntil(condition, label, this.timeoutMs);
   }
 
-  /** Starts a prompt and waits until its answer has begun with `first`. The provider's script determines the remaining answer. */
+  /**
+   * Sends a prompt and waits until its answer begins with `firstPiece`. The provider's script determines the answer.
+   */
   async beginPrompt(
     client: TransportClient,
     firstPiece = "begun ",
   ): Promise<{ answer: Promise<{ text: string; sessionId: string }> }> {
     let text = "";
     const answer = client.prompt("begin", { onText: (piece) => (text += piece) });
-    // A check need not await the answer: avoid an unhandled rejection.
+    // Not every check awaits the answer: avoid an unhandled rejection.
     answer.catch(() => undefined);
     await this.waitUntil(() => text.startsWith(firstPiece), "the first piece of an answer");
     return { answer };
   }
 
-  /** Asserts that a prompt sent after a stop is not served. `connect`: returns the client that sends it. */
+  /** Asserts that a prompt sent after a stop is not served. `connect` returns the client that sends the prompt. */
   async expectNotServed(connect: () => Promise<TransportClient>, label: string): Promise<void> {
-    const requests = this.provider.requests.length;
-    const attempt = (async () => {
+    const requestCount = this.provider.requests.length;
+    const promptPromise = (async () => {
       const client = await connect();
       this.#clients.push(client);
       return client.prompt("too late");
     })();
     const outcome = await Promise.race([
-      attempt.then(
+      promptPromise.then(
         ({ text }) => `answered ${JSON.stringify(text)}`,
         () => "refused",
       ),
-      new Promise<string>((resolve) => setTimeout(() => resolve("silent"), Math.min(300, this.timeoutMs))),
+      new Promise<string>((resolve) => setTimeout(() => resolve("silent"), Math.min(MAX_SILENCE_MS, this.timeoutMs))),
     ]);
     assert.match(outcome, /^(refused|silent)$/, label);
-    assert.equal(this.provider.requests.length, requests, label);
+    assert.equal(this.provider.requests.length, requestCount, label);
   }
 
+  /** Closes clients, transports and the agent, and cleans up. */
   async close(): Promise<void> {
-    const attempts: Promise<unknown>[] = [
+    const closePromises: Promise<unknown>[] = [
       // In an async function, because a faulty implementation can throw synchronously.
       ...this.#clients.map(async (client) => client.close()),
-      ...this.#listening.map(async (listening) => listening.stop(AbortSignal.abort())),
+      ...this.#listenings.map(async (listening) => listening.stop(AbortSignal.abort())),
     ];
     // Another check tests a stop that hangs. Here a hang must not block the next check.
-    await Promise.allSettled(attempts.map((attempt) => this.withTimeLimit(attempt, "cleanup")));
+    await Promise.allSettled(closePromises.map((closePromise) => this.withTimeLimit(closePromise, "cleanup")));
     try {
       await this.agent.close();
     } finally {
@@ -120,6 +128,6 @@ export class TransportHarness {
   }
 }
 
-export function textChunk(content: string): ModelChunk {
+export function createTextChunk(content: string): ModelChunk {
   return { type: "text", block: "0", text: content };
 }

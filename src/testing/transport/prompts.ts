@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { ProviderError } from "../../ports/errors.js";
 import { createGate, pause } from "../check.js";
-import { textChunk, type TransportRules } from "./harness.js";
+import { OBSERVATION_MS, createTextChunk, type TransportRules } from "./harness.js";
 
 /** A prompt with special characters. */
 const SPECIAL_PROMPT = 'Grüße 👩‍💻, "quotes" \\ and {braces}\n\n  second line\ttab \u2028 <b>&amp;</b> data: x\r\nend';
@@ -18,7 +18,7 @@ export const promptRules: TransportRules = {
   },
   "answer: is streamed": async (harness) => {
     const { whenOpen, open } = createGate();
-    harness.provider.push([textChunk("begun "), whenOpen, textChunk("done")]);
+    harness.provider.push([createTextChunk("begun "), whenOpen, createTextChunk("done")]);
     const client = await harness.connect(await harness.start());
     const { answer } = await harness.beginPrompt(client);
     open();
@@ -26,15 +26,15 @@ export const promptRules: TransportRules = {
   },
   "answer: contains every piece once, in order": async (harness) => {
     const pieces = Array.from({ length: 150 }, (_, n) => `${n} `);
-    harness.provider.push(pieces.map(textChunk));
+    harness.provider.push(pieces.map(createTextChunk));
     const client = await harness.connect(await harness.start());
-    let streamed = "";
+    let streamedText = "";
     const answer = await harness.withTimeLimit(
-      client.prompt("count", { onText: (piece) => (streamed += piece) }),
+      client.prompt("count", { onText: (piece) => (streamedText += piece) }),
       "an answer",
     );
     assert.equal(answer.text, pieces.join(""));
-    assert.equal(streamed, pieces.join(""));
+    assert.equal(streamedText, pieces.join(""));
   },
   "session: a prompt with a session id continues that session, also from another client": async (harness) => {
     harness.provider.push("first", "second", "third");
@@ -61,13 +61,13 @@ export const promptRules: TransportRules = {
   },
   "two clients: each gets its own answer, regardless of the order": async (harness) => {
     const gates = new Map(["a", "b"].map((name) => [name, createGate()]));
-    const step = (name: string) => [
-      textChunk(`begun ${name} `),
+    const createStep = (name: string) => [
+      createTextChunk(`begun ${name} `),
       gates.get(name)?.whenOpen ?? 0,
-      textChunk(`done ${name}`),
+      createTextChunk(`done ${name}`),
     ];
     const answerByName = (request: { messages: readonly unknown[] }) =>
-      step(JSON.stringify(request.messages.at(-1)).includes("from a") ? "a" : "b");
+      createStep(JSON.stringify(request.messages.at(-1)).includes("from a") ? "a" : "b");
     harness.provider.push(answerByName, answerByName);
     const listening = await harness.start();
     const streamedTexts: Record<string, string> = { a: "", b: "" };
@@ -83,12 +83,12 @@ export const promptRules: TransportRules = {
     const answerToB = sendPrompt("b");
     await harness.waitUntil(() => streamedTexts["b"] !== "", "the first piece for b");
     gates.get("b")?.open();
-    const second = await harness.withTimeLimit(answerToB, "the answer to b, while a waits");
+    const secondAnswer = await harness.withTimeLimit(answerToB, "the answer to b, while a waits");
     gates.get("a")?.open();
-    const first = await harness.withTimeLimit(answerToA, "the answer to a");
-    assert.deepEqual([first.text, second.text], ["begun a done a", "begun b done b"]);
+    const firstAnswer = await harness.withTimeLimit(answerToA, "the answer to a");
+    assert.deepEqual([firstAnswer.text, secondAnswer.text], ["begun a done a", "begun b done b"]);
     assert.deepEqual(streamedTexts, { a: "begun a done a", b: "begun b done b" });
-    assert.notEqual(first.sessionId, second.sessionId);
+    assert.notEqual(firstAnswer.sessionId, secondAnswer.sessionId);
   },
   "a model failure: its client gets an error, and the next prompt is answered": async (harness) => {
     harness.provider.push(new ProviderError("scripted", "bad_request", "invalid request"), "fine");
@@ -98,7 +98,7 @@ export const promptRules: TransportRules = {
   },
   "a disconnected client: its run is cancelled or continues, as the fixture states": async (harness) => {
     const { whenOpen, open } = createGate();
-    harness.provider.push([textChunk("begun "), whenOpen, textChunk("done")]);
+    harness.provider.push([createTextChunk("begun "), whenOpen, createTextChunk("done")]);
     const client = await harness.connect(await harness.start());
     await harness.beginPrompt(client);
     await harness.withTimeLimit(client.close(), "disconnect");
@@ -107,7 +107,7 @@ export const promptRules: TransportRules = {
       assert.deepEqual(harness.runOutcomes, ["failed"], "cancelled, not finished");
       assert.equal(harness.provider.active, 0);
     } else {
-      await pause(50);
+      await pause(OBSERVATION_MS);
       assert.deepEqual(harness.runOutcomes, [], "the run continues");
       open();
       await harness.waitUntil(() => harness.runOutcomes.length > 0, "the end of a run whose client disconnected");
@@ -116,7 +116,7 @@ export const promptRules: TransportRules = {
   },
   "a disconnected client: the other clients are not affected": async (harness) => {
     const { whenOpen, open } = createGate();
-    harness.provider.push([textChunk("begun "), whenOpen, textChunk("done")], "other");
+    harness.provider.push([createTextChunk("begun "), whenOpen, createTextChunk("done")], "other");
     const listening = await harness.start();
     const stayingClient = await harness.connect(listening);
     const { answer } = await harness.beginPrompt(stayingClient);
@@ -124,7 +124,7 @@ export const promptRules: TransportRules = {
     await harness.withTimeLimit(leavingClient.prompt("short"), "an answer");
     await harness.withTimeLimit(leavingClient.close(), "disconnect");
     // The server notices the disconnect with a delay.
-    await pause(50);
+    await pause(OBSERVATION_MS);
     open();
     assert.equal((await harness.withTimeLimit(answer, "the answer to the remaining client")).text, "begun done");
   },

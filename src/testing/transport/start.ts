@@ -16,7 +16,7 @@ export const startRules: TransportRules = {
     assert.ok(address === "stdio" || URL.canParse(address), `address ${JSON.stringify(address)}`);
     assert.match(address, /^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$/);
   },
-  "start: opens nothing before it is called": async (harness) => {
+  "start: the transport opens nothing before the call of start": async (harness) => {
     await expectNothingOpened(harness.resourcesBefore, harness.timeoutMs);
   },
 };

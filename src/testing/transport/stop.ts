@@ -1,17 +1,17 @@
 import assert from "node:assert/strict";
 import { createGate, expectNothingOpened, pause } from "../check.js";
-import { textChunk, type TransportRules } from "./harness.js";
+import { OBSERVATION_MS, createTextChunk, type TransportRules } from "./harness.js";
 
 export const stopRules: TransportRules = {
   "stop: lets running work finish until the signal aborts": async (harness) => {
     const { whenOpen, open } = createGate();
-    harness.provider.push([textChunk("begun "), whenOpen, textChunk("done")]);
+    harness.provider.push([createTextChunk("begun "), whenOpen, createTextChunk("done")]);
     const listening = await harness.start();
     const client = await harness.connect(listening);
     const { answer } = await harness.beginPrompt(client);
     let isStopped = false;
     const stopPromise = listening.stop(new AbortController().signal).then(() => (isStopped = true));
-    await pause(50);
+    await pause(OBSERVATION_MS);
     assert.equal(isStopped, false, "stop waits for active work");
     assert.equal(harness.provider.active, 1, "active work continues");
     open();
@@ -22,7 +22,7 @@ export const stopRules: TransportRules = {
   },
   "stop: rejects new work while it waits for active work": async (harness) => {
     const { whenOpen, open } = createGate();
-    harness.provider.push([textChunk("begun "), whenOpen, textChunk("done")]);
+    harness.provider.push([createTextChunk("begun "), whenOpen, createTextChunk("done")]);
     const listening = await harness.start();
     const client = await harness.connect(listening);
     const idleClient = await harness.connect(listening);
@@ -43,12 +43,12 @@ export const stopRules: TransportRules = {
   },
   "stop: cancels active work when the signal aborts, and the client's prompt settles": async (harness) => {
     const { whenOpen } = createGate();
-    harness.provider.push([textChunk("begun "), whenOpen]);
+    harness.provider.push([createTextChunk("begun "), whenOpen]);
     const listening = await harness.start();
     const { answer } = await harness.beginPrompt(await harness.connect(listening));
-    const abort = new AbortController();
-    const stopPromise = listening.stop(abort.signal);
-    abort.abort();
+    const abortController = new AbortController();
+    const stopPromise = listening.stop(abortController.signal);
+    abortController.abort();
     await harness.withTimeLimit(stopPromise, "stop after the signal aborted");
     await harness.waitUntil(() => harness.runOutcomes.length > 0, "the end of the run");
     assert.deepEqual(harness.runOutcomes, ["failed"], "cancelled");
@@ -59,7 +59,7 @@ export const stopRules: TransportRules = {
   },
   "stop: cancels active work at once if the signal has already aborted": async (harness) => {
     const { whenOpen } = createGate();
-    harness.provider.push([textChunk("begun "), whenOpen]);
+    harness.provider.push([createTextChunk("begun "), whenOpen]);
     const listening = await harness.start();
     await harness.beginPrompt(await harness.connect(listening));
     await harness.withTimeLimit(listening.stop(AbortSignal.abort()), "stop");

@@ -16,12 +16,15 @@ import { cutMiddle, MAX_MODEL_TEXT_BYTES } from "../../base/cut-text.js";
 
 /** Maximum bytes read of one file. */
 const MAX_FILE_BYTES = 256 * 1024;
-/** Maximum files of a skill that are listed, and maximum folder depth of the search. */
+/** Maximum files of a skill that are listed. */
 const MAX_FILES = 50;
+/** Maximum depth of the folders that are searched. The folder of the skill has depth 1. */
 const MAX_DEPTH = 3;
-/** Limits of the search for these files: folder entries, and time in ms. */
+/** Maximum folder entries that the search reads. */
 const MAX_ENTRIES = 1_000;
-const MAX_SEARCH_MS = 2_000;
+/** Time limit of the search, in ms. */
+const SEARCH_TIMEOUT_MS = 2_000;
+const MAX_SHOWN_NAME_CHARACTERS = 100;
 /** Folders of a skill that are not searched. */
 const SKIPPED_FOLDERS = new Set([".git", "node_modules"]);
 
@@ -53,25 +56,25 @@ export function skillTool({ deniedPaths }: Pick<FileToolOptions, "deniedPaths">)
       if (!skill) {
         const names = skills.map((candidate) => candidate.name).join(", ");
         throw new ToolError(
-          `Skill ${JSON.stringify(name.slice(0, 100))} does not exist. Use one of: ${names || "(none)"}.`,
+          `Skill ${JSON.stringify(name.slice(0, MAX_SHOWN_NAME_CHARACTERS))} does not exist. Use one of: ${names || "(none)"}.`,
         );
       }
       // The user's own skills lie in gantry's home, which is denied to all other tools.
       const guard = await PathGuard.create({
         roots: [skill.root],
-        denied: skill.origin === "user" ? [] : deniedPaths,
+        deniedPaths: skill.origin === "user" ? [] : deniedPaths,
       });
       const owners = skill.origin === "user" ? undefined : (await repositoryOf(projectDir)).owners;
       const content = await readSkillFile(guard, skill, file, owners);
       if (file !== SKILL_FILE) return content;
       const originLabel = skill.origin === "user" ? "Skill of the user" : "Unverified skill of the repository";
-      const { files, isCut } = await listSkillFiles(guard, skill.folder, signal);
+      const { files, isIncomplete } = await listSkillFiles(guard, skill.folder, signal);
       const otherFiles = files.filter((path) => path !== SKILL_FILE);
-      const noFilesNote = isCut ? "Its other files were not found." : "It has no other files.";
+      const noFilesNote = isIncomplete ? "Its other files were not found." : "It has no other files.";
       return [
         `${originLabel}, in ${toPrintable(skill.folder)}`,
         otherFiles.length === 0 ? noFilesNote : `Its other files (set file to read one): ${otherFiles.join(", ")}`,
-        ...(isCut ? ["Its folder was not searched completely."] : []),
+        ...(isIncomplete ? ["Its folder was not searched completely."] : []),
         "",
         toPrintableLines(parseFrontMatter(content).body || content),
       ].join("\n");
@@ -111,13 +114,13 @@ async function readSkillFile(
 /**
  * Lists the files of a skill as sorted relative paths. Links are listed and not followed.
  *
- * `isCut` is true if a limit of files, entries, depth or time was reached. Rejects with the signal's reason.
+ * `isIncomplete` is true if a limit of files, entries, depth or time was reached. Rejects with the signal's reason.
  */
-async function listSkillFiles(guard: PathGuard, start: string, signal: AbortSignal) {
+async function listSkillFiles(guard: PathGuard, skillFolder: string, signal: AbortSignal) {
   const files: string[] = [];
-  const deadlineMs = Date.now() + MAX_SEARCH_MS;
+  const deadlineMs = Date.now() + SEARCH_TIMEOUT_MS;
   let remainingEntries = MAX_ENTRIES;
-  let isCut = false;
+  let isIncomplete = false;
   /** Returns false once a limit is reached. */
   const searchFolder = async (path: string, depth: number): Promise<boolean> => {
     const folder = await guard.openFolder(path).catch(() => undefined);
@@ -128,10 +131,10 @@ async function listSkillFiles(guard: PathGuard, start: string, signal: AbortSign
         signal.throwIfAborted();
         if (remainingEntries-- <= 0 || files.length >= MAX_FILES || Date.now() > deadlineMs) return false;
         const entryPath = join(path, entry.name);
-        if (!entry.isDirectory()) files.push(toPrintable(relative(start, entryPath).split(sep).join("/")));
+        if (!entry.isDirectory()) files.push(toPrintable(relative(skillFolder, entryPath).split(sep).join("/")));
         else if (SKIPPED_FOLDERS.has(entry.name)) continue;
         else if (depth < MAX_DEPTH) folders.push(entryPath);
-        else isCut = true;
+        else isIncomplete = true;
       }
     } finally {
       await folder.close();
@@ -139,6 +142,6 @@ async function listSkillFiles(guard: PathGuard, start: string, signal: AbortSign
     for (const subfolder of folders) if (!(await searchFolder(subfolder, depth + 1))) return false;
     return true;
   };
-  const isComplete = await searchFolder(start, 1);
-  return { files: files.sort(), isCut: isCut || !isComplete };
+  const isComplete = await searchFolder(skillFolder, 1);
+  return { files: files.sort(), isIncomplete: isIncomplete || !isComplete };
 }

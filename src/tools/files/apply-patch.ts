@@ -66,13 +66,13 @@ export function applyPatchTool(options: FileToolOptions): Tool {
     describe: ({ input }, projectDir) => {
       const sections = parsePatch(input);
       const paths = sections.flatMap((section) =>
-        moveTargetOf(section) === undefined ? [section.path] : [section.path, moveTargetOf(section) ?? ""],
+        getMoveTarget(section) === undefined ? [section.path] : [section.path, getMoveTarget(section) ?? ""],
       );
       return {
         title: formatTitle(sections, projectDir),
         locations: [...new Set(paths)].map((path) => createLocation(path, projectDir)),
-        diff: sections.flatMap((section) => createPlannedDiff(section, projectDir)),
-        actsAs: findActsAs(sections),
+        diff: sections.flatMap((section) => createPlannedDiffs(section, projectDir)),
+        actsAs: listEquivalentTools(sections),
         ...findReadLocations(sections, projectDir),
       };
     },
@@ -81,7 +81,7 @@ export function applyPatchTool(options: FileToolOptions): Tool {
   });
 }
 
-function moveTargetOf(section: PatchSection): string | undefined {
+function getMoveTarget(section: PatchSection): string | undefined {
   return section.action === "update" ? section.moveTo : undefined;
 }
 
@@ -89,14 +89,14 @@ function formatTitle(sections: readonly PatchSection[], projectDir: string): str
   const [singleSection] = sections;
   if (sections.length !== 1 || !singleSection) return `Patch ${new Set(sections.map(({ path }) => path)).size} files`;
   const name = formatPath(singleSection.path, projectDir);
-  const newPath = moveTargetOf(singleSection);
+  const newPath = getMoveTarget(singleSection);
   if (newPath !== undefined) return `Move ${name} to ${formatPath(newPath, projectDir)}`;
   return `${{ add: "Create", delete: "Delete", update: "Patch" }[singleSection.action]} ${name}`;
 }
 
-/** The diffs of a patch section. Whether the old lines exist is checked when the patch runs. */
-function createPlannedDiff(section: PatchSection, projectDir: string): Diff[] {
-  const { path } = createLocation(moveTargetOf(section) ?? section.path, projectDir);
+/** Returns the diffs of a patch section. Whether the old lines exist is checked when the patch runs. */
+function createPlannedDiffs(section: PatchSection, projectDir: string): Diff[] {
+  const { path } = createLocation(getMoveTarget(section) ?? section.path, projectDir);
   if (section.action === "delete") return [];
   if (section.action === "add") return [{ path, oldText: null, newText: section.content }];
   return section.chunks.map(({ lines }) => {
@@ -107,18 +107,18 @@ function createPlannedDiff(section: PatchSection, projectDir: string): Diff[] {
 }
 
 /**
- * Files whose content the call may show: errors quote lines of updated files, and a moved file is readable at its
- * target.
+ * Returns the files whose content the call may show: errors quote lines of updated files, and a moved file is readable
+ * at its target.
  */
 function findReadLocations(sections: readonly PatchSection[], projectDir: string): { reads?: Location[] } {
   const paths = new Set(sections.flatMap(({ action, path }) => (action === "update" ? [path] : [])));
   return paths.size > 0 ? { reads: [...paths].map((path) => createLocation(path, projectDir)) } : {};
 }
 
-/** The tools that this call acts as. Permission rules of those tools apply too. */
-function findActsAs(sections: readonly PatchSection[]): string[] {
+/** Returns the tools whose permission rules also apply to this call. */
+function listEquivalentTools(sections: readonly PatchSection[]): string[] {
   const hasEdits = sections.some((section) => section.action === "update" && section.chunks.length > 0);
-  const hasWrites = sections.some((section) => section.action === "add" || moveTargetOf(section) !== undefined);
-  const hasDeletes = sections.some((section) => section.action === "delete" || moveTargetOf(section) !== undefined);
+  const hasWrites = sections.some((section) => section.action === "add" || getMoveTarget(section) !== undefined);
+  const hasDeletes = sections.some((section) => section.action === "delete" || getMoveTarget(section) !== undefined);
   return [...(hasEdits ? ["edit"] : []), ...(hasWrites ? ["write"] : []), ...(hasDeletes ? ["delete"] : [])];
 }

@@ -4,7 +4,12 @@ export type FileType =
   | { kind: "image"; mediaType: string }
   | { kind: "binary"; description: string };
 
-const SIGNATURES: readonly (readonly [string, string, number?])[] = [
+/** Bytes at the start of a file that decide its type. */
+export const DETECTION_BYTES = 8_192;
+/** Bytes that are searched for signatures, which are at the start of a file. */
+const MAX_SIGNATURE_BYTES = 512;
+
+const SIGNATURES: readonly (readonly [signature: string, description: string, offset?: number])[] = [
   ["%PDF-", "a PDF document"],
   ["PK\x03\x04", "a ZIP archive (or an Office document)"],
   ["\x1f\x8b", "gzip data"],
@@ -28,17 +33,18 @@ const SIGNATURES: readonly (readonly [string, string, number?])[] = [
   ["wOF2", "a web font"],
 ];
 
-/** Detects whether a file is text, an image or binary. `start`: up to the first 8 kB. */
+/** Detects whether a file is text, an image or binary. `start`: up to the first `DETECTION_BYTES` bytes. */
 export function detectFileType(start: Buffer): FileType {
-  const latin = start.toString("latin1", 0, 512);
-  if (latin.startsWith("\x89PNG\r\n\x1a\n")) return { kind: "image", mediaType: "image/png" };
-  if (latin.startsWith("\xff\xd8\xff")) return { kind: "image", mediaType: "image/jpeg" };
-  if (/^GIF8[79]a/.test(latin)) return { kind: "image", mediaType: "image/gif" };
-  if (latin.startsWith("RIFF") && latin.startsWith("WEBP", 8)) return { kind: "image", mediaType: "image/webp" };
-  if (latin.startsWith("\xff\xfe")) return { kind: "text", encoding: "utf-16le" };
-  if (latin.startsWith("\xfe\xff")) return { kind: "text", encoding: "utf-16be" };
-  if (!start.includes(0) && !latin.startsWith("%PDF-")) return { kind: "text", encoding: "utf-8" };
-  const signature = SIGNATURES.find(([magic, , offset = 0]) => latin.startsWith(magic, offset));
+  const latin1Text = start.toString("latin1", 0, MAX_SIGNATURE_BYTES);
+  if (latin1Text.startsWith("\x89PNG\r\n\x1a\n")) return { kind: "image", mediaType: "image/png" };
+  if (latin1Text.startsWith("\xff\xd8\xff")) return { kind: "image", mediaType: "image/jpeg" };
+  if (/^GIF8[79]a/.test(latin1Text)) return { kind: "image", mediaType: "image/gif" };
+  if (latin1Text.startsWith("RIFF") && latin1Text.startsWith("WEBP", 8))
+    return { kind: "image", mediaType: "image/webp" };
+  if (latin1Text.startsWith("\xff\xfe")) return { kind: "text", encoding: "utf-16le" };
+  if (latin1Text.startsWith("\xfe\xff")) return { kind: "text", encoding: "utf-16be" };
+  if (!start.includes(0) && !latin1Text.startsWith("%PDF-")) return { kind: "text", encoding: "utf-8" };
+  const signature = SIGNATURES.find(([magic, , offset = 0]) => latin1Text.startsWith(magic, offset));
   return { kind: "binary", description: signature?.[1] ?? "binary data" };
 }
 

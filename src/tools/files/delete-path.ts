@@ -2,11 +2,11 @@ import { basename, dirname, join, resolve } from "node:path";
 import { PathError, ToolError } from "../../ports/errors.js";
 import { asPathError, type OpenedFolder, type PathGuard } from "../../files/path-guard.js";
 import type { ToolCallPreview, ToolContext, ToolOutput } from "../../ports/tool.js";
-import { formatSize, detectFileType } from "./content.js";
+import { formatSize, detectFileType, DETECTION_BYTES } from "./content.js";
 import {
   withFileLock,
-  guardForChange,
-  toPathFault,
+  createChangeGuard,
+  toPathToolError,
   SeenFiles,
   formatPath,
   type FileToolOptions,
@@ -15,7 +15,7 @@ import {
 import { recordBefore, recordTree } from "./record-file.js";
 import { readWhole } from "./read-file.js";
 
-/** Maximum size of a deleted text file whose content clients are shown. */
+/** Maximum size of a deleted text file whose content is sent to clients. */
 const MAX_DIFF_BYTES = 256 * 1024;
 
 interface Deletion {
@@ -41,7 +41,7 @@ export async function previewDeletion(
   workFolders: WorkFolders,
 ): Promise<ToolCallPreview> {
   const fullPath = resolve(workFolders.projectDir, deletion.path);
-  const guard = await guardForChange(options, workFolders);
+  const guard = await createChangeGuard(options, workFolders);
   const folder = await guard.openFolder((await guard.resolve(dirname(fullPath))).path);
   try {
     previewedIdentities.set(deletion, await folder.stat(basename(fullPath)));
@@ -60,9 +60,9 @@ export async function deletePath(
   const { path, recursive } = deletion;
   const fullPath = resolve(context.projectDir, path);
   try {
-    const guard = await guardForChange(options, context);
+    const guard = await createChangeGuard(options, context);
     const name = formatPath(path, context.projectDir);
-    const check = (identity: Identity): void => {
+    const requireSameIdentity = (identity: Identity): void => {
       const requestedIdentity = previewedIdentities.get(deletion);
       if (
         previewedIdentities.has(deletion) &&
@@ -72,9 +72,11 @@ export async function deletePath(
           `${name}: was replaced during the permission request. Nothing was deleted; check it again.`,
         );
     };
-    return await withFileLock(fullPath, () => removePath(guard, fullPath, recursive, name, context, check));
+    return await withFileLock(fullPath, () =>
+      removePath(guard, fullPath, recursive, name, context, requireSameIdentity),
+    );
   } catch (error) {
-    throw await toPathFault(error, path, context.projectDir, options);
+    throw await toPathToolError(error, path, context.projectDir, options);
   }
 }
 
@@ -82,8 +84,8 @@ const NO_FILE = { kind: "none" } as const;
 const NOT_RECORDED_NOTE = " No copy was stored: undo cannot restore it.";
 
 /**
- * Deletes a file, link or folder. The target of a link stays. `check` receives the current identity and throws if the
- * entry must stay.
+ * Deletes a file, link or folder. The target of a link stays. `checkIdentity` receives the current identity and throws
+ * if the entry must stay.
  *
  * Rejects with `PathError` and `ToolError`.
  */
@@ -93,18 +95,18 @@ export async function removePath(
   recursive: boolean,
   name: string,
   context: ToolContext,
-  check: (identity: Identity) => void = () => undefined,
+  checkIdentity: (identity: Identity) => void = () => undefined,
 ): Promise<ToolOutput> {
   // Resolves the parent but not the last name, so that a link is deleted and not its target.
   const parent = await guard.resolve(dirname(fullPath)).catch((error: unknown) => {
     // The parent of a root lies outside the roots. The error must name the root instead.
-    throw error instanceof PathError && error.reason === "outside" && guard.isRoot(fullPath)
+    throw error instanceof PathError && error.reason === "outside" && guard.containsRoot(fullPath)
       ? createRootError(name)
       : error;
   });
   const target = join(parent.path, basename(fullPath));
-  if (guard.isRoot(target)) throw createRootError(name);
-  if (guard.holdsDenied(target)) throw new PathError("denied", "access is denied");
+  if (guard.containsRoot(target)) throw createRootError(name);
+  if (guard.containsDeniedPathOrRoot(target)) throw new PathError("denied", "access is denied");
   if (basename(target) === ".git")
     throw new ToolError(
       `${name}: contains the history of the repository and cannot be deleted. Ask the user to delete it.`,
@@ -117,7 +119,7 @@ export async function removePath(
     const stats = await folder.stat(entryName);
     let hasCopy = true;
     if (!stats) throw new PathError("not_found", "not found");
-    check(stats);
+    checkIdentity(stats);
     context.signal.throwIfAborted();
     if (stats.isDirectory()) {
       const record = await (recursive
@@ -142,8 +144,8 @@ export async function removePath(
       };
     }
     await folder.sync();
-    const what = `Deleted ${name}/${recursive ? " with its contents" : ""}.${hasCopy ? "" : NOT_RECORDED_NOTE}`;
-    return { text: what, locations: [{ path: target }] };
+    const resultText = `Deleted ${name}/${recursive ? " with its contents" : ""}.${hasCopy ? "" : NOT_RECORDED_NOTE}`;
+    return { text: resultText, locations: [{ path: target }] };
   } catch (error) {
     throw error instanceof ToolError || context.signal.aborted ? error : asPathError(error);
   } finally {
@@ -155,13 +157,14 @@ function createRootError(name: string): ToolError {
   return new ToolError(`${name}: is the working folder, or contains it. Delete its contents instead.`);
 }
 
+/** Returns the text of a file for a diff. Undefined if the file is too large, not text, or not readable. */
 async function readDiffText(guard: PathGuard, folder: OpenedFolder, name: string): Promise<string | undefined> {
   try {
     const file = await guard.openFile(join(folder.path, name));
     try {
       if (file.stats.size > MAX_DIFF_BYTES) return undefined;
       const content = await readWhole(file, MAX_DIFF_BYTES);
-      return detectFileType(content.subarray(0, 8_192)).kind === "text" ? content.toString() : undefined;
+      return detectFileType(content.subarray(0, DETECTION_BYTES)).kind === "text" ? content.toString() : undefined;
     } finally {
       await file.handle.close();
     }

@@ -4,14 +4,14 @@ import type { EditedFile, TextEdit } from "../../untrusted/edits/apply-edit.js";
 import { withWorker } from "../../untrusted/workers.js";
 import type { PathGuard } from "../../files/path-guard.js";
 import type { ToolCallPreview, ToolContext, ToolOutput } from "../../ports/tool.js";
-import { formatSize, detectFileType } from "./content.js";
+import { formatSize, detectFileType, DETECTION_BYTES } from "./content.js";
 import {
   createDiff,
   withFileLock,
-  guardForChange,
+  createChangeGuard,
   createLocation,
   MAX_FILE_BYTES,
-  toPathFault,
+  toPathToolError,
   SeenFiles,
   formatPath,
 } from "./files.js";
@@ -39,7 +39,7 @@ export async function editFile(
   const { projectDir } = context;
   const name = formatPath(path, projectDir);
   try {
-    const guard = await guardForChange(options, context);
+    const guard = await createChangeGuard(options, context);
     const { path: target } = await guard.resolveForChange(resolve(projectDir, path));
     return await withFileLock(target, async () => {
       const seenFiles = new SeenFiles(context);
@@ -64,7 +64,7 @@ export async function editFile(
       };
     });
   } catch (error) {
-    throw await toPathFault(error, path, projectDir, options);
+    throw await toPathToolError(error, path, projectDir, options);
   }
 }
 
@@ -81,7 +81,7 @@ export async function previewEdits(
   workContext: WorkFolders & Pick<ToolContext, "signal">,
 ): Promise<ToolCallPreview> {
   const { projectDir, signal } = workContext;
-  const guard = await guardForChange(options, workContext);
+  const guard = await createChangeGuard(options, workContext);
   const { path: target } = await guard.resolveForChange(resolve(projectDir, path));
   const name = formatPath(path, projectDir);
   const oldContent = await readEditableText(guard, target, name);
@@ -89,8 +89,8 @@ export async function previewEdits(
   const newContent = Buffer.from(editedBytes.buffer, editedBytes.byteOffset, editedBytes.byteLength);
   const inexactEdits = descriptions.filter((description) => description.includes("inexact match"));
   if (inexactEdits.length === 0) return {};
-  const isShown = Math.max(oldContent.length, newContent.length) <= MAX_PREVIEW_BYTES;
-  const texts = isShown
+  const canShowFile = Math.max(oldContent.length, newContent.length) <= MAX_PREVIEW_BYTES;
+  const texts = canShowFile
     ? { oldText: oldContent.toString(), newText: newContent.toString() }
     : findChangedPart(oldContent, newContent);
   return {
@@ -99,17 +99,24 @@ export async function previewEdits(
   };
 }
 
-/** The lines that differ, with context lines. Undefined if they are too long to be shown. */
+/** Returns the lines that differ, with context lines. Undefined if these lines are too long to be shown. */
 function findChangedPart(oldContent: Buffer, newContent: Buffer): { oldText: string; newText: string } | undefined {
   const [oldLines, newLines] = [oldContent.toString().split("\n"), newContent.toString().split("\n")];
   const minLength = Math.min(oldLines.length, newLines.length);
-  let start = 0;
-  while (start < minLength && oldLines[start] === newLines[start]) start++;
-  let end = 0;
-  while (end < minLength - start && oldLines[oldLines.length - 1 - end] === newLines[newLines.length - 1 - end]) end++;
+  let equalStartLines = 0;
+  while (equalStartLines < minLength && oldLines[equalStartLines] === newLines[equalStartLines]) equalStartLines++;
+  let equalEndLines = 0;
+  while (
+    equalEndLines < minLength - equalStartLines &&
+    oldLines[oldLines.length - 1 - equalEndLines] === newLines[newLines.length - 1 - equalEndLines]
+  )
+    equalEndLines++;
   const joinPart = (lines: readonly string[]): string =>
-    lines.slice(Math.max(0, start - CONTEXT_LINES), lines.length - Math.max(0, end - CONTEXT_LINES)).join("\n");
+    lines
+      .slice(Math.max(0, equalStartLines - CONTEXT_LINES), lines.length - Math.max(0, equalEndLines - CONTEXT_LINES))
+      .join("\n");
   const texts = { oldText: joinPart(oldLines), newText: joinPart(newLines) };
+  // The limit in bytes is compared with characters, so that it is only approximate.
   return texts.oldText.length + texts.newText.length <= 2 * MAX_PREVIEW_BYTES ? texts : undefined;
 }
 
@@ -121,12 +128,12 @@ async function readEditableText(guard: PathGuard, target: string, name: string):
       throw new ToolError(
         `${name}: is ${formatSize(Number(file.stats.size))}, too large for edit. Use bash with sed or a script.`,
       );
-    const text = await readWhole(file, MAX_FILE_BYTES);
-    const content = detectFileType(text.subarray(0, 8_192));
-    if (content.kind !== "text") throw new ToolError(`${name}: is not a text file. Use bash.`);
-    if (content.encoding !== "utf-8")
-      throw new ToolError(`${name}: is ${content.encoding} text, which edit cannot change. Use bash.`);
-    return text;
+    const content = await readWhole(file, MAX_FILE_BYTES);
+    const fileType = detectFileType(content.subarray(0, DETECTION_BYTES));
+    if (fileType.kind !== "text") throw new ToolError(`${name}: is not a text file. Use bash.`);
+    if (fileType.encoding !== "utf-8")
+      throw new ToolError(`${name}: is ${fileType.encoding} text, which edit cannot change. Use bash.`);
+    return content;
   } finally {
     await file.handle.close();
   }
@@ -145,7 +152,7 @@ async function applyEdits(
     const result = await withWorker(signal, (thread) =>
       thread.runJob("edit", job, { ms: EDIT_TIMEOUT_MS, transfer: [content] }),
     );
-    if ("refused" in result) throw new ToolError(result.refused);
+    if ("errorMessage" in result) throw new ToolError(result.errorMessage);
     return result;
   } catch (error) {
     if (!(error instanceof WorkLimitError)) throw error;

@@ -19,7 +19,7 @@ const schema = defineArguments({
   ...EDIT_FIELDS,
 });
 
-/** The diffs of the edits as the model sent them. Whether the old text exists is checked when the call runs. */
+/** Returns the diffs of the edits as the model sent them. Whether the old text exists is checked when the call runs. */
 export function createPlannedDiffs(path: string, edits: readonly TextEdit[], projectDir: string): Diff[] {
   const fileLocation = createLocation(path, projectDir);
   return edits.map((edit) => ({ path: fileLocation.path, oldText: edit.old_string, newText: edit.new_string }));

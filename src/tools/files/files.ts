@@ -5,7 +5,7 @@ import type { Diff, Location, ToolContext } from "../../ports/tool.js";
 import { isInside, PathGuard, type OpenedFile } from "../../files/path-guard.js";
 import { Protection } from "../../files/protection.js";
 import { toPrintable } from "../../base/printable.js";
-import { sessionFolder } from "../../processes/outputs.js";
+import { getSessionFolder } from "../../processes/outputs.js";
 
 /** Paths that the file tools may use beside the project folder, and paths that they may not. All paths are absolute. */
 export interface FileToolOptions {
@@ -28,33 +28,34 @@ export const MAX_FILE_BYTES = 10 * 1024 * 1024;
 /** The folders that a tool call may use. */
 export type WorkFolders = Pick<ToolContext, "projectDir" | "folders">;
 
-export function guardFor(options: FileToolOptions, { projectDir, folders = [] }: WorkFolders): Promise<PathGuard> {
-  return PathGuard.create({ roots: [projectDir, ...folders, ...options.allowPaths], denied: options.deniedPaths });
+/** Creates a guard for tools that read files. */
+export function createGuard(options: FileToolOptions, { projectDir, folders = [] }: WorkFolders): Promise<PathGuard> {
+  return PathGuard.create({ roots: [projectDir, ...folders, ...options.allowPaths], deniedPaths: options.deniedPaths });
 }
 
 /**
- * Like `guardFor`, for reading one path. Also allows the stored command output of this session, which lies in a denied
- * folder.
+ * Like `createGuard`, for reading one path. Also allows the stored command output of this session, which lies in a
+ * denied folder.
  */
-export function guardForReading(
+export function createReadGuard(
   options: FileToolOptions,
   context: WorkFolders & Pick<ToolContext, "sessionId">,
   path: string,
 ): Promise<PathGuard> {
-  const outputsFolder = options.outputsPath && sessionFolder(options.outputsPath, context.sessionId);
+  const outputsFolder = options.outputsPath && getSessionFolder(options.outputsPath, context.sessionId);
   return outputsFolder && isInside(resolve(context.projectDir, path), outputsFolder)
-    ? PathGuard.create({ roots: [outputsFolder], denied: [] })
-    : guardFor(options, context);
+    ? PathGuard.create({ roots: [outputsFolder], deniedPaths: [] })
+    : createGuard(options, context);
 }
 
 /** Creates a guard for tools that change files, with the protected paths. */
-export function guardForChange(
+export function createChangeGuard(
   options: FileToolOptions,
   { projectDir, folders = [] }: WorkFolders,
 ): Promise<PathGuard> {
   const { allowPaths, deniedPaths, protectedPaths = ["*"], readOnlyPaths = [] } = options;
   const protection = new Protection(protectedPaths, readOnlyPaths);
-  return PathGuard.create({ roots: [projectDir, ...folders, ...allowPaths], denied: deniedPaths, protection });
+  return PathGuard.create({ roots: [projectDir, ...folders, ...allowPaths], deniedPaths, protection });
 }
 
 /**
@@ -85,7 +86,7 @@ export function createLocation(path: string, projectDir: string, line?: number):
  * Converts a `PathError` to a `ToolError` for the model, with the reason and the next step. Returns any other error
  * unchanged.
  */
-export async function toPathFault(
+export async function toPathToolError(
   error: unknown,
   path: string,
   projectDir: string,
@@ -126,14 +127,17 @@ async function describeNextStep(
 
 /** Maximum names of a folder that are compared with a missing name. */
 const MAX_SIBLINGS = 10_000;
+const MAX_SUGGESTED_NAMES = 3;
+/** Minimum length of a missing name that may be part of a similar name. Shorter names occur in many others. */
+const MIN_PART_CHARACTERS = 4;
 
-/** Returns up to three siblings with a similar name. */
+/** Returns the names in the same folder that are similar to a missing name, at most `MAX_SUGGESTED_NAMES`. */
 async function findSimilarNames(path: string, projectDir: string, options: FileToolOptions): Promise<string[]> {
   if (!isInside(path, projectDir)) return [];
   const normalizeName = (name: string): string => name.toLowerCase().replace(/\.[^.]*$/, "");
   const searchedName = normalizeName(basename(path));
   if (searchedName === "") return [];
-  const guard = await guardFor(options, { projectDir });
+  const guard = await createGuard(options, { projectDir });
   const folder = await guard.openFolder(dirname(path));
   const similarNames: string[] = [];
   let entryCount = 0;
@@ -141,7 +145,8 @@ async function findSimilarNames(path: string, projectDir: string, options: FileT
     for await (const { name } of folder.entries()) {
       if (++entryCount > MAX_SIBLINGS) break;
       const isSimilar =
-        normalizeName(name) === searchedName || (searchedName.length > 3 && normalizeName(name).includes(searchedName));
+        normalizeName(name) === searchedName ||
+        (searchedName.length >= MIN_PART_CHARACTERS && normalizeName(name).includes(searchedName));
       if (isSimilar && !guard.denies(resolve(folder.path, name))) similarNames.push(name);
     }
   } finally {
@@ -149,7 +154,7 @@ async function findSimilarNames(path: string, projectDir: string, options: FileT
   }
   return similarNames
     .sort()
-    .slice(0, 3)
+    .slice(0, MAX_SUGGESTED_NAMES)
     .map((name) => formatPath(resolve(dirname(path), name), projectDir));
 }
 
@@ -165,10 +170,10 @@ export async function withFile<T>(
 ): Promise<T> {
   let file: OpenedFile;
   try {
-    const guard = await guardForReading(options, context, path);
+    const guard = await createReadGuard(options, context, path);
     file = await guard.openFile(resolve(context.projectDir, path));
   } catch (error) {
-    throw await toPathFault(error, path, context.projectDir, options);
+    throw await toPathToolError(error, path, context.projectDir, options);
   }
   try {
     return await use(file);
@@ -186,8 +191,11 @@ export function createDiff(path: string, oldContent: Buffer | null, newContent: 
   return [{ path, oldText: oldContent === null ? null : oldContent.toString(), newText: newContent.toString() }];
 }
 
-/** Prefix of the state keys for seen files. One key per file, so that it is stored with the call that saw the file. */
-const SEEN_PREFIX = "files.seen:";
+/**
+ * Prefix of the state keys for seen files. Each file has its own key, so that the call that saw the file stores only
+ * that key.
+ */
+const SEEN_KEY_PREFIX = "files.seen:";
 
 /** Hash of the content that this session last saw of each file, by resolved path. */
 export class SeenFiles {
@@ -198,21 +206,21 @@ export class SeenFiles {
   }
 
   recordSeen(path: string, content: Buffer): void {
-    this.#state.set(SEEN_PREFIX + path, hashContent(content));
+    this.#state.set(SEEN_KEY_PREFIX + path, hashContent(content));
   }
 
   forget(path: string): void {
-    this.#state.delete(SEEN_PREFIX + path);
+    this.#state.delete(SEEN_KEY_PREFIX + path);
   }
 
   /** Whether the session saw the file with this content. */
   isCurrent(path: string, content: Buffer): boolean {
-    return this.#state.get(SEEN_PREFIX + path) === hashContent(content);
+    return this.#state.get(SEEN_KEY_PREFIX + path) === hashContent(content);
   }
 
   /** Whether the session saw the file with other content. */
   hasChanged(path: string, content: Buffer): boolean {
-    const seenHash = this.#state.get(SEEN_PREFIX + path);
+    const seenHash = this.#state.get(SEEN_KEY_PREFIX + path);
     return seenHash !== undefined && seenHash !== hashContent(content);
   }
 }

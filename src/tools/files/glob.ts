@@ -8,11 +8,18 @@ import { runRipgrep } from "../../processes/ripgrep.js";
 import { FirstPaths, SEARCH_TIMEOUT_MS, type SearchScope } from "../../processes/search-scope.js";
 import { defineArguments, flag, optional, text } from "../arguments.js";
 import { defineTool } from "../define-tool.js";
-import { regularFiles } from "./search-results.js";
+import { findRegularFiles } from "./search-results.js";
 import { folderName, createLocation, formatPath, type FileToolOptions } from "./files.js";
-import { checkSearch, filesByPath, globArguments, openToolSearchScope, withIgnoreFiles } from "./search-folder.js";
+import {
+  checkSearch,
+  findFilesByPath,
+  createGlobArguments,
+  openToolSearchScope,
+  withIgnoreFiles,
+} from "./search-folder.js";
 
 const MAX_SHOWN_FILES = 1_000;
+const MAX_GLOB_CHARACTERS = 1_000;
 
 const schema = defineArguments(
   {
@@ -71,7 +78,7 @@ async function createGlobText(
     const { firstPaths, isIncomplete } = await findMatches(glob, scope, all, signal);
     const lines = await formatMatches(guard, scope, firstPaths, nameOf);
     if (firstPaths.count === 0) {
-      const ignoredCount = all ? 0 : await countIgnored(scope, signal);
+      const ignoredCount = all ? 0 : await countIgnoredEntries(scope, signal);
       const hiddenNote =
         ignoredCount > 0 ? ` (${ignoredCount} entries are hidden by .gitignore; set all to include them)` : "";
       lines.push(`No file matches ${pattern} in ${folderName(start, projectDir)}${hiddenNote}.`);
@@ -90,10 +97,10 @@ async function findMatches(
   all: boolean,
   signal: AbortSignal,
 ): Promise<{ firstPaths: FirstPaths; isIncomplete: boolean }> {
-  const globs = globArguments(glob, scope);
+  const globs = createGlobArguments(glob, scope);
   const firstPaths = new FirstPaths(MAX_SHOWN_FILES);
   if (globs.isForPaths && !all) {
-    const { names, isIncomplete } = await filesByPath(scope, globs, signal);
+    const { names, isIncomplete } = await findFilesByPath(scope, globs, signal);
     for (const name of names) firstPaths.add(name);
     return { firstPaths, isIncomplete };
   }
@@ -102,7 +109,7 @@ async function findMatches(
   return { firstPaths, isIncomplete: end.endReason === "timeout" };
 }
 
-/** The result lines. Includes only names that the guard confirms as regular files. */
+/** Returns the result lines: only the names that the guard confirms as regular files. */
 async function formatMatches(
   guard: PathGuard,
   scope: SearchScope,
@@ -110,7 +117,7 @@ async function formatMatches(
   nameOf: (name: string) => string,
 ): Promise<string[]> {
   const names = firstPaths.names();
-  const confirmedNames = await regularFiles(guard, scope.base, names);
+  const confirmedNames = await findRegularFiles(guard, scope.base, names);
   const lines: string[] = [];
   let bytes = 0;
   for (const name of names) {
@@ -123,7 +130,7 @@ async function formatMatches(
   return lines;
 }
 
-async function countIgnored(scope: SearchScope, signal: AbortSignal): Promise<number> {
+async function countIgnoredEntries(scope: SearchScope, signal: AbortSignal): Promise<number> {
   let count = 0;
   const args = ["--files", ...scope.flags, "--", scope.root];
   await runRipgrep({ args, cwd: scope.cwd, signal, timeoutMs: SEARCH_TIMEOUT_MS, onIgnored: () => void count++ });
@@ -134,5 +141,5 @@ async function countIgnored(scope: SearchScope, signal: AbortSignal): Promise<nu
 export function checkGlob(pattern: string): void {
   if (pattern.split("/").includes(".."))
     throw new ToolInputError("pattern: a glob must not contain the folder `..`. Set path instead.");
-  if (pattern.length > 1_000) throw new ToolInputError("pattern: expected at most 1000 characters");
+  if (pattern.length > MAX_GLOB_CHARACTERS) throw new ToolInputError("pattern: expected at most 1000 characters");
 }

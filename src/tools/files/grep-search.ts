@@ -3,36 +3,40 @@ import { MAX_MODEL_TEXT_BYTES } from "../../base/cut-text.js";
 import type { ToolContext } from "../../ports/tool.js";
 import { listFiles } from "../../processes/file-list.js";
 import { runRipgrep } from "../../processes/ripgrep.js";
-import { FirstPaths, NulRecords, pathKey, SEARCH_TIMEOUT_MS, type SearchScope } from "../../processes/search-scope.js";
+import {
+  FirstPaths,
+  NulRecordParser,
+  createPathKey,
+  SEARCH_TIMEOUT_MS,
+  type SearchScope,
+} from "../../processes/search-scope.js";
 import { formatSize } from "./content.js";
-import { forEachOpenedFile, regularFiles } from "./search-results.js";
+import { forEachOpenedFile, findRegularFiles } from "./search-results.js";
 import { folderName, type FileToolOptions } from "./files.js";
-import { CountRecords, FoundLines, readLines, type FoundFile, type LinePosition } from "./matched-lines.js";
+import { CountRecordParser, FoundLineParser, readLines, type FoundFile, type LinePosition } from "./matched-lines.js";
 import {
   checkSearch,
-  filesByPath,
-  globArguments,
+  findFilesByPath,
+  createGlobArguments,
   openToolSearchScope,
-  patternArguments,
+  createPatternArguments,
   type ToolSearchScope,
 } from "./search-folder.js";
 
-/**
- * Maximum file size. Larger files are skipped and reported, because ripgrep holds a whole line in memory, with
- * `--multiline` a whole file.
- */
+/** Maximum size of a searched file: ripgrep holds a whole line in memory, and with `--multiline` the whole file. */
 const MAX_FILE_BYTES = 512 * 1024 * 1024;
 /** Maximum size of a UTF-16 file whose matches are shown. UTF-16 files are decoded completely. */
 const MAX_DECODED_BYTES = 64 * 1024 * 1024;
-/** A search that finds more lines is repeated in the order of paths, and ends when the limit is reached. */
+/** Maximum lines of an unsorted search. A search with more lines is repeated in the order of paths up to the limit. */
 const MAX_UNSORTED_LINES = 5_000;
-/** Files that were not searched: the maximum remembered, and the maximum named in the result. */
+/** Maximum skipped files that are remembered. */
 const MAX_SKIPPED_FILES = 100;
+/** Maximum skipped files that a note names. */
 const MAX_NAMED_FILES = 3;
 
 export interface GrepOptions extends FileToolOptions {
   /** Time limit of a search, in ms. Default: 60,000. */
-  searchMs?: number;
+  searchTimeoutMs?: number;
 }
 
 /** Arguments of the `grep` tool; see its schema. */
@@ -92,18 +96,15 @@ export class GrepSearch {
     const { glob, all } = this.#args;
     // A file that the model named is searched regardless of globs and ignore files.
     if (glob === undefined || fileBytes !== undefined) return;
-    const { args, isForPaths } = globArguments(glob, scope, { fromBase: true });
+    const { args, isForPaths } = createGlobArguments(glob, scope, { fromBase: true });
     this.#globs = args;
     if (!isForPaths || all) return;
-    const { names, isIncomplete } = await filesByPath(scope, { args, isForPaths }, this.#context.signal);
+    const { names, isIncomplete } = await findFilesByPath(scope, { args, isForPaths }, this.#context.signal);
     if (isIncomplete) this.#isIncomplete = true;
     this.#isInGlob = (name) => names.has(name);
   }
 
-  /**
-   * Runs ripgrep. `onOutput` returns false to end the search. The names that it receives are not yet filtered by
-   * `#isInGlob`.
-   */
+  /** Runs ripgrep. `onOutput` returns false to end the search, and receives names before the filter `#isInGlob`. */
   async #search(
     { scope }: ToolSearchScope,
     flags: readonly string[],
@@ -112,15 +113,15 @@ export class GrepSearch {
     const limits = {
       cwd: scope.cwd,
       signal: this.#context.signal,
-      timeoutMs: this.#options.searchMs ?? SEARCH_TIMEOUT_MS,
+      timeoutMs: this.#options.searchTimeoutMs ?? SEARCH_TIMEOUT_MS,
     };
-    const pattern = patternArguments(this.#args);
+    const pattern = createPatternArguments(this.#args);
     const sizeLimit = `--max-filesize=${MAX_FILE_BYTES}`;
     const onTooLarge = (name: string): void => {
       if (this.#tooLargeFiles.size < MAX_SKIPPED_FILES && this.#isInGlob(name)) this.#tooLargeFiles.add(name);
     };
-    // With globs, ripgrep would report each excluded file. A list of all files is shorter. It uses half of the
-    // processors, so that it does not slow down the search.
+    // With globs, ripgrep would report each excluded file. A list of all files is shorter. The list uses half of the
+    // processors, so that the search itself stays fast.
     const threads = `--threads=${Math.ceil(availableParallelism() / 2)}`;
     const sizeListing =
       this.#globs.length > 0 &&
@@ -142,13 +143,13 @@ export class GrepSearch {
       sizeListing,
     ]);
     checkSearch(end, hasOutput);
-    this.#unreadableCount = end.unreadable;
+    this.#unreadableCount = end.unreadableCount;
     if (end.endReason === "timeout") this.#isIncomplete = true;
-    await this.#dropUnmatchedLarge(scope);
+    await this.#dropUnmatchedLargeFiles(scope);
   }
 
   /** Drops files that are too large but not matched by the glob. */
-  async #dropUnmatchedLarge(scope: SearchScope): Promise<void> {
+  async #dropUnmatchedLargeFiles(scope: SearchScope): Promise<void> {
     if (this.#tooLargeFiles.size === 0 || this.#globs.length === 0) return;
     const matchingNames = new Set<string>();
     const { signal } = this.#context;
@@ -158,7 +159,7 @@ export class GrepSearch {
 
   async #searchLines(toolScope: ToolSearchScope): Promise<void> {
     const { limit } = this.#args;
-    // A sorted ripgrep run uses one thread. So few matches are found faster unsorted, and many matches faster sorted.
+    // A sorted ripgrep run uses one thread: few matches are found faster unsorted, and many matches faster sorted.
     const foundFiles = (await this.#findLines(toolScope, false)) ?? (await this.#findLines(toolScope, true)) ?? [];
     const files: FoundFile[] = [];
     let matchCount = 0;
@@ -179,10 +180,7 @@ export class GrepSearch {
     }
   }
 
-  /**
-   * Files with the positions of their matches, in the order of paths. Undefined if an unsorted search finds too many
-   * lines.
-   */
+  /** Returns match positions by file, ordered by path. Undefined if an unsorted search finds too many lines. */
   async #findLines(toolScope: ToolSearchScope, isSorted: boolean): Promise<FoundFile[] | undefined> {
     const { limit, context } = this.#args;
     const files: FoundFile[] = [];
@@ -198,7 +196,7 @@ export class GrepSearch {
       if (line.isMatch) matchCount++;
       return hasRoom();
     };
-    const lineParser = new FoundLines(add, (name) => this.#binaryFiles.add(name));
+    const lineParser = new FoundLineParser(add, (name) => this.#binaryFiles.add(name));
     const flags = ["--line-number", "--column", "--byte-offset", "--no-heading", "--max-columns=1"];
     // One more than the limit shows whether there are more matches.
     flags.push("--no-context-separator", `--context=${context}`, `--max-count=${limit + 1}`);
@@ -206,8 +204,8 @@ export class GrepSearch {
     lineParser.end();
     if (isSorted) return files;
     if (!hasRoom()) return undefined;
-    const keyedFiles = files.map((file) => ({ file, key: pathKey(file.name) }));
-    return keyedFiles.sort((a, b) => (a.key < b.key ? -1 : 1)).map(({ file }) => file);
+    const keyedFiles = files.map((file) => ({ file, key: createPathKey(file.name) }));
+    return keyedFiles.sort((left, right) => (left.key < right.key ? -1 : 1)).map(({ file }) => file);
   }
 
   #addLines(name: string, positions: readonly LinePosition[], texts: readonly (string | undefined)[]): void {
@@ -237,7 +235,7 @@ export class GrepSearch {
     const isCount = output === "count";
     const counts = new Map<string, number>();
     const firstPaths = new FirstPaths(isCount ? limit : limit + 1);
-    const records = isCount ? new CountRecords() : new NulRecords();
+    const records = isCount ? new CountRecordParser() : new NulRecordParser();
     await this.#search(toolScope, isCount ? ["--count"] : ["--files-with-matches"], (chunk) =>
       records.push(chunk, (name, count = 1) => {
         if (!this.#isInGlob(name)) return true;
@@ -247,11 +245,11 @@ export class GrepSearch {
     );
     const names = firstPaths.names();
     // A file may be a hard link to a denied file. Its matches must not be counted.
-    const hasLinks = !isCount || (await toolScope.guard.hasLinkedNames());
+    const hasLinks = !isCount || (await toolScope.guard.hasLinkedDeniedFiles());
     const checkedNames = isCount && hasLinks ? [...counts.keys()] : names;
     const allowedNames = hasLinks
       ? new Set<string>()
-      : await regularFiles(toolScope.guard, toolScope.scope.base, names);
+      : await findRegularFiles(toolScope.guard, toolScope.scope.base, names);
     if (hasLinks) await forEachOpenedFile(toolScope, checkedNames, (_file, name) => void allowedNames.add(name));
     const refusedNames = new Set(checkedNames.filter((name) => !allowedNames.has(name)));
     this.#fileCount = firstPaths.count - refusedNames.size;
@@ -304,7 +302,7 @@ export class GrepSearch {
       sizes.set(name, `${toolScope.nameOf(name)} (${formatSize(Number(stats.size))})`);
     });
     if (sizes.size === 0) return;
-    const shownNames = [...sizes].sort(([a], [b]) => (a < b ? -1 : 1)).map(([, text]) => text);
+    const shownNames = [...sizes].sort(([left], [right]) => (left < right ? -1 : 1)).map(([, text]) => text);
     this.#lines.push(`[${reason}: ${shownNames.join(", ")}${names.length > MAX_NAMED_FILES ? ", …" : ""}]`);
   }
 }

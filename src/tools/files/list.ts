@@ -3,11 +3,11 @@ import type { Tool } from "../../ports/tool.js";
 import { defineArguments, flag, integer, optional, text } from "../arguments.js";
 import { defineTool } from "../define-tool.js";
 import type { OpenedFolder, PathGuard } from "../../files/path-guard.js";
-import { newReport, walk, type WalkReport } from "../../files/walk.js";
+import { createWalkReport, walk, type WalkReport } from "../../files/walk.js";
 import { toPrintable } from "../../base/printable.js";
 import type { ToolContext } from "../../ports/tool.js";
 import { findIgnoredPaths } from "../../processes/file-list.js";
-import { folderName, guardFor, createLocation, toPathFault, formatPath } from "./files.js";
+import { folderName, createGuard, createLocation, toPathToolError, formatPath } from "./files.js";
 import { withIgnoreFiles } from "./search-folder.js";
 import type { FileToolOptions } from "./files.js";
 import { MAX_MODEL_TEXT_BYTES } from "../../base/cut-text.js";
@@ -50,28 +50,28 @@ async function createListText(
   { start, depth, all }: { start: string; depth: number; all: boolean },
   context: ToolContext,
 ): Promise<string> {
-  const guard = await guardFor(options, context);
+  const guard = await createGuard(options, context);
   const folder = await openListedFolder(options, guard, start, context);
-  const report = newReport();
+  const report = createWalkReport();
   let page: Page;
   try {
     page = await readPage(guard, folder, { depth, all }, context, report);
   } finally {
     await folder.close();
   }
-  const { lines, isCut } = page;
+  const { lines, isTruncated } = page;
   const name = folderName(start, context.projectDir);
   if (lines.length === 0) lines.push(`${name} is empty.`);
-  if (isCut || report.isIncomplete) lines.push(`[more entries exist; list a folder inside ${name}, or use glob]`);
-  if (report.ignored > 0) lines.push(`[${report.ignored} hidden by .gitignore; set all to show them]`);
-  if (report.unreadable > 0) lines.push(`[${report.unreadable} folders could not be read]`);
+  if (isTruncated || report.isIncomplete) lines.push(`[more entries exist; list a folder inside ${name}, or use glob]`);
+  if (report.ignoredCount > 0) lines.push(`[${report.ignoredCount} hidden by .gitignore; set all to show them]`);
+  if (report.unreadableCount > 0) lines.push(`[${report.unreadableCount} folders could not be read]`);
   return lines.join("\n");
 }
 
 interface Page {
   lines: string[];
   /** Whether the folder has more entries than the page. */
-  isCut: boolean;
+  isTruncated: boolean;
 }
 
 async function openListedFolder(
@@ -83,7 +83,7 @@ async function openListedFolder(
   try {
     return await guard.openFolder(resolve(projectDir, path));
   } catch (error) {
-    throw await toPathFault(error, path, projectDir, options);
+    throw await toPathToolError(error, path, projectDir, options);
   }
 }
 
@@ -95,20 +95,20 @@ async function readPage(
   report: WalkReport,
 ): Promise<Page> {
   const project = (await guard.resolve(projectDir)).path;
-  const { paths: ignored, isIncomplete } = all
+  const { paths: ignoredPaths, isIncomplete } = all
     ? { paths: new Set<string>(), isIncomplete: false }
     : await findIgnoredPaths(guard, folder.path, project, { depth, signal });
   const lines: string[] = [];
   let bytes = 0;
-  for await (const entry of walk(folder, { guard, depth, ignored, signal }, report)) {
+  for await (const entry of walk(folder, { guard, maxDepth: depth, ignoredPaths, signal }, report)) {
     const suffix =
       entry.kind === "folder" ? "/" : entry.kind === "link" ? ` -> ${await readTarget(guard, entry.path)}` : "";
     const line = `${toPrintable(entry.relativePath)}${suffix}`;
     bytes += Buffer.byteLength(line) + 1;
-    if (lines.length >= MAX_SHOWN_ENTRIES || bytes > MAX_MODEL_TEXT_BYTES) return { lines, isCut: true };
+    if (lines.length >= MAX_SHOWN_ENTRIES || bytes > MAX_MODEL_TEXT_BYTES) return { lines, isTruncated: true };
     lines.push(line);
   }
-  return { lines, isCut: isIncomplete };
+  return { lines, isTruncated: isIncomplete };
 }
 
 async function readTarget(guard: PathGuard, path: string): Promise<string> {

@@ -5,11 +5,13 @@ import { EDIT_FIELDS, createPlannedDiffs } from "./edit.js";
 import { editFile, previewEdits } from "./edit-file.js";
 import { createLocation, formatPath, type FileToolOptions } from "./files.js";
 
+const MAX_EDITS = 200;
+
 const schema = defineArguments({
   path: text("File, relative to the project folder or absolute.", { minLength: 1, aliases: PATH_ALIASES }),
   edits: list("Replacements, applied in order, each to the previous result.", object(EDIT_FIELDS), {
     min: 1,
-    max: 200,
+    max: MAX_EDITS,
   }),
 });
 

@@ -2,18 +2,18 @@ import { basename, dirname, join } from "node:path";
 import { ToolError } from "../../ports/errors.js";
 import type { PathGuard } from "../../files/path-guard.js";
 import type { Diff, ToolCallPreview, ToolContext, ToolOutput } from "../../ports/tool.js";
-import { detectFileType } from "./content.js";
+import { detectFileType, DETECTION_BYTES } from "./content.js";
 import { removePath } from "./delete-path.js";
 import {
   createDiff,
   withFileLock,
-  guardForChange,
-  toPathFault,
+  createChangeGuard,
+  toPathToolError,
   SeenFiles,
   type FileToolOptions,
   type WorkFolders,
 } from "./files.js";
-import { contentOf, planPatch, type PlannedFile, type PlanRules } from "./patch-plan.js";
+import { readContent, planPatch, type PlannedFile, type PlanRules } from "./patch-plan.js";
 import type { PatchSection } from "./patch-text.js";
 import { replaceFile } from "./replace-file.js";
 
@@ -26,16 +26,16 @@ export async function patchFiles(
   sections: readonly PatchSection[],
   context: ToolContext,
 ): Promise<ToolOutput> {
-  const guard = await guardForChange(options, context);
+  const guard = await createChangeGuard(options, context);
   const seenFiles = new SeenFiles(context);
-  const rules = toPlanRules(options, guard, context, (file, action) => {
-    if (action === "add" && !seenFiles.isCurrent(file.path, file.before))
+  const rules = createPlanRules(options, guard, context, (file, action) => {
+    if (action === "add" && !seenFiles.isCurrent(file.path, file.oldContent))
       return "already exists, and you have not read its current content. Read it first, or use Update File.";
-    return seenFiles.hasChanged(file.path, file.before)
+    return seenFiles.hasChanged(file.path, file.oldContent)
       ? "changed since you read it (by a command, another session or a person). Read it again, then patch."
       : undefined;
   });
-  // The plan shows which files to lock. It is repeated once they are locked.
+  // The plan shows which files to lock. After the files are locked, the plan is made again.
   const paths = (await planPatch(sections, rules)).map(({ path }) => path);
   return await withFileLocks(paths.sort(), async () => {
     const files = await planPatch(sections, rules);
@@ -45,9 +45,9 @@ export async function patchFiles(
     if (!files.some(isChanged))
       throw new ToolError("The patch changes nothing. Read the files again: it may already be applied.");
     await applyPlan(guard, files, rules, context);
-    for (const { path, after } of files)
-      if (after === null) seenFiles.forget(path);
-      else seenFiles.recordSeen(path, after);
+    for (const { path, newContent } of files)
+      if (newContent === null) seenFiles.forget(path);
+      else seenFiles.recordSeen(path, newContent);
     return formatResult(files);
   });
 }
@@ -58,15 +58,15 @@ export async function previewPatch(
   sections: readonly PatchSection[],
   workContext: WorkFolders & Pick<ToolContext, "signal">,
 ): Promise<ToolCallPreview> {
-  const guard = await guardForChange(options, workContext);
+  const guard = await createChangeGuard(options, workContext);
   const files = await planPatch(
     sections,
-    toPlanRules(options, guard, workContext, () => undefined),
+    createPlanRules(options, guard, workContext, () => undefined),
   );
-  const isShown = ({ before, after }: PlannedFile): boolean =>
-    [before, after].every((content) => {
+  const isShown = ({ oldContent, newContent }: PlannedFile): boolean =>
+    [oldContent, newContent].every((content) => {
       if (content === null) return true;
-      const contentType = detectFileType(content.subarray(0, 8_192));
+      const contentType = detectFileType(content.subarray(0, DETECTION_BYTES));
       return contentType.kind === "text" && contentType.encoding === "utf-8" && content.length <= MAX_PREVIEW_BYTES;
     });
   const hiddenNames = files.filter((file) => !isShown(file)).map(({ name }) => name);
@@ -80,13 +80,19 @@ export async function previewPatch(
   return { diff: createDiffs(files.filter(isShown)), ...(notes.length > 0 && { note: notes.join(" ") }) };
 }
 
-function toPlanRules(
+function createPlanRules(
   options: FileToolOptions,
   guard: PathGuard,
   { projectDir, signal }: Pick<ToolContext, "projectDir" | "signal">,
-  refusal: PlanRules["refusal"],
+  findRefusal: PlanRules["findRefusal"],
 ): PlanRules {
-  return { guard, projectDir, signal, refusal, fault: (error, path) => toPathFault(error, path, projectDir, options) };
+  return {
+    guard,
+    projectDir,
+    signal,
+    findRefusal,
+    toModelError: (error, path) => toPathToolError(error, path, projectDir, options),
+  };
 }
 
 /**
@@ -101,35 +107,35 @@ async function withFileLocks<T>([path, ...otherPaths]: readonly string[], work: 
 async function applyPlan(
   guard: PathGuard,
   files: readonly PlannedFile[],
-  { fault }: PlanRules,
+  { toModelError }: PlanRules,
   context: ToolContext,
 ): Promise<void> {
   const filesToChange = files.filter(isChanged);
-  for (const { name, isLink, after } of filesToChange)
-    if (isLink && after === null)
+  for (const { name, isLink, newContent } of filesToChange)
+    if (isLink && newContent === null)
       throw new ToolError(`${name}: is a symbolic link, which a patch cannot delete or move. Use delete, or bash.`);
   // Final check before the change: another process may have written a file meanwhile.
-  for (const { path, name, before } of files) {
-    const { content } = await contentOf(guard, path, name);
-    const isSame = content === null || before === null ? content === before : content.equals(before);
+  for (const { path, name, oldContent } of files) {
+    const { content } = await readContent(guard, path, name);
+    const isSame = content === null || oldContent === null ? content === oldContent : content.equals(oldContent);
     if (!isSame) throw new ToolError(`${name}: changed just now. Nothing was changed. Read it again, then patch.`);
   }
   const changedFiles: PlannedFile[] = [];
   const orderedFiles = [
-    ...filesToChange.filter(({ after }) => after !== null),
-    ...filesToChange.filter(({ after }) => after === null),
+    ...filesToChange.filter(({ newContent }) => newContent !== null),
+    ...filesToChange.filter(({ newContent }) => newContent === null),
   ];
   for (const file of orderedFiles)
     try {
-      await applyContent(guard, file, file.after, context);
+      await applyContent(guard, file, file.newContent, context);
       changedFiles.unshift(file);
     } catch (error) {
-      const unrevertedFiles = await revertFiles(guard, changedFiles, context);
+      const unrevertedNames = await revertFiles(guard, changedFiles, context);
       const outcome =
-        unrevertedFiles.length > 0 ? `Still changed: ${unrevertedFiles.join(", ")}.` : "Nothing was changed.";
-      const pathFaultError = await fault(error, file.path);
+        unrevertedNames.length > 0 ? `Still changed: ${unrevertedNames.join(", ")}.` : "Nothing was changed.";
+      const modelError = await toModelError(error, file.path);
       throw new ToolError(
-        `${pathFaultError instanceof ToolError ? pathFaultError.message : `${file.name}: could not be written.`} ${outcome}`,
+        `${modelError instanceof ToolError ? modelError.message : `${file.name}: could not be written.`} ${outcome}`,
         {
           cause: error,
         },
@@ -143,8 +149,8 @@ async function applyContent(
   content: Buffer | null,
   context: ToolContext,
 ): Promise<void> {
-  const as = file.mode === undefined ? undefined : { mode: file.mode };
-  if (content !== null) await replaceFile(guard, file.path, content, context, as);
+  const modeOption = file.mode === undefined ? undefined : { mode: file.mode };
+  if (content !== null) await replaceFile(guard, file.path, content, context, modeOption);
   else await removePath(guard, join(dirname(file.path), basename(file.path)), false, file.name, context);
 }
 
@@ -154,32 +160,33 @@ async function revertFiles(
   changedFiles: readonly PlannedFile[],
   context: ToolContext,
 ): Promise<string[]> {
-  const unrevertedFiles: string[] = [];
+  const unrevertedNames: string[] = [];
   // A cancelled run must not leave half of a patch, so that the revert ignores the signal.
   const uncancelledContext = { ...context, signal: new AbortController().signal };
   for (const file of changedFiles)
-    await applyContent(guard, file, file.before, uncancelledContext).catch(() => {
-      unrevertedFiles.push(file.name);
+    await applyContent(guard, file, file.oldContent, uncancelledContext).catch(() => {
+      unrevertedNames.push(file.name);
     });
-  return unrevertedFiles;
+  return unrevertedNames;
 }
 
 function createDiffs(files: readonly PlannedFile[]): Diff[] {
-  return files.flatMap(({ path, before, after }) => {
-    return isChanged({ before, after }) ? createDiff(path, before, after ?? Buffer.alloc(0)) : [];
+  return files.flatMap(({ path, oldContent, newContent }) => {
+    return isChanged({ oldContent, newContent }) ? createDiff(path, oldContent, newContent ?? Buffer.alloc(0)) : [];
   });
 }
 
-function isChanged({ before, after }: Pick<PlannedFile, "before" | "after">): boolean {
-  return before === null || after === null ? before !== after : !before.equals(after);
+function isChanged({ oldContent, newContent }: Pick<PlannedFile, "oldContent" | "newContent">): boolean {
+  return oldContent === null || newContent === null ? oldContent !== newContent : !oldContent.equals(newContent);
 }
 
-/** Result in the format that these models were trained on: one letter and path per file. */
+/** Formats the result like the output on which these models were trained: one letter and path for each file. */
 function formatResult(files: readonly PlannedFile[]): ToolOutput {
-  const lines = files.flatMap(({ name, before, after, movedFrom, isMoved, deviations }) => {
-    if (after === null) return isMoved ? [] : [`D ${name}`];
-    const changeLine = movedFrom === undefined ? `${before === null ? "A" : "M"} ${name}` : `R ${movedFrom} -> ${name}`;
-    if (!isChanged({ before, after })) return [`${changeLine} (unchanged)`];
+  const lines = files.flatMap(({ name, oldContent, newContent, movedFrom, isMoved, deviations }) => {
+    if (newContent === null) return isMoved ? [] : [`D ${name}`];
+    const changeLine =
+      movedFrom === undefined ? `${oldContent === null ? "A" : "M"} ${name}` : `R ${movedFrom} -> ${name}`;
+    if (!isChanged({ oldContent, newContent })) return [`${changeLine} (unchanged)`];
     return [changeLine + (deviations.length > 0 ? ` (inexact match: ${deviations.join("; ")})` : "")];
   });
   return {

@@ -2,7 +2,7 @@ import { resolve } from "node:path";
 import { PathError, ToolError, WorkLimitError } from "../../ports/errors.js";
 import type { PathGuard } from "../../files/path-guard.js";
 import { withWorker } from "../../untrusted/workers.js";
-import { formatSize, detectFileType } from "./content.js";
+import { formatSize, detectFileType, DETECTION_BYTES } from "./content.js";
 import { MAX_FILE_BYTES, formatPath } from "./files.js";
 import type { PatchSection } from "./patch-text.js";
 import { readWhole } from "./read-file.js";
@@ -10,23 +10,26 @@ import { readWhole } from "./read-file.js";
 /** Time limit for all chunks of one file, in ms. */
 const PATCH_TIMEOUT_MS = 10_000;
 
-/** A file that a patch changes, with its content before and after the patch. Null: the file does not exist. */
+/**
+ * A file that a patch changes, with its content before and after the patch. The content is null if the file does not
+ * exist.
+ */
 export interface PlannedFile {
   /** Real path, without symbolic links. */
   readonly path: string;
   /** Path as shown to the model. */
   name: string;
-  readonly before: Buffer | null;
-  after: Buffer | null;
-  /** Line of the first change. Undefined: not known. */
+  readonly oldContent: Buffer | null;
+  newContent: Buffer | null;
+  /** Line number of the first change, from 1. Undefined if no chunk was applied. */
   line?: number | undefined;
   /** Descriptions of differences that the matching ignored. */
   deviations: string[];
-  /** Mode of the existing file, or of the file that was moved here. Undefined for a new file. */
+  /** Mode of the existing file, or of the file that was moved to this path. Undefined for a new file. */
   mode: number | undefined;
   /** Whether the named path is a symbolic link. */
   readonly isLink: boolean;
-  /** Former name of a file that was moved here. */
+  /** Former name of a file that was moved to this path. */
   movedFrom?: string;
   /** Whether the file was moved to another path. */
   isMoved?: boolean;
@@ -37,71 +40,71 @@ export interface PlanRules {
   readonly guard: PathGuard;
   readonly projectDir: string;
   readonly signal: AbortSignal;
-  /** Returns the reason why an existing file must not be changed. Undefined if it may be changed. */
-  refusal(file: { path: string; before: Buffer }, action: PatchSection["action"]): string | undefined;
+  /** Returns the reason why an existing file must not be changed. Undefined if the file may be changed. */
+  findRefusal(file: { path: string; oldContent: Buffer }, action: PatchSection["action"]): string | undefined;
   /** Converts an error about a path to the error for the model. */
-  fault(error: unknown, path: string): Promise<unknown>;
+  toModelError(error: unknown, path: string): Promise<unknown>;
 }
 
 /**
  * Plans a patch without changing files. Each section is applied to the result of the sections before it.
  *
- * Rejects with `ToolError`, or with the result of `fault`.
+ * Rejects with `ToolError`, or with the result of `toModelError`.
  */
 export async function planPatch(sections: readonly PatchSection[], rules: PlanRules): Promise<PlannedFile[]> {
-  const files = new Map<string, PlannedFile>();
+  const filesByPath = new Map<string, PlannedFile>();
   for (const section of sections) {
     const { path, action } = section;
-    const file = await loadFile(path, action, files, rules);
-    if (action === "add") file.after = Buffer.from(section.content);
-    else if (file.after === null) throw await rules.fault(new PathError("not_found", "not found"), path);
-    else if (action === "delete") file.after = null;
+    const file = await loadFile(path, action, filesByPath, rules);
+    if (action === "add") file.newContent = Buffer.from(section.content);
+    else if (file.newContent === null) throw await rules.toModelError(new PathError("not_found", "not found"), path);
+    else if (action === "delete") file.newContent = null;
     else {
       if (section.chunks.length > 0) await applyChunks(file, section.chunks, rules.signal);
-      if (section.moveTo !== undefined) moveFile(file, await loadFile(section.moveTo, "update", files, rules));
+      if (section.moveTo !== undefined) moveFile(file, await loadFile(section.moveTo, "update", filesByPath, rules));
     }
   }
-  return [...files.values()].filter(({ before, after }) => before !== null || after !== null);
+  return [...filesByPath.values()].filter(({ oldContent, newContent }) => oldContent !== null || newContent !== null);
 }
 
 async function loadFile(
   path: string,
   action: PatchSection["action"],
-  files: Map<string, PlannedFile>,
-  { guard, projectDir, signal, refusal, fault }: PlanRules,
+  filesByPath: Map<string, PlannedFile>,
+  { guard, projectDir, signal, findRefusal, toModelError }: PlanRules,
 ): Promise<PlannedFile> {
   signal.throwIfAborted();
   const name = formatPath(path, projectDir);
   try {
     const fullPath = resolve(projectDir, path);
     const { path: target } = await guard.resolveForChange(fullPath);
-    const plannedFile = files.get(target);
+    const plannedFile = filesByPath.get(target);
     if (plannedFile) return plannedFile;
-    const { content: before, mode } = await contentOf(guard, target, name);
-    const refusalReason = before && refusal({ path: target, before }, action);
+    const { content: oldContent, mode } = await readContent(guard, target, name);
+    const refusalReason = oldContent && findRefusal({ path: target, oldContent }, action);
     if (typeof refusalReason === "string") throw new ToolError(`${name}: ${refusalReason}`);
-    const isLink = before !== null && (await guard.readLink(fullPath)) !== undefined;
-    const file: PlannedFile = { path: target, name, before, after: before, mode, isLink, deviations: [] };
-    files.set(target, file);
+    const isLink = oldContent !== null && (await guard.readLink(fullPath)) !== undefined;
+    const file: PlannedFile = { path: target, name, oldContent, newContent: oldContent, mode, isLink, deviations: [] };
+    filesByPath.set(target, file);
     return file;
   } catch (error) {
-    throw await fault(error, path);
+    throw await toModelError(error, path);
   }
 }
 
 function moveFile(file: PlannedFile, target: PlannedFile): void {
   if (target === file) return;
-  if (target.after !== null)
+  if (target.newContent !== null)
     throw new ToolError(
       `${target.name}: already exists, so ${file.name} was not moved. Delete it, or use another name.`,
     );
-  const { after, line, deviations, mode } = file;
-  Object.assign(target, { after, line, deviations, mode, movedFrom: file.name });
-  Object.assign(file, { after: null, deviations: [], isMoved: true });
+  const { newContent, line, deviations, mode } = file;
+  Object.assign(target, { newContent, line, deviations, mode, movedFrom: file.name });
+  Object.assign(file, { newContent: null, deviations: [], isMoved: true });
 }
 
 /** Reads the current content and mode. Null if the file does not exist. */
-export async function contentOf(
+export async function readContent(
   guard: PathGuard,
   path: string,
   name: string,
@@ -126,24 +129,24 @@ async function applyChunks(
   chunks: (PatchSection & { action: "update" })["chunks"],
   signal: AbortSignal,
 ): Promise<void> {
-  const { name, after } = file;
-  if (after === null) return;
-  const contentType = detectFileType(after.subarray(0, 8_192));
+  const { name, newContent } = file;
+  if (newContent === null) return;
+  const contentType = detectFileType(newContent.subarray(0, DETECTION_BYTES));
   if (contentType.kind !== "text") throw new ToolError(`${name}: is not a text file. Use bash.`);
   if (contentType.encoding !== "utf-8")
     throw new ToolError(`${name}: is ${contentType.encoding} text, which a patch cannot change. Use bash.`);
   // A copy, because the memory is transferred to the worker.
-  const content = new Uint8Array(after);
+  const content = new Uint8Array(newContent);
   const job = { content, chunks, name, maxBytes: MAX_FILE_BYTES };
   try {
     const result = await withWorker(signal, (thread) =>
       thread.runJob("patch", job, { ms: PATCH_TIMEOUT_MS, transfer: [content] }),
     );
-    if ("refused" in result) throw new ToolError(result.refused);
-    const { content: bytes, line, tolerated } = result;
-    file.after = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    if ("errorMessage" in result) throw new ToolError(result.errorMessage);
+    const { content: bytes, line, matchNotes } = result;
+    file.newContent = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     file.line ??= line;
-    file.deviations = [...file.deviations, ...tolerated];
+    file.deviations = [...file.deviations, ...matchNotes];
   } catch (error) {
     if (!(error instanceof WorkLimitError)) throw error;
     throw new ToolError(`${name}: the patch was aborted: ${error.message}. Use bash with a script.`, { cause: error });

@@ -19,19 +19,20 @@ const BEGIN_LINE = "*** Begin Patch";
 const END_LINE = "*** End Patch";
 const SECTION_HEADER = /^\*\*\* (Add|Update|Delete) File: *(\S.*)$/;
 const MOVE_LINE = /^\*\*\* Move to: *(\S.*)$/;
-const END_OF_FILE = "*** End of File";
-/** Line numbers that other tools write after `@@`. They are ignored. */
-const LINE_NUMBERS = /^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?/;
+const END_OF_FILE_LINE = "*** End of File";
+/** Line numbers that other tools write after `@@`. The numbers are ignored. */
+const LINE_NUMBERS_PREFIX = /^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?/;
 /** Git's note about a last line without a line feed. */
 const NO_NEWLINE_NOTE = /^\\ No newline at end of file\s*$/;
 const MAX_SECTIONS = 200;
+const MAX_QUOTED_CHARACTERS = 80;
 
-/** Parses a patch. Throws `ToolInputError` that names the invalid line. */
+/** Parses a patch. Throws a `ToolInputError` that names the invalid line. */
 export function parsePatch(patch: string): PatchSection[] {
-  return new PatchReader(takePatchLines(unwrapJson(patch))).sections();
+  return new PatchReader(takePatchLines(unwrapJson(patch))).readSections();
 }
 
-/** Some models send the patch inside JSON: as the arguments of a call, or as the words of a command. */
+/** Returns the patch inside JSON, which some models send: the arguments of a call, or the words of a command. */
 function unwrapJson(patch: string): string {
   if (!/^\s*[{[]/.test(patch)) return patch;
   try {
@@ -66,7 +67,7 @@ function takePatchLines(patch: string): string[] {
 }
 
 function quoteLine(line: string): string {
-  return JSON.stringify(line.length > 80 ? `${line.slice(0, 79)}…` : line);
+  return JSON.stringify(line.length > MAX_QUOTED_CHARACTERS ? `${line.slice(0, MAX_QUOTED_CHARACTERS - 1)}…` : line);
 }
 
 class PatchReader {
@@ -77,9 +78,9 @@ class PatchReader {
     this.#lines = lines;
   }
 
-  sections(): PatchSection[] {
+  readSections(): PatchSection[] {
     const sections: PatchSection[] = [];
-    for (this.#skipBlank(); this.#position < this.#lines.length; this.#skipBlank()) {
+    for (this.#skipBlankLines(); this.#position < this.#lines.length; this.#skipBlankLines()) {
       const [, action, path = ""] = SECTION_HEADER.exec(this.#line.trim()) ?? [];
       if (action === undefined)
         throw this.#createError('"*** Add File: PATH", "*** Update File: PATH" or "*** Delete File: PATH"');
@@ -103,7 +104,7 @@ class PatchReader {
     );
   }
 
-  #skipBlank(): void {
+  #skipBlankLines(): void {
     while (this.#position < this.#lines.length && this.#line.trim() === "") this.#position++;
   }
 
@@ -111,7 +112,7 @@ class PatchReader {
     const addedLines: string[] = [];
     let blankCount = 0;
     for (; this.#position < this.#lines.length && !SECTION_HEADER.test(this.#line.trimEnd()); this.#position++) {
-      // Models omit the sign of an empty line. It counts as an empty line unless no further line follows.
+      // Models omit the sign of an empty line. Such a line counts as an empty line unless no further line follows.
       if (this.#line.startsWith("+")) addedLines.push(...Array<string>(blankCount).fill(""), this.#line.slice(1));
       else if (this.#line.trim() !== "") throw this.#createError('a line that begins with "+"');
       blankCount = this.#line.startsWith("+") ? 0 : blankCount + 1;
@@ -125,35 +126,35 @@ class PatchReader {
     this.#skipFileNames();
     const chunks: PatchChunk[] = [];
     for (
-      this.#skipBlank();
+      this.#skipBlankLines();
       this.#position < this.#lines.length && !SECTION_HEADER.test(this.#line.trimEnd());
-      this.#skipBlank()
+      this.#skipBlankLines()
     )
       chunks.push(this.#readChunk());
     if (chunks.length === 0 && moveTo === undefined) throw this.#createError(`changes of ${quoteLine(path)}`);
     return { action: "update", path, ...(moveTo === undefined ? {} : { moveTo }), chunks };
   }
 
-  /** Skips the `---` and `+++` lines of Git. They are recognized only if a line with numbers follows. */
+  /** Skips the `---` and `+++` lines of Git, which are recognized only if a line with numbers follows. */
   #skipFileNames(): void {
     const [oldNameLine = "", newNameLine = "", rangeLine = ""] = this.#lines.slice(this.#position, this.#position + 3);
-    if (oldNameLine.startsWith("--- ") && newNameLine.startsWith("+++ ") && LINE_NUMBERS.test(rangeLine))
+    if (oldNameLine.startsWith("--- ") && newNameLine.startsWith("+++ ") && LINE_NUMBERS_PREFIX.test(rangeLine))
       this.#position += 2;
   }
 
   #readChunk(): PatchChunk {
     const headers: string[] = [];
     for (; /^@@/.test(this.#line); this.#position++) {
-      const header = this.#line.trim().replace(LINE_NUMBERS, "@@ ").slice(2).trim();
+      const header = this.#line.trim().replace(LINE_NUMBERS_PREFIX, "@@ ").slice(2).trim();
       if (header !== "") headers.push(header);
     }
     const lines: PatchLine[] = [];
-    let endsFile = false;
+    let isAtEnd = false;
     for (; this.#position < this.#lines.length && !/^@@/.test(this.#line); this.#position++) {
       const line = this.#line;
       const sign = line.charAt(0);
-      if (line.trimEnd() === END_OF_FILE) {
-        endsFile = true;
+      if (line.trimEnd() === END_OF_FILE_LINE) {
+        isAtEnd = true;
         this.#position++;
         break;
       }
@@ -168,6 +169,6 @@ class PatchReader {
       this.#position = Math.min(this.#position, this.#lines.length - 1);
       throw this.#createError('a line that begins with "+" or "-" before it');
     }
-    return { headers, lines, isAtEnd: endsFile };
+    return { headers, lines, isAtEnd };
   }
 }

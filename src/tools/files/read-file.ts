@@ -1,16 +1,19 @@
 import { ToolError } from "../../ports/errors.js";
 import type { OpenedFile } from "../../files/path-guard.js";
 import type { ToolContext, ToolOutput } from "../../ports/tool.js";
-import { formatSize, detectFileType } from "./content.js";
+import { formatSize, detectFileType, DETECTION_BYTES } from "./content.js";
 import { MAX_FILE_BYTES, SeenFiles } from "./files.js";
 import { MAX_MODEL_TEXT_BYTES } from "../../base/cut-text.js";
 
 const MAX_LINE_CHARACTERS = 2_000;
-const HEADER_BYTES = 8_192;
 /** Maximum bytes of a large file that are scanned for lines. A sparse file can report any size. */
 const MAX_SCAN_BYTES = 128 * 1024 * 1024;
-/** The limit of the providers. */
+/** Maximum size of an image: the limit of the providers. */
 const MAX_IMAGE_BYTES = 5 * 1024 * 1024;
+/** Bytes per read of a large file. */
+const CHUNK_BYTES = 256 * 1024;
+/** Minimum bytes per read of a file that grows. */
+const MIN_READ_BYTES = 65_536;
 
 /** Runs the `read` tool: `limit` lines of a text from `offset` on, or an image. Rejects with `ToolError`. */
 export async function readFile(
@@ -21,45 +24,46 @@ export async function readFile(
   context: ToolContext,
 ): Promise<ToolOutput> {
   const locations = [{ path: file.path, line: offset }];
-  const bytes = Number(file.stats.size);
-  const start = Buffer.alloc(HEADER_BYTES);
-  const { bytesRead } = await file.handle.read(start, 0, HEADER_BYTES, 0);
-  const content = detectFileType(start.subarray(0, bytesRead));
-  if (content.kind === "binary")
+  const sizeBytes = Number(file.stats.size);
+  const headerBytes = Buffer.alloc(DETECTION_BYTES);
+  const { bytesRead } = await file.handle.read(headerBytes, 0, DETECTION_BYTES, 0);
+  const fileType = detectFileType(headerBytes.subarray(0, bytesRead));
+  if (fileType.kind === "binary")
     throw new ToolError(
-      `${name}: is ${content.description} (${formatSize(bytes)}) and cannot be shown. Use bash with a program that reads it.`,
+      `${name}: is ${fileType.description} (${formatSize(sizeBytes)}) and cannot be shown. Use bash with a program that reads it.`,
     );
-  if (content.kind === "image") {
-    if (bytes > MAX_IMAGE_BYTES)
+  if (fileType.kind === "image") {
+    if (sizeBytes > MAX_IMAGE_BYTES)
       throw new ToolError(
-        `${name}: the image is ${formatSize(bytes)}; at most 5 MiB can be shown. Reduce it with bash.`,
+        `${name}: the image is ${formatSize(sizeBytes)}; at most 5 MiB can be shown. Reduce it with bash.`,
       );
     const data = (await readWhole(file, MAX_IMAGE_BYTES)).toString("base64");
     return {
-      text: `${name}: ${content.mediaType}, ${formatSize(bytes)}. The image is attached.`,
-      parts: [{ type: "image", mediaType: content.mediaType, data }],
+      text: `${name}: ${fileType.mediaType}, ${formatSize(sizeBytes)}. The image is attached.`,
+      parts: [{ type: "image", mediaType: fileType.mediaType, data }],
       locations,
     };
   }
 
   const page = new Page(offset, limit);
   let isInvalidUtf8 = false;
-  if (bytes <= MAX_FILE_BYTES) {
+  if (sizeBytes <= MAX_FILE_BYTES) {
     // A short read: the whole file is already in the buffer.
-    const fileBytes = bytesRead < HEADER_BYTES ? start.subarray(0, bytesRead) : await readWhole(file, MAX_FILE_BYTES);
+    const fileBytes =
+      bytesRead < DETECTION_BYTES ? headerBytes.subarray(0, bytesRead) : await readWhole(file, MAX_FILE_BYTES);
     new SeenFiles(context).recordSeen(file.path, fileBytes);
-    const decoded = new TextDecoder(content.encoding).decode(fileBytes);
-    isInvalidUtf8 = content.encoding === "utf-8" && decoded.includes("\uFFFD") && !isUtf8(fileBytes);
-    page.feed(decoded);
+    const decodedText = new TextDecoder(fileType.encoding).decode(fileBytes);
+    isInvalidUtf8 = fileType.encoding === "utf-8" && decodedText.includes("\uFFFD") && !isUtf8(fileBytes);
+    page.feed(decodedText);
   } else {
-    const decoder = new TextDecoder(content.encoding);
-    const chunk = Buffer.alloc(256 * 1024);
+    const decoder = new TextDecoder(fileType.encoding);
+    const chunk = Buffer.alloc(CHUNK_BYTES);
     for (let position = 0; !page.isFull;) {
       context.signal.throwIfAborted();
       if (position >= MAX_SCAN_BYTES) {
         if (!page.hasReachedStart)
           throw new ToolError(
-            `${name}: line ${offset} is not within the first ${formatSize(MAX_SCAN_BYTES)} of the file (${formatSize(bytes)}). Use bash with sed or tail.`,
+            `${name}: line ${offset} is not within the first ${formatSize(MAX_SCAN_BYTES)} of the file (${formatSize(sizeBytes)}). Use bash with sed or tail.`,
           );
         page.isFull = true;
         break;
@@ -71,14 +75,17 @@ export async function readFile(
     }
   }
   page.end();
-  return { text: page.text(name, bytes, isInvalidUtf8), locations };
+  return { text: page.format(name, sizeBytes, isInvalidUtf8), locations };
 }
 
-/** Reads at most `limit` bytes from the start, even if the file grows meanwhile. */
-export async function readWhole(file: OpenedFile, limit: number): Promise<Buffer> {
+/** Reads at most `maxBytes` bytes from the start, even if the file grows meanwhile. */
+export async function readWhole(file: OpenedFile, maxBytes: number): Promise<Buffer> {
   const chunks: Buffer[] = [];
-  for (let position = 0; position < limit;) {
-    const requestedBytes = Math.min(limit - position, Math.max(65_536, Number(file.stats.size) - position + 1));
+  for (let position = 0; position < maxBytes;) {
+    const requestedBytes = Math.min(
+      maxBytes - position,
+      Math.max(MIN_READ_BYTES, Number(file.stats.size) - position + 1),
+    );
     const chunk = Buffer.allocUnsafe(requestedBytes);
     const { bytesRead } = await file.handle.read(chunk, 0, requestedBytes, position);
     if (bytesRead === 0) break;
@@ -103,9 +110,11 @@ class Page {
   readonly #lastLine: number;
   readonly #lines: string[] = [];
   #bytes = 0;
-  /** The current line: its number, the kept part of its text, and its length. */
+  /** Number of the current line, from 1. */
   #lineNumber = 1;
+  /** The kept part of the current line. */
   #line = "";
+  /** Characters of the current line. */
   #lineLength = 0;
   #hasOpenLine = false;
   #isByteLimitReached = false;
@@ -124,6 +133,7 @@ class Page {
       const lineEnd = end < 0 ? piece.length : end;
       if (this.#lineNumber > this.#lastLine || this.#isByteLimitReached) this.isFull = true;
       if (this.#isLineRequested && this.#line.length <= MAX_LINE_CHARACTERS)
+        // The two further characters are a CR, and a character that shows that the line is longer.
         this.#line += piece.slice(start, Math.min(lineEnd, start + MAX_LINE_CHARACTERS + 2 - this.#line.length));
       this.#lineLength += lineEnd - start;
       this.#hasOpenLine = true;
@@ -164,7 +174,7 @@ class Page {
     this.#hasOpenLine = false;
   }
 
-  text(name: string, bytes: number, isInvalidUtf8: boolean): string {
+  format(name: string, bytes: number, isInvalidUtf8: boolean): string {
     const lineCount = this.#lineNumber - 1;
     if (lineCount === 0) return `${name} is empty.`;
     if (this.#lines.length === 0)

@@ -21,7 +21,7 @@ export type HistoryContext = Pick<ToolContext, "history">;
 const NOT_RECORDED: RecordedChange = { isRestorable: false, commit: () => undefined };
 
 /**
- * Records the state of a path before it becomes `after`. Every change of a project file must call this.
+ * Records the state of a path before it becomes `after`. Every change of a project file must call this function.
  *
  * `folder` is open and contains `name`. `createdFolderCount` is the number of parent folders that were just created. Call `commit` of
  * the result after the change. Never rejects.
@@ -36,7 +36,7 @@ export async function recordBefore(
 ): Promise<RecordedChange> {
   if (!history) return { isRestorable: true, commit: () => undefined };
   try {
-    const before = await stateOf(guard, folder, name);
+    const before = await readFileState(guard, folder, name);
     return await history.record([{ path: join(folder.path, name), before, after, createdFolders: createdFolderCount }]);
   } catch {
     return NOT_RECORDED;
@@ -54,16 +54,16 @@ export async function recordTree(
   if (!history) return { isRestorable: true, commit: () => undefined };
   try {
     const changes: FileChange[] = [];
-    let bytes = 0;
+    let totalBytes = 0;
     const recordEntry = async (parentFolder: OpenedFolder, entryName: string, depth: number): Promise<void> => {
       signal.throwIfAborted();
-      const before = await stateOf(guard, parentFolder, entryName);
-      bytes += before.kind === "file" ? (before.content?.length ?? Infinity) : 0;
+      const before = await readFileState(guard, parentFolder, entryName);
+      totalBytes += before.kind === "file" ? (before.content?.length ?? Infinity) : 0;
       changes.push({ path: join(parentFolder.path, entryName), before, after: { kind: "none" } });
-      if (changes.length > MAX_TREE_ENTRIES || bytes > MAX_TREE_BYTES || depth > MAX_TREE_DEPTH)
+      if (changes.length > MAX_TREE_ENTRIES || totalBytes > MAX_TREE_BYTES || depth > MAX_TREE_DEPTH)
         throw new TreeTooLargeError();
       if (before.kind !== "folder") return;
-      const subfolder = await parentFolder.folder(entryName);
+      const subfolder = await parentFolder.openSubfolder(entryName);
       try {
         for await (const entry of subfolder.entries()) await recordEntry(subfolder, entry.name, depth + 1);
       } finally {
@@ -83,7 +83,7 @@ class TreeTooLargeError extends Error {}
  * Reads the current state of a name in an open folder. Rejects with `PathError` for anything but a file, link or
  * folder.
  */
-export async function stateOf(guard: PathGuard, folder: OpenedFolder, name: string): Promise<FileState> {
+export async function readFileState(guard: PathGuard, folder: OpenedFolder, name: string): Promise<FileState> {
   const stats = await folder.stat(name);
   if (!stats) return { kind: "none" };
   const { mode, uid, gid } = stats;

@@ -29,7 +29,7 @@ export async function replaceFile(
   const createdFolderCount = historyContext.history ? await countMissingParents(guard, target.path) : 0;
   const name = basename(target.path);
   const folder = await guard.openFolder(dirname(target.path), { create: true });
-  // A name has at most 255 bytes, and a character takes up to three.
+  // A name has at most 255 bytes. 70 characters take at most 210 bytes, and the additions 18.
   const temporaryName = `.${name.slice(0, 70)}.${randomBytes(6).toString("hex")}.tmp`;
   try {
     await guard.refuseProtectedIn(folder, name);
@@ -38,8 +38,8 @@ export async function replaceFile(
     if (oldStats?.isSymbolicLink()) throw new PathError("invalid", "is a symbolic link whose target does not exist");
     if (oldStats && !oldStats.isFile()) throw new PathError("not_regular", "not a regular file");
     // A rename would replace a write-protected file.
-    if (oldStats) await folder.writable(name);
-    const handle = await folder.create(temporaryName, oldStats ? 0o600 : 0o666);
+    if (oldStats) await folder.requireWritable(name);
+    const handle = await folder.createFile(temporaryName, oldStats ? 0o600 : 0o666);
     try {
       await handle.writeFile(content);
       if (oldStats) {

@@ -6,7 +6,7 @@ import type { ToolContext } from "../../ports/tool.js";
 import { listFiles } from "../../processes/file-list.js";
 import type { RipgrepEnd } from "../../processes/ripgrep.js";
 import { escapeGlob, openSearchScope, type SearchScope } from "../../processes/search-scope.js";
-import { guardForReading, toPathFault, relativeTo, type FileToolOptions } from "./files.js";
+import { createReadGuard, toPathToolError, relativeTo, type FileToolOptions } from "./files.js";
 
 /** Maximum files of a search with a glob for paths. */
 const MAX_FILES = 200_000;
@@ -33,7 +33,7 @@ export async function openToolSearchScope(
 ): Promise<ToolSearchScope> {
   const { projectDir } = context;
   try {
-    const guard = await guardForReading(options, context, path);
+    const guard = await createReadGuard(options, context, path);
     const fullPath = resolve(projectDir, path);
     const { path: start, isFolder } = await guard.resolve(fullPath);
     let fileBytes: number | undefined;
@@ -56,7 +56,7 @@ export async function openToolSearchScope(
     };
     return { guard, fileBytes, nameOf, scope };
   } catch (error) {
-    throw await toPathFault(error, path, projectDir, options);
+    throw await toPathToolError(error, path, projectDir, options);
   }
 }
 
@@ -64,7 +64,7 @@ export async function openToolSearchScope(
  * Converts a pattern to ripgrep arguments. Ripgrep uses its own engine, which takes linear time, or PCRE2 for patterns
  * that its engine cannot parse.
  */
-export function patternArguments({
+export function createPatternArguments({
   pattern,
   literal,
   ignore_case: isCaseIgnored,
@@ -96,7 +96,7 @@ export interface GlobArguments {
  * Converts a glob for files below the root of the scope. `fromBase`: the glob may also be relative to the base.
  * Default: false.
  */
-export function globArguments(glob: string, { root }: SearchScope, { fromBase = false } = {}): GlobArguments {
+export function createGlobArguments(glob: string, { root }: SearchScope, { fromBase = false } = {}): GlobArguments {
   const normalizedGlob = glob.replace(/^(\.\/+)+/, "").replace(/\/{2,}/g, "/");
   const name = /^(?:\*\*\/)*([^/]+)$/.exec(normalizedGlob)?.[1];
   if (name === "*" || name === "**") return { args: [], isForPaths: false };
@@ -118,7 +118,7 @@ export function globArguments(glob: string, { root }: SearchScope, { fromBase = 
  * Returns the files that match a glob for paths and that no ignore file hides, by their names in ripgrep's output.
  * Combines two lists: one filtered by the glob, one by the ignore files.
  */
-export async function filesByPath(
+export async function findFilesByPath(
   scope: SearchScope,
   globs: GlobArguments,
   signal: AbortSignal,
@@ -141,10 +141,10 @@ export async function filesByPath(
 }
 
 /**
- * Runs a search with the ignore files. Repeats it without them if ripgrep cannot use them: they are too large, or a
- * link to a device.
+ * Runs a search with the ignore files. If ripgrep cannot use the ignore files, because they are too large or link to a
+ * device, repeats the search without them.
  *
- * `work` returns the text of the result. Rejects with a `ToolError` if the search without them fails too.
+ * `work` returns the text of the result. Rejects with a `ToolError` if the search without ignore files fails too.
  */
 export async function withIgnoreFiles(all: boolean, work: (all: boolean) => Promise<string>): Promise<string> {
   try {
@@ -157,8 +157,9 @@ export async function withIgnoreFiles(all: boolean, work: (all: boolean) => Prom
   }
 }
 
-/** Throws if ripgrep could not run the search. Its output is then not the answer. */
+/** Throws if ripgrep could not run the search. In that case, its output is not the result of the search. */
 export function checkSearch({ endReason, code, errors }: RipgrepEnd, hasOutput: boolean): void {
+  // Exit code 2: ripgrep reported errors.
   if (endReason !== "exit" || code !== 2 || errors === "") return;
   const glob = /error parsing glob '[^]*?': (.*)/.exec(errors);
   if (glob) throw new ToolInputError(`invalid glob: ${glob[1]}. Correct it.`);
@@ -167,11 +168,11 @@ export function checkSearch({ endReason, code, errors }: RipgrepEnd, hasOutput: 
     throw new ToolError(
       "the pattern takes too long. Avoid nested repetition such as (a+)+ with a look-around or a back-reference.",
     );
-  const fault =
+  const patternError =
     /^error: (.*)/m.exec(errors)?.[1] ?? /(?:PCRE2: error compiling|the literal|compiled regex).*/.exec(errors)?.[0];
-  if (fault !== undefined)
+  if (patternError !== undefined)
     throw new ToolInputError(
-      `pattern: Invalid regular expression: ${fault}. Correct it, or set literal to search plain text.`,
+      `pattern: Invalid regular expression: ${patternError}. Correct it, or set literal to search plain text.`,
     );
   if (!hasOutput) throw new ToolError(`the search failed: ${errors.trim().slice(0, 500)}`);
 }

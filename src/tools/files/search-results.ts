@@ -1,13 +1,11 @@
 import { join } from "node:path";
 import { PathError } from "../../ports/errors.js";
 import type { OpenedFile, OpenedFolder, PathGuard } from "../../files/path-guard.js";
-import { realMatchPath, type SearchScope } from "../../processes/search-scope.js";
+import { resolveMatchPath, type SearchScope } from "../../processes/search-scope.js";
 
-/**
- * Entries of one folder that are processed concurrently. Below the third level only one, so that few folders are open
- * at once.
- */
+/** Entries of one folder that are processed concurrently, down to the level `WIDE_LEVELS`. */
 const MAX_OPEN_ENTRIES = 4;
+/** Levels with concurrent entries. Deeper folders process one entry at a time, so that few folders are open at once. */
 const WIDE_LEVELS = 3;
 /** Maximum files that are open at once. */
 const MAX_OPEN_FILES = 4;
@@ -28,7 +26,7 @@ export async function forEachOpenedFile(
   const runWorker = async (): Promise<void> => {
     for (let result = nameIterator.next(); !result.done; result = nameIterator.next())
       try {
-        const path = realMatchPath(scope, result.value);
+        const path = resolveMatchPath(scope, result.value);
         const file = await guard.openFile(path);
         try {
           if (file.path === path) await work(file, result.value);
@@ -59,7 +57,7 @@ async function forEachPath(
       for (const [name, { path, children }] of nameIterator)
         try {
           if (path !== undefined) await work(folder, name, path);
-          if (children.size > 0) await visitFolder(await folder.folder(name), children, level + 1);
+          if (children.size > 0) await visitFolder(await folder.openSubfolder(name), children, level + 1);
         } catch (error) {
           if (!(error instanceof PathError)) throw error;
         }
@@ -77,12 +75,12 @@ async function forEachPath(
  * Returns the paths below `base` that are regular files. Reads each folder once, which is faster than a `stat` of each
  * name.
  */
-export async function regularFiles(guard: PathGuard, base: string, paths: readonly string[]): Promise<Set<string>> {
+export async function findRegularFiles(guard: PathGuard, base: string, paths: readonly string[]): Promise<Set<string>> {
   const regularPaths = new Set<string>();
   const filesByFolder = new WeakMap<OpenedFolder, Promise<ReadonlySet<string>>>();
   await forEachPath(guard, base, paths, async (folder, name, path) => {
     if (guard.denies(join(folder.path, name))) return;
-    const folderFiles = filesByFolder.get(folder) ?? folder.files();
+    const folderFiles = filesByFolder.get(folder) ?? folder.listFileNames();
     filesByFolder.set(folder, folderFiles);
     if ((await folderFiles).has(name)) regularPaths.add(path);
   });

@@ -2,14 +2,14 @@ import { resolve } from "node:path";
 import { PathError, ToolError } from "../../ports/errors.js";
 import type { PathGuard } from "../../files/path-guard.js";
 import type { ToolCallPreview, ToolContext, ToolOutput } from "../../ports/tool.js";
-import { detectFileType } from "./content.js";
+import { detectFileType, DETECTION_BYTES } from "./content.js";
 import {
   createDiff,
   withFileLock,
-  guardForChange,
+  createChangeGuard,
   createLocation,
   MAX_FILE_BYTES,
-  toPathFault,
+  toPathToolError,
   type WorkFolders,
   SeenFiles,
   formatPath,
@@ -31,18 +31,19 @@ export async function writeFile(
   context: ToolContext,
 ): Promise<ToolOutput> {
   try {
-    const guard = await guardForChange(options, context);
+    const guard = await createChangeGuard(options, context);
     const { path: target } = await guard.resolveForChange(resolve(context.projectDir, path));
     return await withFileLock(target, () =>
       writeContent(guard, target, formatPath(path, context.projectDir), content, context),
     );
   } catch (error) {
-    throw await toPathFault(error, path, context.projectDir, options);
+    throw await toPathToolError(error, path, context.projectDir, options);
   }
 }
 
 /**
- * Previews the replacement of an existing file. Empty for a new file. Rejects where the tool call would be rejected.
+ * Previews the replacement of an existing file. Returns an empty preview for a new file. Rejects where the tool call
+ * would be rejected.
  */
 export async function previewWrite(
   options: FileToolOptions,
@@ -50,11 +51,11 @@ export async function previewWrite(
   workFolders: WorkFolders,
 ): Promise<ToolCallPreview> {
   const { projectDir } = workFolders;
-  const guard = await guardForChange(options, workFolders);
+  const guard = await createChangeGuard(options, workFolders);
   const { path: target } = await guard.resolveForChange(resolve(projectDir, path));
   const oldContent = await readExisting(guard, target, MAX_PREVIEW_BYTES + 1);
   if (!oldContent) return {};
-  const contentType = detectFileType(oldContent.subarray(0, 8_192));
+  const contentType = detectFileType(oldContent.subarray(0, DETECTION_BYTES));
   const isShown =
     contentType.kind === "text" && contentType.encoding === "utf-8" && oldContent.length <= MAX_PREVIEW_BYTES;
   if (!isShown) return { note: "It replaces a file whose content is not shown: it is too large, or not text." };
@@ -100,7 +101,7 @@ function preserveFormat(
 ): { text: string; preservedFeatures: string[] } {
   let text = content;
   const preservedFeatures: string[] = [];
-  if (oldContent && detectFileType(oldContent.subarray(0, 8_192)).kind === "text") {
+  if (oldContent && detectFileType(oldContent.subarray(0, DETECTION_BYTES)).kind === "text") {
     if (
       oldContent.includes("\r\n") &&
       prefersCrlf(oldContent.toString("latin1")) &&
@@ -118,12 +119,12 @@ function preserveFormat(
   return { text, preservedFeatures };
 }
 
-/** Reads the first `limit` bytes of the file. Undefined if it does not exist. */
-async function readExisting(guard: PathGuard, target: string, limit = MAX_FILE_BYTES): Promise<Buffer | undefined> {
+/** Reads the first `maxBytes` bytes of the file. Undefined if the file does not exist. */
+async function readExisting(guard: PathGuard, target: string, maxBytes = MAX_FILE_BYTES): Promise<Buffer | undefined> {
   try {
     const file = await guard.openFile(target);
     try {
-      return await readWhole(file, limit);
+      return await readWhole(file, maxBytes);
     } finally {
       await file.handle.close();
     }

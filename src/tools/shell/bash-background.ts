@@ -3,9 +3,11 @@ import type { Tool } from "../../ports/tool.js";
 import { defineArguments, flag, integer, optional, text } from "../arguments.js";
 import { defineTool } from "../define-tool.js";
 
-/** Maximum and default time to wait for a pattern or the end of a command, in seconds. */
+/** Maximum time to wait for a pattern or the end of a command, in seconds. */
 const MAX_WAIT_SECONDS = 600;
+/** Default time to wait for a pattern or the end of a command, in seconds. */
 const DEFAULT_WAIT_SECONDS = 30;
+const MAX_TITLE_TEXT_CHARACTERS = 100;
 
 const id = text("Id that bash returned.", { minLength: 1, aliases: ["bash_id", "process_id"] });
 
@@ -64,13 +66,13 @@ export function bashInputTool(background: Background): Tool {
     kind: "execute",
     // The reader of the input may be a shell, so that permission rules for commands apply.
     describe: ({ id, text }) => ({
-      title: `Write to ${id}: ${text.length > 100 ? `${text.slice(0, 99)}…` : text}`,
+      title: `Write to ${id}: ${text.length > MAX_TITLE_TEXT_CHARACTERS ? `${text.slice(0, MAX_TITLE_TEXT_CHARACTERS - 1)}…` : text}`,
       actsAs: ["bash"],
     }),
     run: async ({ id, text, newline, close }, { sessionId, signal }) => {
       const job = await background.find(sessionId, id);
       const { writeInput } = await loadJobs();
-      // Only the end of file is to be sent.
+      // With `close` and without text, only the end of file is sent.
       const input = close && text === "" ? "" : newline && !text.endsWith("\n") ? `${text}\n` : text;
       return writeInput(id, job, input, close, signal);
     },

@@ -5,17 +5,20 @@ import { withWorker } from "../../untrusted/workers.js";
 import { ToolError, ToolInputError, WorkLimitError } from "../../ports/errors.js";
 import type { ToolContext, ToolOutput } from "../../ports/tool.js";
 import type { BackgroundJob } from "../../processes/job.js";
-import { newOutputPath } from "../../processes/outputs.js";
+import { createOutputPath } from "../../processes/outputs.js";
 import type { BashToolOptions, PreparedCommand } from "./shell-command.js";
 import { describeOutputFile } from "./shell-output.js";
 
 /** Default of `startMs`. Most commands that cannot start fail within this time. */
 const DEFAULT_START_MS = 700;
-/** Minimum interval between two searches for a pattern, and time limit of one search, in ms. */
+/** Minimum interval between two searches for a pattern, in ms. */
 const MATCH_INTERVAL_MS = 100;
+/** Time limit of one search for a pattern, in ms. */
 const MATCH_TIMEOUT_MS = 2_000;
 /** Time limit for a command to read its input, in ms. */
 const INPUT_TIMEOUT_MS = 2_000;
+/** Maximum characters of a command in the list of background commands. */
+const MAX_SHOWN_COMMAND_CHARACTERS = 200;
 
 /**
  * Starts a command that continues after the call has ended. The result names the id for the other tools.
@@ -25,7 +28,7 @@ const INPUT_TIMEOUT_MS = 2_000;
 export async function startInBackground(
   { background, redactor, outputsPath, startMs = DEFAULT_START_MS }: BashToolOptions & { redactor: Redactor },
   command: string,
-  prepared: PreparedCommand,
+  preparedCommand: PreparedCommand,
   detached: boolean,
   { sessionId, signal }: ToolContext,
 ): Promise<ToolOutput> {
@@ -33,11 +36,12 @@ export async function startInBackground(
   const { id, job } = await background.start(
     sessionId,
     {
-      command: line.length > 200 ? `${line.slice(0, 199)}…` : line,
-      path: () => outputsPath && newOutputPath(outputsPath, sessionId),
-      cleanUp: () => prepared.tidy(),
+      command:
+        line.length > MAX_SHOWN_COMMAND_CHARACTERS ? `${line.slice(0, MAX_SHOWN_COMMAND_CHARACTERS - 1)}…` : line,
+      path: () => outputsPath && createOutputPath(outputsPath, sessionId),
+      cleanUp: () => preparedCommand.tidy(),
     },
-    detached ? { program: () => prepared.program() } : { start: () => prepared.start() },
+    detached ? { program: () => preparedCommand.program() } : { start: () => preparedCommand.start() },
   );
   const timeout = createDeadline(startMs, signal);
   try {
@@ -60,8 +64,8 @@ export async function startInBackground(
 }
 
 /** The conditions that a call of `bash_output` waits for. */
-export interface Wait {
-  /** Regular expression for a line of the output. Undefined: no pattern. */
+export interface WaitConditions {
+  /** Regular expression for a line of the output. Undefined: the call waits for no pattern. */
   readonly pattern?: string | undefined;
   /** Whether to wait for the end of the command. */
   readonly end: boolean;
@@ -73,7 +77,12 @@ export interface Wait {
  * Returns the output since the last call, once the pattern matches, the command has ended or the time is over. Rejects
  * with the signal's reason.
  */
-export async function showOutput(id: string, job: BackgroundJob, wait: Wait, signal: AbortSignal): Promise<ToolOutput> {
+export async function showOutput(
+  id: string,
+  job: BackgroundJob,
+  wait: WaitConditions,
+  signal: AbortSignal,
+): Promise<ToolOutput> {
   const timeout = createDeadline(wait.seconds * 1000, signal);
   let hasMatch: boolean | undefined;
   try {
@@ -85,13 +94,13 @@ export async function showOutput(id: string, job: BackgroundJob, wait: Wait, sig
     timeout.clear();
   }
   if (signal.aborted) throw signal.reason;
-  // If the match was already shown when the command started, it is shown again.
-  const waitedFor = hasMatch === true ? job.unseenOutput : "";
+  // If the matching output was already shown when the command started, it is shown again.
+  const matchedOutput = hasMatch === true ? job.unseenOutput : "";
   const timeoutNote =
     wait.end && job.state.state === "running" ? `\n[the command did not end within ${wait.seconds} s]` : "";
   const missingMatchNote = hasMatch === false ? `\n[${describeMissingMatch(job, wait)}]` : "";
   return {
-    text: `${formatOutput(id, job, { waitedFor })}${missingMatchNote}${timeoutNote}`,
+    text: `${formatOutput(id, job, { matchedOutput })}${missingMatchNote}${timeoutNote}`,
     failed: hasMatch === false,
   };
 }
@@ -125,16 +134,16 @@ export async function stopJob(id: string, job: BackgroundJob): Promise<string> {
   return `${formatOutput(id, job)}${wasRunning ? `\n[${id} was stopped, with all processes that it started]` : ""}`;
 }
 
-function describeMissingMatch({ state }: BackgroundJob, { seconds }: Wait): string {
+function describeMissingMatch({ state }: BackgroundJob, { seconds }: WaitConditions): string {
   return state.state === "ended"
     ? "the command ended without a match"
     : `no match within ${seconds} s; output that was shown before is not searched`;
 }
 
-function formatOutput(id: string, job: BackgroundJob, { isFirst = false, waitedFor = "" } = {}): string {
+function formatOutput(id: string, job: BackgroundJob, { isFirst = false, matchedOutput = "" } = {}): string {
   const { output, end, notes, file } = job.takeOutput(isFirst);
   const emptyNote = !isFirst ? "(no new output)" : end === undefined ? "(no output yet)" : "(no output)";
-  const text = cutMiddle(output === "" ? waitedFor : output, MAX_MODEL_TEXT_BYTES).replace(/\n+$/, "") || emptyNote;
+  const text = cutMiddle(output === "" ? matchedOutput : output, MAX_MODEL_TEXT_BYTES).replace(/\n+$/, "") || emptyNote;
   const lines = [text, ...notes];
   if (end === undefined) lines.push(`[${id} is running]`);
   else if (end.signal !== null) lines.push(`[ended by ${end.signal}]`);
@@ -156,8 +165,8 @@ async function waitForMatch(
   const expression = await withWorker(signal, (thread) =>
     thread.runJob("expression", { pattern, ignoreCase: false }, { ms: MATCH_TIMEOUT_MS }),
   );
-  if ("refused" in expression) throw new ToolInputError(`wait_for: ${expression.refused}.`);
-  const search = { pattern, flags: expression.flags, context: 0, maxKeptLines: 0 };
+  if ("errorMessage" in expression) throw new ToolInputError(`wait_for: ${expression.errorMessage}.`);
+  const search = { pattern, flags: expression.flags, contextLineCount: 0, maxKeptLines: 0 };
   for (;;) {
     const isLast = job.state.state === "ended" || timeoutSignal.aborted;
     const { version } = job;

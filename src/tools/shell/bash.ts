@@ -11,10 +11,11 @@ import { prepareCommand, type BashToolOptions } from "./shell-command.js";
 import { LiveOutput, cleanOutput, describeOutputFile } from "./shell-output.js";
 import { cutMiddle, HeadTail, MAX_MODEL_TEXT_BYTES } from "../../base/cut-text.js";
 
-/** Maximum time limit that a model can request, in seconds. The configured default applies if it is longer. */
+/** Maximum time limit that a model can request, in seconds. A longer configured default applies instead. */
 const MAX_TIMEOUT_SECONDS = 600;
-/** Bytes of output that are kept before the output is tidied and cut for the model. */
+/** Bytes of output that are kept before the output is cleaned and shortened for the model. */
 const MAX_RAW_BYTES = 2 * MAX_MODEL_TEXT_BYTES;
+const MAX_TITLE_CHARACTERS = 200;
 
 /** Creates the tool `bash`, which runs shell commands in the project folder. */
 export function bashTool(options: BashToolOptions): Tool {
@@ -61,21 +62,22 @@ export function bashTool(options: BashToolOptions): Tool {
     schema,
     kind: "execute",
     describe: ({ command, workdir }) => {
-      const line = withFolder(command, workdir).replace(/\s*\n\s*/g, " ⏎ ");
-      return line.length > 200 ? `${line.slice(0, 199)}…` : line;
+      const line = formatCommand(command, workdir).replace(/\s*\n\s*/g, " ⏎ ");
+      return line.length > MAX_TITLE_CHARACTERS ? `${line.slice(0, MAX_TITLE_CHARACTERS - 1)}…` : line;
     },
-    run: async ({ command: line, workdir, timeout, timeout_ms: ms, background, detached }, context) => {
-      const command = workdir === undefined ? line : scriptInFolder(line, workdir);
-      const timeLimit = ms === undefined ? toTimeLimit(timeout, maxSeconds) : { seconds: toSeconds(ms, maxSeconds) };
+    run: async ({ command: line, workdir, timeout, timeout_ms: timeoutMs, background, detached }, context) => {
+      const command = workdir === undefined ? line : createFolderScript(line, workdir);
+      const timeLimit =
+        timeoutMs === undefined ? toTimeLimit(timeout, maxSeconds) : { seconds: toSeconds(timeoutMs, maxSeconds) };
       if (sandbox === undefined) {
         const { Sandbox } = await import("./sandbox/sandbox.js");
         sandbox ??= new Sandbox(options);
       }
       const commandOptions = { ...options, redactor };
-      if (!background && !detached) return execute(commandOptions, sandbox, command, timeLimit, context);
+      if (!background && !detached) return executeCommand(commandOptions, sandbox, command, timeLimit, context);
       const { startInBackground } = await import("./bash-jobs.js");
       const prepared = await prepareCommand(commandOptions, sandbox, command, context, true);
-      return startInBackground(commandOptions, withFolder(line, workdir), prepared, detached, context);
+      return startInBackground(commandOptions, formatCommand(line, workdir), prepared, detached, context);
     },
   });
   return {
@@ -88,14 +90,14 @@ export function bashTool(options: BashToolOptions): Tool {
   };
 }
 
-/** The command with its folder, as shown to users. */
-function withFolder(command: string, workdir: string | undefined): string {
+/** Formats a command with its folder for users. */
+function formatCommand(command: string, workdir: string | undefined): string {
   if (workdir === undefined) return command.trim();
   return `cd ${/^[\w./@+-]+$/.test(workdir) ? workdir : shellQuote(workdir)} && ${command.trim()}`;
 }
 
-/** Script that runs a command in a folder and fails if the folder cannot be entered. */
-function scriptInFolder(command: string, workdir: string): string {
+/** Creates a script that runs a command in a folder and fails if the folder cannot be entered. */
+function createFolderScript(command: string, workdir: string): string {
   // A path relative to the project folder gets `./`: the shell would search other names in CDPATH and treat `-` as an
   // option.
   return `cd ${shellQuote(isAbsolute(workdir) ? workdir : `./${workdir}`)} || exit\n${command}`;
@@ -104,7 +106,7 @@ function scriptInFolder(command: string, workdir: string): string {
 /** Time limit of a command. */
 interface TimeLimit {
   readonly seconds: number;
-  /** Note for the model about how its number was interpreted. Undefined: as seconds. */
+  /** Note for the model if its timeout was interpreted as milliseconds. Undefined for a timeout in seconds. */
   readonly note?: string;
 }
 
@@ -119,7 +121,7 @@ function toSeconds(milliseconds: number, maxSeconds: number): number {
   return Math.min(maxSeconds, Math.ceil(milliseconds / 1000));
 }
 
-async function execute(
+async function executeCommand(
   options: BashToolOptions & { redactor: Redactor },
   sandbox: Sandbox,
   command: string,
@@ -128,13 +130,13 @@ async function execute(
 ): Promise<ToolOutput> {
   const { signal, sessionId } = context;
   const { redactor, outputsPath } = options;
-  const prepared = await prepareCommand(options, sandbox, command, context);
-  const [{ OutputFile }, { newOutputPath }] = await Promise.all([
+  const preparedCommand = await prepareCommand(options, sandbox, command, context);
+  const [{ OutputFile }, { createOutputPath }] = await Promise.all([
     import("../../processes/output-file.js"),
     import("../../processes/outputs.js"),
   ]);
-  const path = (): string | undefined => outputsPath && newOutputPath(outputsPath, sessionId);
-  const outputFile = new OutputFile(path, redactor, MAX_MODEL_TEXT_BYTES);
+  const createPath = (): string | undefined => outputsPath && createOutputPath(outputsPath, sessionId);
+  const outputFile = new OutputFile(createPath, redactor, MAX_MODEL_TEXT_BYTES);
   const output = new HeadTail(MAX_RAW_BYTES, {
     clean: (newText) => redactor.hide(cleanOutput(newText)),
     reach: redactor.reach,
@@ -147,13 +149,13 @@ async function execute(
   };
   let end: ChildEnd;
   try {
-    const child = await prepared.start();
+    const child = await preparedCommand.start();
     end = await child.run({ timeoutMs: timeLimit.seconds * 1000, signal, onOutput });
   } finally {
     liveOutput.end();
     outputFile.end();
   }
-  const removedPaths = await prepared.tidy();
+  const removedPaths = await preparedCommand.tidy();
   if (end.reason === "abort") throw signal.reason;
   if (end.sandboxFault !== undefined)
     throw new ToolError(`the sandbox could not start: ${end.sandboxFault}. The command did not run. Tell the user.`);
@@ -161,7 +163,7 @@ async function execute(
   const notes = [describeEnd(end, timeLimit)];
   if (end.hadLeftovers)
     notes.push("[remaining background processes were stopped; set background to keep a command running]");
-  if (prepared.isSandboxed && end.code !== 0) notes.push(...sandboxHints(outputText, sandbox));
+  if (preparedCommand.isSandboxed && end.code !== 0) notes.push(...listSandboxHints(outputText, sandbox));
   if (removedPaths.length > 0) notes.push(`[removed, because git would run or read it: ${removedPaths.join(", ")}]`);
   if (outputFile.file !== undefined) notes.push(describeOutputFile(outputFile.file));
   const hint = outputFile.file === undefined ? "redirect to a file and read parts of it to see more" : "";
@@ -172,8 +174,8 @@ async function execute(
   };
 }
 
-/** Notes for the model that explain typical errors of commands in the sandbox. */
-function sandboxHints(outputText: string, sandbox: Sandbox): string[] {
+/** Returns notes for the model that explain typical errors of commands in the sandbox. */
+function listSandboxHints(outputText: string, sandbox: Sandbox): string[] {
   const notes: string[] = [];
   if (/Read-only file system|EROFS/.test(outputText))
     notes.push("[commands may write only to the project folder, /tmp and tools.allow_paths]");

@@ -25,7 +25,7 @@ export interface BashToolOptions extends SandboxOptions {
   shell?: string;
 }
 
-/** Linux limits one argument, and one variable including its name, to 128 KiB. */
+/** Linux limits one argument, and one variable including its name, to 128 KiB. 32 bytes are for the name. */
 const MAX_COMMAND_BYTES = 128 * 1024 - 32;
 
 /** A command that is ready to start. */
@@ -40,8 +40,8 @@ export interface PreparedCommand {
 }
 
 /**
- * Prepares a command. Rejects with a `ToolError` if it cannot run. `input`: whether the command has a standard input.
- * Default: false.
+ * Prepares a command. Rejects with a `ToolError` if the command cannot run. `input`: whether the command has a standard
+ * input. Default: false.
  */
 export async function prepareCommand(
   options: BashToolOptions,
@@ -80,7 +80,7 @@ export async function prepareCommand(
   };
 }
 
-/** Both output streams share one pipe, so that their order is preserved. */
+/** Starts a command without a sandbox. Both output streams share one pipe, so that their order is preserved. */
 async function startUnsandboxed(
   shell: string,
   command: string,

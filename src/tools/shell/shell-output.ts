@@ -1,5 +1,5 @@
 import { stripVTControlCharacters } from "node:util";
-import { HiddenStream } from "../../base/hidden-stream.js";
+import { RedactedStream } from "../../base/hidden-stream.js";
 import type { Redactor } from "../../base/redact.js";
 import type { StoredOutput } from "../../processes/output-file.js";
 
@@ -13,53 +13,53 @@ const MAX_CHUNKS = 256;
 // eslint-disable-next-line no-control-regex
 const INCOMPLETE_SEQUENCE = /(?:[\u001b\u009b][[\]()#;?\d:<=>!]{0,64}|\u001b\][^\u0007\u001b\u009c]{0,256}|\r)$/;
 
-/** Removes colours and other escape sequences. A line that a progress bar overwrites keeps its last state. */
+/** Removes colours and other escape sequences. A line that a progress bar overwrites keeps its last text. */
 export function cleanOutput(output: string): string {
-  return stripVTControlCharacters(output).split("\n").map(takeLastWritten).join("\n").replaceAll("\0", "\uFFFD");
+  return stripVTControlCharacters(output).split("\n").map(takeLastText).join("\n").replaceAll("\0", "\uFFFD");
 }
 
-function takeLastWritten(line: string): string {
+function takeLastText(line: string): string {
   const text = line.endsWith("\r") ? line.slice(0, -1) : line;
   return text.slice(text.lastIndexOf("\r") + 1);
 }
 
 /**
- * Reports the output of a running command to users in the form of the final output: tidied and without secrets, however
- * it is split into chunks. Fast output is reduced to its end.
+ * Reports the output of a running command to users in the form of the final output: cleaned and without secrets,
+ * however it is split into chunks. Fast output is reduced to its end.
  */
 export class LiveOutput {
-  readonly #stream: HiddenStream;
+  readonly #stream: RedactedStream;
   /** Bytes that are kept, in addition to one chunk: one report, and the length of a secret at the cut. */
   readonly #maxBytes: number;
   readonly #pauseMs: number;
   #timer: NodeJS.Timeout | undefined;
   #chunks: Buffer[] = [];
-  #bytes = 0;
+  #bufferedBytes = 0;
   /** Whether output was dropped since the last report. */
-  #hasDropped = false;
+  #hasDroppedOutput = false;
   #decoder = new TextDecoder();
   /** Incomplete escape sequence at the end of the last report. */
-  #sequence = "";
+  #incompleteSequence = "";
   /** Whether the current line already has text. */
   #hasLineText = false;
 
   constructor(redactor: Redactor, send: (text: string) => void, pauseMs = REPORT_INTERVAL_MS) {
-    this.#stream = new HiddenStream(redactor, send);
+    this.#stream = new RedactedStream(redactor, send);
     this.#maxBytes = MAX_REPORTED_BYTES + 4 * redactor.reach;
     this.#pauseMs = pauseMs;
   }
 
   push(chunk: Buffer): void {
     this.#chunks.push(chunk);
-    this.#bytes += chunk.length;
+    this.#bufferedBytes += chunk.length;
     for (
       let [firstChunk] = this.#chunks;
-      firstChunk && this.#bytes - firstChunk.length >= this.#maxBytes;
+      firstChunk && this.#bufferedBytes - firstChunk.length >= this.#maxBytes;
       [firstChunk] = this.#chunks
     ) {
       this.#chunks.shift();
-      this.#bytes -= firstChunk.length;
-      this.#hasDropped = true;
+      this.#bufferedBytes -= firstChunk.length;
+      this.#hasDroppedOutput = true;
     }
     if (this.#chunks.length > MAX_CHUNKS) this.#chunks = [Buffer.concat(this.#chunks)];
     this.#timer ??= setTimeout(() => this.#report(), this.#pauseMs);
@@ -73,25 +73,25 @@ export class LiveOutput {
   #report(): void {
     this.#timer = undefined;
     const buffer = Buffer.concat(this.#chunks);
-    const isCut = this.#hasDropped || buffer.length > this.#maxBytes;
+    const isCut = this.#hasDroppedOutput || buffer.length > this.#maxBytes;
     const bytes = buffer.subarray(Math.max(0, buffer.length - this.#maxBytes));
     this.#chunks = [];
-    this.#bytes = 0;
-    this.#hasDropped = false;
+    this.#bufferedBytes = 0;
+    this.#hasDroppedOutput = false;
     if (isCut) {
       this.#decoder = new TextDecoder();
-      this.#sequence = "";
+      this.#incompleteSequence = "";
       this.#hasLineText = false;
     }
-    const text = this.#sequence + this.#decoder.decode(bytes, { stream: true });
-    this.#sequence = INCOMPLETE_SEQUENCE.exec(text.slice(-400))?.[0] ?? "";
+    const text = this.#incompleteSequence + this.#decoder.decode(bytes, { stream: true });
+    this.#incompleteSequence = INCOMPLETE_SEQUENCE.exec(text.slice(-400))?.[0] ?? "";
     const [unfinishedLine = "", ...laterLines] = stripVTControlCharacters(
-      text.slice(0, text.length - this.#sequence.length),
+      text.slice(0, text.length - this.#incompleteSequence.length),
     ).split("\n");
-    const line = takeLastWritten(unfinishedLine);
+    const line = takeLastText(unfinishedLine);
     // Reported text cannot be overwritten, so that the new state starts a new line.
     const firstLine = this.#hasLineText && line.length < unfinishedLine.replace(/\r$/, "").length ? `\n${line}` : line;
-    const lines = [firstLine, ...laterLines.map(takeLastWritten)];
+    const lines = [firstLine, ...laterLines.map(takeLastText)];
     this.#hasLineText = laterLines.length === 0 ? this.#hasLineText || line !== "" : lines.at(-1) !== "";
     this.#stream.push(lines.join("\n").replaceAll("\0", "\uFFFD"), isCut);
   }

@@ -4,13 +4,14 @@ import ipaddr from "ipaddr.js";
 
 /**
  * Whether an address is on the public internet: not loopback, private, link-local (cloud metadata), multicast or
- * reserved. Invalid addresses are not.
+ * reserved. False for an invalid address.
  */
 export function isPublicAddress(address: string): boolean {
   try {
     // An IPv6 address that maps an IPv4 address is checked as IPv4.
     const parsedAddress = ipaddr.process(address.replace(/%.*$/, ""));
     const range = parsedAddress.range();
+    // NAT64: the last four bytes are an IPv4 address.
     if (range === "rfc6052") return isPublicAddress(parsedAddress.toByteArray().slice(12).join("."));
     return range === "unicast";
   } catch {
@@ -19,7 +20,7 @@ export function isPublicAddress(address: string): boolean {
 }
 
 /** DNS lookup that returns only public addresses. Fails with `NotPublicError` if there is none. */
-export const lookupPublic: LookupFunction = (hostname, options, callback) => {
+export const lookupPublicAddress: LookupFunction = (hostname, options, callback) => {
   void import("node:dns").then(({ lookup }) => {
     const lookupOptions: LookupOptions & { all: true } = { ...options, all: true };
     lookup(hostname, lookupOptions, (error: NodeJS.ErrnoException | null, addresses: LookupAddress[]) => {

@@ -5,7 +5,7 @@ import { ToolError, ToolInputError, WorkLimitError } from "../../ports/errors.js
 import type { PageText } from "../../untrusted/html/page.js";
 import { withWorker } from "../../untrusted/workers.js";
 import type { ToolOutput } from "../../ports/tool.js";
-import { formatSize, detectFileType } from "../files/content.js";
+import { formatSize, detectFileType, DETECTION_BYTES } from "../files/content.js";
 import { MAX_MODEL_TEXT_BYTES } from "../../base/cut-text.js";
 
 export interface WebfetchOptions {
@@ -26,7 +26,15 @@ const MAX_PAGE_BYTES = 5 * 1024 * 1024;
 const MAX_REDIRECTS = 5;
 /** Time limit for converting a page to text, in ms. */
 const CONVERT_TIMEOUT_MS = 5_000;
-const ACCEPT = "text/html,application/xhtml+xml,text/markdown,text/plain,application/json;q=0.9,*/*;q=0.8";
+/** Maximum bytes read of the page of an HTTP error. */
+const MAX_ERROR_PAGE_BYTES = 64 * 1024;
+/** Initial size of the buffer for a response. */
+const INITIAL_BUFFER_BYTES = 16 * 1024;
+/** Maximum characters of an error page in the error message. */
+const MAX_REASON_CHARACTERS = 300;
+/** Maximum nested causes of an error that are searched, because causes may form a loop. */
+const MAX_CAUSES = 5;
+const ACCEPT_HEADER = "text/html,application/xhtml+xml,text/markdown,text/plain,application/json;q=0.9,*/*;q=0.8";
 
 /** Fetches a page and formats it for the model. Rejects with `ToolError`, or with the signal's reason. */
 export async function fetchPage(
@@ -43,7 +51,7 @@ export async function fetchPage(
     return await formatPage(args, page, signal);
   } catch (error) {
     if (signal.aborted) throw signal.reason;
-    if (timeout.expired) throw new ToolError(`${args.url}: the request timed out. Try another address.`);
+    if (timeout.hasExpired) throw new ToolError(`${args.url}: the request timed out. Try another address.`);
     throw await toToolError(args.url, error);
   } finally {
     timeout.clear();
@@ -73,8 +81,8 @@ async function createDispatcher(allowPrivate: boolean): Promise<Dispatcher> {
   // Uses the default export: in a bundle, a CommonJS package has no named exports.
   const { Agent, buildConnector } = (await import("undici")).default;
   if (allowPrivate) return new Agent();
-  const { isPublicPeer, lookupPublic, NotPublicError } = await import("./public-address.js");
-  const connect = buildConnector({ lookup: lookupPublic });
+  const { isPublicPeer, lookupPublicAddress, NotPublicError } = await import("./public-address.js");
+  const connect = buildConnector({ lookup: lookupPublicAddress });
   return new Agent({
     connect: (target, callback) =>
       connect(target, (error, socket) => {
@@ -92,7 +100,7 @@ interface LoadedPage {
   charset: string | undefined;
   body: Buffer;
   /** Whether the response is longer than the limit. */
-  isCut: boolean;
+  isTruncated: boolean;
 }
 
 async function loadPage(
@@ -109,7 +117,7 @@ async function loadPage(
       dispatcher,
       signal,
       redirect: "manual",
-      headers: { accept: ACCEPT, "user-agent": "gantry (coding agent)" },
+      headers: { accept: ACCEPT_HEADER, "user-agent": "gantry (coding agent)" },
     });
     const nextUrl = response.status >= 300 && response.status < 400 ? response.headers.get("location") : null;
     if (nextUrl === null) return receivePage(response, url, signal);
@@ -141,9 +149,9 @@ async function receivePage(response: Response, url: string, signal: AbortSignal)
     .find((parameter) => /^charset=/i.test(parameter))
     ?.slice(8)
     .replaceAll('"', "");
-  const maxBytes = response.ok ? MAX_PAGE_BYTES : 64 * 1024;
+  const maxBytes = response.ok ? MAX_PAGE_BYTES : MAX_ERROR_PAGE_BYTES;
   // One growing buffer: a server that sends single bytes would otherwise create a million small ones.
-  let body = Buffer.allocUnsafe(16 * 1024);
+  let body = Buffer.allocUnsafe(INITIAL_BUFFER_BYTES);
   let bytes = 0;
   if (response.body) {
     for await (const chunk of response.body) {
@@ -156,10 +164,16 @@ async function receivePage(response: Response, url: string, signal: AbortSignal)
       if (bytes >= maxBytes) break;
     }
   }
-  const page = { url, type: type.toLowerCase(), charset, body: body.subarray(0, bytes), isCut: bytes >= maxBytes };
+  const page = {
+    url,
+    type: type.toLowerCase(),
+    charset,
+    body: body.subarray(0, bytes),
+    isTruncated: bytes >= maxBytes,
+  };
   if (!response.ok) {
-    const reason = await convertToText(page, { raw: false, offset: 0, bytes: 2_000 }, signal).then(
-      (page) => page?.text.replace(/\s+/g, " ").trim().slice(0, 300),
+    const reason = await convertToText(page, { raw: false, offset: 0, maxBytes: 2_000 }, signal).then(
+      (page) => page?.text.replace(/\s+/g, " ").trim().slice(0, MAX_REASON_CHARACTERS),
       () => "",
     );
     const status = escapeInvisible(`HTTP ${response.status} ${response.statusText}${reason ? ` (${reason})` : ""}`);
@@ -173,13 +187,13 @@ async function formatPage(
   loadedPage: LoadedPage,
   signal: AbortSignal,
 ): Promise<ToolOutput> {
-  const content = detectFileType(loadedPage.body.subarray(0, 8_192));
-  if (content.kind === "image" && !loadedPage.isCut)
+  const content = detectFileType(loadedPage.body.subarray(0, DETECTION_BYTES));
+  if (content.kind === "image" && !loadedPage.isTruncated)
     return {
       text: `${loadedPage.url}: ${content.mediaType}, ${formatSize(loadedPage.body.length)}. The image is attached.`,
       parts: [{ type: "image", mediaType: content.mediaType, data: loadedPage.body.toString("base64") }],
     };
-  const page = await convertToText(loadedPage, { raw, offset, bytes: MAX_MODEL_TEXT_BYTES }, signal);
+  const page = await convertToText(loadedPage, { raw, offset, maxBytes: MAX_MODEL_TEXT_BYTES }, signal);
   if (page === undefined) {
     const description = content.kind === "binary" ? content.description : loadedPage.type || "binary data";
     throw new ToolError(`${loadedPage.url}: is ${description} and cannot be shown. Use bash with curl to save it.`);
@@ -194,18 +208,18 @@ async function formatPage(
   if (loadedPage.url !== requestedUrl) notes.push(`[redirected to ${loadedPage.url}]`);
   const end = offset + page.text.length;
   if (end < page.length) notes.push(`[characters ${offset}-${end} of ${page.length}; continue with offset ${end}]`);
-  if (loadedPage.isCut) notes.push("[only the first 5 MiB were fetched]");
+  if (loadedPage.isTruncated) notes.push("[only the first 5 MiB were fetched]");
   if (page.isTruncated) notes.push("[the page is too long to read completely; set raw to show its source]");
   return { text: [notes.length > 0 ? page.text.replace(/\n$/, "") : page.text, ...notes].join("\n") };
 }
 
-/** Converts a page to text. Undefined if it is not text. */
+/** Converts a page to text. Undefined if the page is not text. */
 async function convertToText(
   { url, type, charset, body }: LoadedPage,
-  { raw, offset, bytes }: { raw: boolean; offset: number; bytes: number },
+  { raw, offset, maxBytes }: { raw: boolean; offset: number; maxBytes: number },
   signal: AbortSignal,
 ): Promise<PageText | undefined> {
-  const content = detectFileType(body.subarray(0, 8_192));
+  const content = detectFileType(body.subarray(0, DETECTION_BYTES));
   if (content.kind !== "text") return undefined;
   const isHtml =
     type === "text/html" ||
@@ -221,7 +235,7 @@ async function convertToText(
     charset: namedCharset ?? content.encoding,
     url,
     offset,
-    bytes,
+    maxBytes,
   };
   try {
     return await withWorker(signal, (thread) =>
@@ -239,7 +253,8 @@ async function toToolError(url: string, error: unknown): Promise<ToolError> {
   if (error instanceof ToolError) return error;
   const { NotPublicError } = await import("./public-address.js");
   const causes: unknown[] = [];
-  for (let cause: unknown = error; cause instanceof Error && causes.length < 5; cause = cause.cause) causes.push(cause);
+  for (let cause: unknown = error; cause instanceof Error && causes.length < MAX_CAUSES; cause = cause.cause)
+    causes.push(cause);
   const notPublicError = causes.find((cause) => cause instanceof NotPublicError);
   if (notPublicError instanceof NotPublicError)
     return new ToolError(

@@ -12,6 +12,8 @@ const schema = defineArguments(
   (args) => ({ ...args, url: parseUrl(args.url).href }),
 );
 
+const MAX_TITLE_URL_CHARACTERS = 200;
+
 /** Creates the tool `webfetch`, which fetches a web page as readable text. */
 export function webfetchTool(options: WebfetchOptions): Tool {
   return defineTool({
@@ -22,7 +24,8 @@ export function webfetchTool(options: WebfetchOptions): Tool {
     schema,
     kind: "fetch",
     parallel: true,
-    describe: ({ url }) => `Fetch ${url.length > 200 ? `${url.slice(0, 199)}…` : url}`,
+    describe: ({ url }) =>
+      `Fetch ${url.length > MAX_TITLE_URL_CHARACTERS ? `${url.slice(0, MAX_TITLE_URL_CHARACTERS - 1)}…` : url}`,
     run: (args, context) => fetchPage(args, options, context.signal),
   });
 }

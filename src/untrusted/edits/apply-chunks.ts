@@ -5,7 +5,7 @@ import { mergeLines } from "./merge-lines.js";
 import { ChunkHeaders, type MatchedHeader } from "./chunk-headers.js";
 import { formatNotFoundMessage } from "./not-found-message.js";
 import { FileLines, TextView, type ViewMatch } from "./text-views.js";
-import { REINDENT_NOTE, MATCH_MODES, type MatchMode } from "./match-modes.js";
+import { REINDENT_NOTE, MATCH_MODES, MAX_LISTED_MATCHES, type MatchMode } from "./match-modes.js";
 
 /** A line of a patch: context, removed or added. */
 export interface PatchLine {
@@ -36,25 +36,28 @@ export interface PatchJob {
 
 export interface PatchedFile {
   content: Uint8Array;
-  /** Line number of the first change. */
+  /** Line number of the first change, from 1; 1 without a change. */
   line: number;
-  /** For each chunk that did not match exactly: which differences were ignored. */
-  tolerated: string[];
+  /** For each chunk with an inexact match: its line and the ignored differences, for the model. */
+  matchNotes: string[];
 }
 
-/** Applies all chunks, or none. */
-export function patchText({ content, chunks, name, maxBytes }: PatchJob): PatchedFile | { refused: string } {
-  const latin = Buffer.from(content.buffer, content.byteOffset, content.byteLength).toString("latin1");
+/**
+ * Applies all chunks or none. Returns an error message for the model if a chunk cannot be applied, or if the result is
+ * too large.
+ */
+export function patchText({ content, chunks, name, maxBytes }: PatchJob): PatchedFile | { errorMessage: string } {
+  const latin1Text = Buffer.from(content.buffer, content.byteOffset, content.byteLength).toString("latin1");
   try {
-    const file = new PatchedText(latin, name);
+    const file = new PatchedText(latin1Text, name);
     for (const [index, chunk] of chunks.entries())
       file.apply(chunk, chunks.length > 1 ? ` (chunk ${index + 1} of ${chunks.length}; nothing was changed)` : "");
-    const text = file.text();
+    const text = file.buildText();
     if (text.length > maxBytes)
       throw new ToolError(`${name}: the result would be larger than ${maxBytes} bytes. Use bash.`);
-    return { content: Buffer.from(text, "latin1"), line: file.firstLine, tolerated: file.differences };
+    return { content: Buffer.from(text, "latin1"), line: file.firstLine, matchNotes: file.matchNotes };
   } catch (error) {
-    if (error instanceof ToolError) return { refused: error.message };
+    if (error instanceof ToolError) return { errorMessage: error.message };
     throw error;
   }
 }
@@ -67,9 +70,9 @@ interface Change {
 }
 
 class PatchedText {
-  readonly differences: string[] = [];
+  readonly matchNotes: string[] = [];
   readonly #name: string;
-  readonly #latin: string;
+  readonly #latin1Text: string;
   /** The byte order mark, or `""`. It is not part of `#file` and stays. */
   readonly #byteOrderMark: string;
   readonly #file: FileLines;
@@ -79,22 +82,23 @@ class PatchedText {
   readonly #views = new Map<MatchMode, TextView>();
   readonly #changes: Change[] = [];
   readonly #headers: ChunkHeaders;
-  /** First line at which the next chunk may match. */
+  /** Index of the first line at which the next chunk may match, from 0. */
   #nextLine = 0;
 
-  constructor(latin: string, name: string) {
+  constructor(latin1Text: string, name: string) {
     this.#name = name;
-    this.#latin = latin;
-    this.#byteOrderMark = latin.startsWith("\xef\xbb\xbf") ? latin.slice(0, 3) : "";
-    const text = latin.slice(this.#byteOrderMark.length);
+    this.#latin1Text = latin1Text;
+    this.#byteOrderMark = latin1Text.startsWith("\xef\xbb\xbf") ? latin1Text.slice(0, 3) : "";
+    const text = latin1Text.slice(this.#byteOrderMark.length);
     this.#endsWithLineFeed = text === "" || text.endsWith("\n");
     this.#file = new FileLines(this.#endsWithLineFeed ? text.slice(0, -1) : text, text === "" ? [] : undefined);
     const { lines } = this.#file;
     this.#lines = lines;
     this.#headers = new ChunkHeaders(lines, name);
-    this.#lineEnd = prefersCrlf(latin) ? "\r" : "";
+    this.#lineEnd = prefersCrlf(latin1Text) ? "\r" : "";
   }
 
+  /** Line number of the first change, from 1. */
   get firstLine(): number {
     return (this.#changes[0]?.from ?? 0) + 1;
   }
@@ -109,14 +113,14 @@ class PatchedText {
       const match = this.#findMatch(candidateLines, matchedHeader, chunk, chunkLabel);
       if (match) return this.#addChanges(candidateLines, match.position, match.mode, chunkLabel);
     }
-    throw this.#createMissingError(lines.slice(0, chunkLength), matchedHeader, chunk, chunkLabel);
+    throw this.#createNotFoundError(lines.slice(0, chunkLength), matchedHeader, chunk, chunkLabel);
   }
 
-  text(): string {
+  buildText(): string {
     const pieces = [this.#byteOrderMark];
     let copiedLines = 0;
-    const copyLines = (to: number): void => {
-      for (; copiedLines < to; copiedLines++) {
+    const copyLines = (endLine: number): void => {
+      for (; copiedLines < endLine; copiedLines++) {
         const isLast = copiedLines === this.#lines.length - 1 && !this.#endsWithLineFeed;
         pieces.push(this.#lines[copiedLines] ?? "", isLast ? "" : "\n");
       }
@@ -145,16 +149,16 @@ class PatchedText {
         .filter(({ first, last }) => first >= this.#nextLine && (!isAtEnd || last === this.#lines.length - 1))
         .filter((position) => !matchedHeader || this.#headers.isIn(position, matchedHeader));
       const exactPositions = positions.filter(({ first }) =>
-        oldLines.every((line, i) => this.#textOf(first + i) === line),
+        oldLines.every((line, i) => this.#getLineText(first + i) === line),
       );
       const candidates = exactPositions.length > 0 ? exactPositions : positions;
       const [position] = candidates;
       if (!position) continue;
       if (candidates.length === 1) return { position, mode };
-      const numbers = candidates.slice(0, 10).map(({ first }) => first + 1);
+      const numbers = candidates.slice(0, MAX_LISTED_MATCHES).map(({ first }) => first + 1);
       throw new ToolError(
         `${this.#name}${chunkLabel}: its lines occur ${candidates.length} times (from lines ${numbers.join(", ")}` +
-          `${candidates.length > 10 ? ", …" : ""}). Add more lines around the change, or the function or class after @@.`,
+          `${candidates.length > MAX_LISTED_MATCHES ? ", …" : ""}). Add more lines around the change, or the function or class after @@.`,
       );
     }
     return undefined;
@@ -168,9 +172,13 @@ class PatchedText {
     return { first: end, from: 0, last: end - 1, to: 0, isFullLines: true };
   }
 
+  /**
+   * Replaces the changed lines of a matched chunk. `first`: index of the first matched line of the file. Throws
+   * `ToolError`.
+   */
   #addChanges(lines: readonly PatchLine[], { first }: ViewMatch, mode: MatchMode, chunkLabel: string): void {
     const oldPatchLines = lines.filter(({ sign }) => sign !== "+");
-    const reindent = this.#findRule(oldPatchLines, first, mode);
+    const reindent = this.#createReindent(oldPatchLines, first, mode);
     let fileLine = first;
     for (let i = 0; i < lines.length;) {
       if (lines[i]?.sign === " ") {
@@ -184,10 +192,10 @@ class PatchedText {
       const oldLines = group.flatMap(({ sign, text }) => (sign === "-" ? [text] : []));
       const replacement = group.flatMap(({ sign, text }) => (sign === "+" ? [text] : []));
       const fileLines = oldLines.map((_, offset) => ({
-        raw: this.#textOf(fileLine + offset),
-        end: this.#lineEndOf(fileLine + offset),
+        raw: this.#getLineText(fileLine + offset),
+        end: this.#getLineEnd(fileLine + offset),
       }));
-      const text = reindent && this.#merge(oldLines, replacement, fileLines, mode, reindent);
+      const text = reindent && this.#mergeGroup(oldLines, replacement, fileLines, mode, reindent);
       if (text === undefined)
         throw new ToolError(
           `${this.#name}${chunkLabel}: its lines have only an inexact match at line ${first + 1} (${mode.differences}), and the indentation of the new ` +
@@ -198,44 +206,49 @@ class PatchedText {
       i = end;
       this.#nextLine = fileLine;
     }
-    const isExact = oldPatchLines.every(({ text }, line) => this.#textOf(first + line) === text);
+    const isExact = oldPatchLines.every(({ text }, line) => this.#getLineText(first + line) === text);
     if (!isExact)
-      this.differences.push(`line ${first + 1}: ${mode.differences}${mode.indentation ? `; ${REINDENT_NOTE}` : ""}`);
+      this.matchNotes.push(`line ${first + 1}: ${mode.differences}${mode.indentation ? `; ${REINDENT_NOTE}` : ""}`);
   }
 
-  #merge(
+  #mergeGroup(
     old: readonly string[],
     replacement: readonly string[],
     fileLines: readonly { raw: string; end: string }[],
     tolerance: MatchMode,
     reindent: Reindent,
   ): string | undefined {
-    const finalLine = { raw: "", end: undefined };
-    const withFinalLine = (lines: readonly string[]): string[] => [...lines, ""];
+    // An empty line after the group, so that the merged text ends with a line end.
+    const emptyLine = { raw: "", end: undefined };
+    const appendEmptyLine = (lines: readonly string[]): string[] => [...lines, ""];
     return mergeLines({
       ...{
         tolerance,
         reindent,
-        fileLines: [...fileLines, finalLine],
-        old: withFinalLine(old),
-        replacement: withFinalLine(replacement),
+        fileLines: [...fileLines, emptyLine],
+        old: appendEmptyLine(old),
+        replacement: appendEmptyLine(replacement),
       },
       lineEnd: this.#lineEnd,
     });
   }
 
-  #findRule(oldPatchLines: readonly PatchLine[], first: number, { indentation }: MatchMode): Reindent | undefined {
+  #createReindent(
+    oldPatchLines: readonly PatchLine[],
+    first: number,
+    { indentation }: MatchMode,
+  ): Reindent | undefined {
     if (!indentation) return (indent) => indent;
     const texts = oldPatchLines.map(({ text }) => text);
     return findIndentRule(
       pairIndents(
         texts,
-        texts.map((_, line) => this.#textOf(first + line)),
+        texts.map((_, line) => this.#getLineText(first + line)),
       ),
     );
   }
 
-  #createMissingError(
+  #createNotFoundError(
     lines: readonly PatchLine[],
     matchedHeader: MatchedHeader | undefined,
     { isAtEnd }: PatchChunk,
@@ -245,10 +258,10 @@ class PatchedText {
     const positions = this.#getView(MATCH_MODES[0]!).findMatches(oldLines, true, true);
     const laterPosition = positions.find(({ first }) => first >= this.#nextLine);
     if (matchedHeader && laterPosition && !isAtEnd) {
-      const lines = matchedHeader.blocks.map(({ at, end }) => `${at + 1} to ${end}`).slice(0, 10);
+      const blockRanges = matchedHeader.blocks.map(({ at, end }) => `${at + 1} to ${end}`).slice(0, MAX_LISTED_MATCHES);
       return new ToolError(
         `${this.#name}${chunkLabel}: its lines are at line ${laterPosition.first + 1}, which is not in ${JSON.stringify(matchedHeader.header)} (lines ` +
-          `${lines.join(", ")}). Put the enclosing function or class after @@, or nothing if the lines are unique. Read the file again.`,
+          `${blockRanges.join(", ")}). Put the enclosing function or class after @@, or nothing if the lines are unique. Read the file again.`,
       );
     }
     const [position] = positions;
@@ -258,7 +271,7 @@ class PatchedText {
           "Send the chunks in the order of the file.",
       );
     const text = Buffer.from(oldLines.join("\n"), "latin1").toString();
-    return new ToolError(formatNotFoundMessage(this.#latin, text, `${this.#name}${chunkLabel}`, "the patch"));
+    return new ToolError(formatNotFoundMessage(this.#latin1Text, text, `${this.#name}${chunkLabel}`, "the patch"));
   }
 
   #getView(mode: MatchMode): TextView {
@@ -267,12 +280,13 @@ class PatchedText {
     return view;
   }
 
-  #textOf(line: number): string {
+  #getLineText(line: number): string {
     const raw = this.#lines[line] ?? "";
     return raw.endsWith("\r") ? raw.slice(0, -1) : raw;
   }
 
-  #lineEndOf(line: number): string {
+  /** Returns `\r` or `""`: the characters before the line feed of a line. */
+  #getLineEnd(line: number): string {
     if (line === this.#lines.length - 1 && !this.#endsWithLineFeed) return this.#lineEnd;
     return this.#lines[line]?.endsWith("\r") ? "\r" : "";
   }

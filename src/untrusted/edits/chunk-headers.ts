@@ -2,7 +2,8 @@ import { ToolError } from "../../ports/errors.js";
 import { findNamedBlock, type NamedBlock } from "./named-block.js";
 import { toComparable } from "./text-views.js";
 
-const MOST_TOLERANT = { typography: true, blanks: true, indentation: true };
+/** Differences that are ignored when a header is compared with a line: all. */
+const HEADER_TOLERANCE = { typography: true, blanks: true, indentation: true };
 /** Maximum lines that a header may match. A header with more matches does not identify a position. */
 const MAX_MATCHED_LINES = 100;
 
@@ -18,7 +19,7 @@ export class ChunkHeaders {
   readonly #name: string;
   #comparableLines: readonly string[] | undefined;
 
-  /** `name`: the file's name. */
+  /** `lines`: one character per byte. `name`: the file's name, whose ending selects the syntax of blocks. */
   constructor(lines: readonly string[], name: string) {
     this.#lines = lines;
     this.#name = name;
@@ -31,7 +32,7 @@ export class ChunkHeaders {
   find(headers: readonly string[], subject: string): MatchedHeader | undefined {
     let matchedHeader: MatchedHeader | undefined;
     for (const header of headers) {
-      const comparableHeader = toComparable(Buffer.from(header).toString("latin1"), MOST_TOLERANT);
+      const comparableHeader = toComparable(Buffer.from(header).toString("latin1"), HEADER_TOLERANCE);
       const fullMatches = this.#findLines(matchedHeader, (line) => line === comparableHeader);
       // Signatures are often copied incompletely, so a prefix is enough.
       const lineIndexes =
@@ -53,8 +54,8 @@ export class ChunkHeaders {
   }
 
   /**
-   * Whether a range of lines (from 0, inclusive) belongs to a named block: inside it, separated from its first line
-   * only by blank lines, or around that line.
+   * Whether a range of lines (from 0, inclusive) belongs to one of the blocks. The range includes the named line,
+   * starts in the block, or follows the named line after blank lines only.
    */
   isIn({ first, last }: { first: number; last: number }, { blocks }: MatchedHeader): boolean {
     return blocks.some(({ at, end }) => {
@@ -64,10 +65,10 @@ export class ChunkHeaders {
   }
 
   #findLines(matchedHeader: MatchedHeader | undefined, matches: (line: string) => boolean): number[] {
-    const comparableLines = (this.#comparableLines ??= this.#lines.map((line) => toComparable(line, MOST_TOLERANT)));
-    const lineNumbers = new Set<number>();
+    const comparableLines = (this.#comparableLines ??= this.#lines.map((line) => toComparable(line, HEADER_TOLERANCE)));
+    const matchedIndexes = new Set<number>();
     for (const { at, end } of matchedHeader?.blocks ?? [{ at: -1, end: comparableLines.length }])
-      for (let line = at + 1; line < end; line++) if (matches(comparableLines[line] ?? "")) lineNumbers.add(line);
-    return [...lineNumbers];
+      for (let line = at + 1; line < end; line++) if (matches(comparableLines[line] ?? "")) matchedIndexes.add(line);
+    return [...matchedIndexes];
   }
 }

@@ -3,27 +3,30 @@ import { toLf } from "../../files/line-ends.js";
 /** A possible meaning of an edit by a model. */
 export interface EditInterpretation {
   readonly old: string;
-  /** The new text. Undefined if it cannot be determined; `unclear` gives the reason. */
+  /** The new text. Undefined if it cannot be determined; `unclearReason` gives the reason. */
   readonly replacement: string | undefined;
-  readonly unclear?: string;
-  /** Set if blank lines were removed: whether the old text started, and ended, at a line boundary. */
+  readonly unclearReason?: string;
+  /**
+   * Whether the match must start at the start of a line, because blank lines before it were removed. Default: false.
+   */
   readonly startsAtLine?: boolean;
+  /** Whether the match must end at the end of a line, because blank lines after it were removed. Default: false. */
   readonly endsAtLine?: boolean;
-  /** The assumed mistakes, in words. */
+  /** Descriptions of the assumed mistakes, for the model. */
   readonly differences: readonly string[];
 }
 
 /** Possible meanings of an edit, simplest first: as written, then without text that models add by mistake. */
 export function interpretEdit(old: string, replacement: string): EditInterpretation[] {
   let interpretations: EditInterpretation[] = [{ old: toLf(old), replacement: toLf(replacement), differences: [] }];
-  for (const step of [withoutFences, withoutNumbers, withoutEscapes, withoutBlankEnds])
+  for (const step of [removeFences, removeLineNumbers, decodeEscapes, removeBlankEnds])
     interpretations = interpretations.flatMap((interpretation) => [interpretation, ...step(interpretation)]);
   return interpretations.sort((left, right) => left.differences.length - right.differences.length);
 }
 
 const FENCE = /^\s*(?:```|~~~)[\w+.-]*\s*$/;
 
-function withoutFences({ old, replacement, differences }: EditInterpretation): EditInterpretation[] {
+function removeFences({ old, replacement, differences }: EditInterpretation): EditInterpretation[] {
   const detectFences = (text: string): [boolean, boolean] => {
     const lines = text.split("\n");
     return [FENCE.test(lines[0] ?? ""), FENCE.test(lines[findLastNonBlank(lines)] ?? "")];
@@ -57,7 +60,7 @@ function findLastNonBlank(lines: readonly string[]): number {
 /** A line as `read` and other tools print it: a number, a separator and the line. */
 const LINE_NUMBER = /^ *(\d{1,7})(?:\t|→|\| ?|: )/;
 
-function withoutNumbers({ old, replacement, differences }: EditInterpretation): EditInterpretation[] {
+function removeLineNumbers({ old, replacement, differences }: EditInterpretation): EditInterpretation[] {
   const lines = old.split("\n");
   const numberMatches = lines.filter((line) => line.trim() !== "").map((line) => LINE_NUMBER.exec(line));
   const [firstNumber] = numberMatches;
@@ -76,18 +79,23 @@ function withoutNumbers({ old, replacement, differences }: EditInterpretation): 
   const result = { old: stripNumbers(old), differences: [...differences, "without the line numbers"] };
   if (isClear) return [{ ...result, replacement: numberedCount === 0 ? replacement : stripNumbers(replacement) }];
   return [
-    { ...result, replacement: undefined, unclear: "some lines of new_string begin with a line number, some do not" },
+    {
+      ...result,
+      replacement: undefined,
+      unclearReason: "some lines of new_string begin with a line number, some do not",
+    },
   ];
 }
 
+/** Characters by escape letter. `\r` becomes empty, because texts are compared with LF line ends. */
 const ESCAPES: Readonly<Record<string, string>> = { n: "\n", t: "\t", r: "", '"': '"', "'": "'", "`": "`", "\\": "\\" };
 
-/** Text that was escaped once too often, as in JSON: all escapes, then only line ends and tabs. */
-function withoutEscapes(interpretation: EditInterpretation): EditInterpretation[] {
+/** Decodes a text that was escaped once too often, as in JSON: first all its escapes, then only line ends and tabs. */
+function decodeEscapes(interpretation: EditInterpretation): EditInterpretation[] {
   const escapedSigns = new Set<string>();
   for (const [, sign = ""] of interpretation.old.matchAll(/\\(.)/g)) if (sign in ESCAPES) escapedSigns.add(sign);
-  const blankSigns = new Set([...escapedSigns].filter((sign) => "nrt".includes(sign)));
-  return [escapedSigns, ...(blankSigns.size < escapedSigns.size ? [blankSigns] : [])].flatMap((escapes) =>
+  const whitespaceSigns = new Set([...escapedSigns].filter((sign) => "nrt".includes(sign)));
+  return [escapedSigns, ...(whitespaceSigns.size < escapedSigns.size ? [whitespaceSigns] : [])].flatMap((escapes) =>
     unescapeSigns(interpretation, escapes),
   );
 }
@@ -102,16 +110,16 @@ function unescapeSigns(
   const result = { old: unescape(old), differences: [...differences, "with its escapes decoded"] };
   // If the new text has line breaks and the old one has none, only the old text was escaped.
   if (signs.has("n") && replacement.includes("\n") && !old.includes("\n")) return [{ ...result, replacement }];
-  const unclear = unclearEscapes(replacement, signs);
+  const unclearReason = explainUnclearEscapes(replacement, signs);
   return [
-    unclear === undefined
+    unclearReason === undefined
       ? { ...result, replacement: unescape(replacement) }
-      : { ...result, replacement: undefined, unclear },
+      : { ...result, replacement: undefined, unclearReason },
   ];
 }
 
-/** Why it is unclear which escapes of a text are intended; undefined if it is clear. */
-function unclearEscapes(text: string, signs: ReadonlySet<string>): string | undefined {
+/** Returns why it is unclear which escapes of a text are intended. Undefined if the intention is clear. */
+function explainUnclearEscapes(text: string, signs: ReadonlySet<string>): string | undefined {
   const textWithoutEscapes = text.replace(/\\./g, "");
   const quote = ['"', "'", "`"].find(
     (sign) => signs.has(sign) && textWithoutEscapes.includes(sign) && text.includes(`\\${sign}`),
@@ -119,6 +127,7 @@ function unclearEscapes(text: string, signs: ReadonlySet<string>): string | unde
   if (quote !== undefined) return `new_string has both ${quote} and \\${quote}`;
   if (!signs.has("n")) return undefined;
   const lines = text.replaceAll("\\\\", "").split(/\\n|\n/);
+  // An apostrophe within a word does not open a quoted text.
   const hasOpenQuote = (line: string): boolean =>
     ['"', "'", "`"].some((sign) => (line.replace(/\w'\w/g, "").split(sign).length - 1) % 2 === 1);
   return lines.slice(0, -1).some(hasOpenQuote)
@@ -126,8 +135,8 @@ function unclearEscapes(text: string, signs: ReadonlySet<string>): string | unde
     : undefined;
 }
 
-/** Removes blank lines at the start and end of the old text that the file may not contain. */
-function withoutBlankEnds({ old, replacement, differences, ...extraFields }: EditInterpretation): EditInterpretation[] {
+/** Removes blank lines at the start and the end of the old text, because the file may not contain them. */
+function removeBlankEnds({ old, replacement, differences, ...extraFields }: EditInterpretation): EditInterpretation[] {
   const trimmedText = trimBlankLines(old);
   if (trimmedText === old || trimmedText === "") return [];
   const trimmedStart = old.indexOf(trimmedText);
@@ -158,7 +167,7 @@ function repeatExtraLineFeeds(blank: string, oldBlank: string): string {
   return "\n".repeat(Math.max(0, countLineFeeds(blank) - countLineFeeds(oldBlank)));
 }
 
-/** Without blank lines at the start and end. The indentation of the first line stays. */
+/** Removes blank lines at the start, and white space at the end. The indentation of the first line stays. */
 function trimBlankLines(text: string): string {
   return text.replace(/^(?:[ \t\r]*\n)+/, "").trimEnd();
 }

@@ -2,15 +2,16 @@
 const PREFIX_CHARACTERS = 64;
 
 /**
- * Offsets of `part` in `text`, ascending. Overlapping matches are included only if `overlapping`.
+ * Returns the ascending offsets of `part` in `text`; none for an empty `part`. `includesOverlaps`: whether matches may
+ * overlap.
  *
  * Takes linear time (Knuth, Morris and Pratt). The engine's own search can take the product of both lengths and cannot
  * be interrupted, even by ending its thread.
  */
-export function findOffsets(text: string, part: string, overlapping = false): number[] {
+export function findOffsets(text: string, part: string, includesOverlaps = false): number[] {
   const offsets: number[] = [];
   if (part === "" || part.length > text.length) return offsets;
-  // The engine's search is fast, and its time is bounded for so few characters.
+  // The engine's search is fast, and the short prefix bounds its time.
   const firstCandidate = text.indexOf(part.slice(0, PREFIX_CHARACTERS));
   if (firstCandidate < 0) return offsets;
   const fallbacks = new Int32Array(part.length);
@@ -27,12 +28,12 @@ export function findOffsets(text: string, part: string, overlapping = false): nu
     if (char === part.charCodeAt(matchedLength)) matchedLength++;
     if (matchedLength < part.length) continue;
     offsets.push(index + 1 - part.length);
-    matchedLength = overlapping ? (fallbacks[matchedLength - 1] ?? 0) : 0;
+    matchedLength = includesOverlaps ? (fallbacks[matchedLength - 1] ?? 0) : 0;
   }
   return offsets;
 }
 
-/** Replaces `length` characters with `replacement` at each of these offsets. */
+/** Replaces `length` characters with `replacement` at each offset. The offsets must ascend by at least `length`. */
 export function replaceAt(text: string, offsets: readonly number[], length: number, replacement: string): string {
   const pieces: string[] = [];
   let copiedEnd = 0;

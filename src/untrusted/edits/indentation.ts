@@ -1,28 +1,39 @@
 import { indentOf } from "./text-views.js";
 
-/** Maps an indentation of a text to that of the file; undefined if it cannot be determined. */
+/**
+ * Maps an indentation of a text to that of the file. Returns undefined if the file's indentation cannot be determined.
+ */
 export type Reindent = (indent: string) => string | undefined;
 
 /**
  * Finds the rule by which a file's indentation differs from that of a text: a constant shift, or another unit per
  * level.
  *
- * `pairs`: for each line, the indentation in the text and in the file. Undefined if the lines do not follow one rule.
+ * `pairs`: for each line, the indentation in the text and in the file. Returns undefined if `pairs` is undefined or
+ * empty, or if no rule explains all lines.
  */
-export function findIndentRule(pairs: readonly (readonly [wanted: string, file: string])[] = []): Reindent | undefined {
+export function findIndentRule(
+  pairs: readonly (readonly [textIndent: string, fileIndent: string])[] = [],
+): Reindent | undefined {
   if (pairs.length === 0) return undefined;
   const fileIndents = new Map<string, string>();
   const textIndents = new Map<string, string>();
-  for (const [textIndent, file] of pairs) {
+  for (const [textIndent, fileIndent] of pairs) {
     // Lines on one level in the text must be on one level in the file.
-    if ((fileIndents.get(textIndent) ?? file) !== file || (textIndents.get(file) ?? textIndent) !== textIndent)
+    if (
+      (fileIndents.get(textIndent) ?? fileIndent) !== fileIndent ||
+      (textIndents.get(fileIndent) ?? textIndent) !== textIndent
+    )
       return undefined;
-    fileIndents.set(textIndent, file);
-    textIndents.set(file, textIndent);
+    fileIndents.set(textIndent, fileIndent);
+    textIndents.set(fileIndent, textIndent);
   }
   const rule = [shiftRight, shiftLeft, convertUnits]
     .map((createRule) => createRule(fileIndents))
-    .find((candidate) => candidate && [...fileIndents].every(([textIndent, file]) => candidate(textIndent) === file));
+    .find(
+      (candidate) =>
+        candidate && [...fileIndents].every(([textIndent, fileIndent]) => candidate(textIndent) === fileIndent),
+    );
   return rule && ((indent) => fileIndents.get(indent) ?? rule(indent));
 }
 
@@ -43,11 +54,11 @@ export function pairIndents(
 
 type FileIndents = ReadonlyMap<string, string>;
 
-/** The file has the same additional blanks before each line. */
+/** Rule: the file has the same additional blanks before each line. */
 function shiftRight(fileIndents: FileIndents): Reindent | undefined {
-  const [[textIndent, file] = ["", ""]] = fileIndents;
-  if (!file.endsWith(textIndent)) return undefined;
-  const addedIndent = file.slice(0, file.length - textIndent.length);
+  const [[textIndent, fileIndent] = ["", ""]] = fileIndents;
+  if (!fileIndent.endsWith(textIndent)) return undefined;
+  const addedIndent = fileIndent.slice(0, fileIndent.length - textIndent.length);
   return (indent) =>
     addedIndent === "" || indent === "" || !mixesBlanks(addedIndent, indent, fileIndents)
       ? addedIndent + indent
@@ -60,35 +71,37 @@ function mixesBlanks(addedIndent: string, indent: string, fileIndents: FileInden
   return hasBoth(addedIndent + indent) && ![...fileIndents.values()].some(hasBoth);
 }
 
-/** The file has the same number of blanks fewer before each line. */
+/** Rule: each line of the file has the same number of blanks less. */
 function shiftLeft(fileIndents: FileIndents): Reindent | undefined {
-  const [[textIndent, file] = ["", ""]] = fileIndents;
-  if (!textIndent.endsWith(file)) return undefined;
-  const removedIndent = textIndent.slice(0, textIndent.length - file.length);
+  const [[textIndent, fileIndent] = ["", ""]] = fileIndents;
+  if (!textIndent.endsWith(fileIndent)) return undefined;
+  const removedIndent = textIndent.slice(0, textIndent.length - fileIndent.length);
   return (indent) => (indent.startsWith(removedIndent) ? indent.slice(removedIndent.length) : undefined);
 }
 
-/** A unit of blanks in the text corresponds to a unit in the file, beyond the level that the lines share. */
+/** Rule: a unit of blanks in the text corresponds to a unit in the file, beyond the level that all lines share. */
 function convertUnits(fileIndents: FileIndents): Reindent | undefined {
   const pairs = [...fileIndents].sort(([left], [right]) => left.length - right.length);
   const [[base, fileBase] = ["", ""]] = pairs;
   const deeperPairs = pairs
     .slice(1)
-    .map(([textIndent, file]) => [textIndent.slice(base.length), file.slice(fileBase.length)] as const);
-  if (!pairs.every(([textIndent, file]) => textIndent.startsWith(base) && file.startsWith(fileBase))) return undefined;
+    .map(([textIndent, fileIndent]) => [textIndent.slice(base.length), fileIndent.slice(fileBase.length)] as const);
+  if (!pairs.every(([textIndent, fileIndent]) => textIndent.startsWith(base) && fileIndent.startsWith(fileBase)))
+    return undefined;
   // A single level is enough to find the unit if one text uses tabs and the other spaces.
   const measuredPairs = deeperPairs.length > 0 ? deeperPairs : [[base, fileBase] as const];
   const [[textPart, filePart] = ["", ""]] = measuredPairs;
   if (
     !measuredPairs.every(
-      ([textIndent, file]) => isRepeated(textPart.charAt(0), textIndent) && isRepeated(filePart.charAt(0), file),
+      ([textIndent, fileIndent]) =>
+        isRepeated(textPart.charAt(0), textIndent) && isRepeated(filePart.charAt(0), fileIndent),
     )
   )
     return undefined;
   const [char, fileChar] = [textPart.charAt(0), filePart.charAt(0)];
   if (deeperPairs.length === 0 && char === fileChar) return undefined;
   const commonDivisor = measuredPairs
-    .flatMap(([textIndent, file]) => [textIndent.length, file.length])
+    .flatMap(([textIndent, fileIndent]) => [textIndent.length, fileIndent.length])
     .reduce(greatestDivisor);
   const [unit, fileUnit] = [textPart.length / commonDivisor, filePart.length / commonDivisor];
   if (deeperPairs.length === 0 && Math.min(unit, fileUnit) !== 1) return undefined;

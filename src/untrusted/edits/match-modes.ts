@@ -15,5 +15,8 @@ export const MATCH_MODES: readonly MatchMode[] = [
   { typography: true, blanks: true, indentation: true, differences: "indentation and whitespace between words differ" },
 ];
 
+/** Maximum matches whose lines an error message lists. */
+export const MAX_LISTED_MATCHES = 10;
+
 /** Added to the description if lines matched with another indentation. */
 export const REINDENT_NOTE = "the new text was indented like the file";

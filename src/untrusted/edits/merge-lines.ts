@@ -1,6 +1,6 @@
-import { commonSubsequence } from "./common-lines.js";
+import { findCommonSubsequence } from "./common-lines.js";
 import type { Reindent } from "./indentation.js";
-import { toComparable, indentOf, mapLine, TYPOGRAPHIC, type MatchTolerance } from "./text-views.js";
+import { toComparable, indentOf, mapLine, TYPOGRAPHIC_CHARACTER, type MatchTolerance } from "./text-views.js";
 
 /** A matched line of the file, or the matched part of it. */
 export interface MatchedLine {
@@ -10,25 +10,24 @@ export interface MatchedLine {
   readonly end: string | undefined;
 }
 
-/** Input of `mergeLines`. */
-export interface Merge {
+export interface MergeInput {
   readonly tolerance: MatchTolerance;
   /** The matched lines as they are in the file. */
   readonly fileLines: readonly MatchedLine[];
-  /** The same lines as the edit contains them. */
+  /** The matched lines as they are in the edit's old text. */
   readonly old: readonly string[];
   /** The replacement lines. */
   readonly replacement: readonly string[];
-  /** Pairs of indexes of unchanged lines in `old` and `replacement`. Computed if undefined. */
+  /** Pairs of indexes of unchanged lines in `old` and `replacement`. Default: a longest common subsequence. */
   readonly unchangedPairs?: readonly (readonly [number, number])[];
   readonly reindent: Reindent;
-  /** Characters before the line feed in the file's line ends. */
+  /** Characters before the line feed of new lines: `\r` or `""`. */
   readonly lineEnd: string;
 }
 
 /**
- * Returns the new lines in the file's style. Lines shared with the old text stay as in the file, byte for byte; other
- * lines are indented as in the file. Undefined if the result cannot be determined.
+ * Returns the new lines in the file's style. Unchanged lines stay as in the file, byte for byte; other lines are
+ * indented as in the file. Undefined if the result cannot be determined.
  */
 export function mergeLines({
   tolerance,
@@ -38,15 +37,15 @@ export function mergeLines({
   lineEnd,
   reindent,
   ...options
-}: Merge): string | undefined {
-  const unchangedPairs = options.unchangedPairs ?? commonSubsequence(old, replacement);
+}: MergeInput): string | undefined {
+  const unchangedPairs = options.unchangedPairs ?? findCommonSubsequence(old, replacement);
   if (!unchangedPairs) return undefined;
   const oldIndexByNew = new Map(unchangedPairs.map(([oldIndex, newIndex]) => [newIndex, oldIndex] as const));
-  const changedIndexes = pairChangedLines(oldIndexByNew, old.length, replacement.length);
+  const oldIndexByChanged = pairChangedLines(oldIndexByNew, old.length, replacement.length);
   const lines: string[] = [];
   for (const [index, line] of replacement.entries()) {
     const unchangedIndex = oldIndexByNew.get(index);
-    const matchedIndex = unchangedIndex ?? changedIndexes.get(index);
+    const matchedIndex = unchangedIndex ?? oldIndexByChanged.get(index);
     const fileLine = matchedIndex === undefined ? undefined : fileLines[matchedIndex];
     const text =
       unchangedIndex !== undefined
@@ -61,17 +60,18 @@ export function mergeLines({
 }
 
 /**
- * Pairs changed lines between unchanged ones, if their number is the same before and after. Maps new to old indexes.
+ * Pairs the changed lines between two unchanged lines, if the old and the new text have equally many there. Maps the
+ * new to the old index.
  */
 function pairChangedLines(
-  oldIndexes: ReadonlyMap<number, number>,
+  oldIndexByNew: ReadonlyMap<number, number>,
   oldCount: number,
   newCount: number,
 ): Map<number, number> {
   const pairs = new Map<number, number>();
   let oldStart = 0;
   let newStart = 0;
-  for (const [newEnd, oldEnd] of [...oldIndexes].concat([[newCount, oldCount]])) {
+  for (const [newEnd, oldEnd] of [...oldIndexByNew].concat([[newCount, oldCount]])) {
     if (oldEnd - oldStart === newEnd - newStart)
       for (let step = 0; newStart + step < newEnd; step++) pairs.set(newStart + step, oldStart + step);
     oldStart = oldEnd + 1;
@@ -115,7 +115,7 @@ function splitLine(line: string): { indent: string; words: string; blanks: strin
 
 /** Words, blanks and single characters. Multi-byte letters stay whole, because all their bytes are in one class. */
 const TOKEN_PATTERN = new RegExp(
-  `${TYPOGRAPHIC.source}|(?:(?!${TYPOGRAPHIC.source})[A-Za-z0-9_\\x80-\\xff])+|[ \\t]+|\\.{3}|[^]`,
+  `${TYPOGRAPHIC_CHARACTER.source}|(?:(?!${TYPOGRAPHIC_CHARACTER.source})[A-Za-z0-9_\\x80-\\xff])+|[ \\t]+|\\.{3}|[^]`,
   "g",
 );
 
@@ -130,14 +130,14 @@ function mergeWords(file: string, old: string, replacement: string, tolerance: M
   const oldTokens = tokenize(old);
   const newTokens = tokenize(replacement);
   const textsOf = (tokens: readonly Token[]): string[] => tokens.map(({ text }) => text);
-  const sharedPairs = commonSubsequence(textsOf(oldTokens), textsOf(newTokens));
+  const sharedPairs = findCommonSubsequence(textsOf(oldTokens), textsOf(newTokens));
   if (!sharedPairs) return undefined;
-  const oldIndexes = new Map(sharedPairs.map(([oldIndex, newIndex]) => [newIndex, oldIndex] as const));
+  const oldIndexByNew = new Map(sharedPairs.map(([oldIndex, newIndex]) => [newIndex, oldIndex] as const));
   const pieces: string[] = [];
   for (let index = 0; index < newTokens.length;) {
-    const oldTokenIndex = oldIndexes.get(index);
+    const oldTokenIndex = oldIndexByNew.get(index);
     let count = 1;
-    if (oldTokenIndex !== undefined) while (oldIndexes.get(index + count) === oldTokenIndex + count) count++;
+    if (oldTokenIndex !== undefined) while (oldIndexByNew.get(index + count) === oldTokenIndex + count) count++;
     const fileSpan =
       oldTokenIndex === undefined
         ? undefined

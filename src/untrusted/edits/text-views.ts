@@ -21,8 +21,9 @@ const TYPOGRAPHIC_CHARACTERS: readonly (readonly [RegExp, string])[] = [
   [/\xe2\x80\x8b|\xe2\x81\xa0|\xef\xbb\xbf|\xc2\xad/, ""],
 ];
 /** Matches any typographic character. */
-export const TYPOGRAPHIC = new RegExp(TYPOGRAPHIC_CHARACTERS.map(([sign]) => sign.source).join("|"), "g");
+export const TYPOGRAPHIC_CHARACTER = new RegExp(TYPOGRAPHIC_CHARACTERS.map(([sign]) => sign.source).join("|"), "g");
 
+/** Returns the ASCII replacement of a typographic character, and other characters unchanged. */
 function toAscii(sign: string): string {
   return TYPOGRAPHIC_CHARACTERS.find(([pattern]) => pattern.test(sign))?.[1] ?? sign;
 }
@@ -37,14 +38,14 @@ export interface MappedLine {
 
 /** Returns the form of a line (one character per byte) that is compared. */
 export function toComparable(line: string, { typography, blanks, indentation }: MatchTolerance): string {
-  let text = typography && /[\x80-\xff]/.test(line) ? line.replace(TYPOGRAPHIC, toAscii) : line;
+  let text = typography && /[\x80-\xff]/.test(line) ? line.replace(TYPOGRAPHIC_CHARACTER, toAscii) : line;
   text = text.slice(0, findWordsEnd(text));
   const start = indentOf(text).length;
   const words = blanks ? text.slice(start).replace(/[ \t]+/g, " ") : text.slice(start);
   return indentation ? words : text.slice(0, start) + words;
 }
 
-/** As `toComparable`, with the positions in the original line. */
+/** Returns the form of `toComparable`, and the position of each of its characters in the original line. */
 export function mapLine(line: string, tolerance: MatchTolerance): MappedLine {
   const chars: { char: string; from: number; to: number }[] = [];
   const addUnchanged = (from: number, to: number): void => {
@@ -52,7 +53,7 @@ export function mapLine(line: string, tolerance: MatchTolerance): MappedLine {
   };
   let mappedEnd = 0;
   if (tolerance.typography)
-    for (const { 0: sign, index } of line.matchAll(TYPOGRAPHIC)) {
+    for (const { 0: sign, index } of line.matchAll(TYPOGRAPHIC_CHARACTER)) {
       addUnchanged(mappedEnd, index);
       mappedEnd = index + sign.length;
       for (const char of toAscii(sign)) chars.push({ char, from: index, to: mappedEnd });
@@ -80,6 +81,7 @@ function isBlank(char: string): boolean {
   return char === " " || char === "\t";
 }
 
+/** Returns the index after the last character that is neither a blank nor a carriage return. */
 function findWordsEnd(text: string): number {
   let end = text.length;
   while (end > 0 && (isBlank(text.charAt(end - 1)) || text.charAt(end - 1) === "\r")) end--;
@@ -105,9 +107,9 @@ export interface ViewMatch {
 
 const WORD = /[A-Za-z0-9_\x80-\xff]/;
 
-/** Maximum lines with a word. More frequent words do not help to locate a text. */
+/** Maximum lines that contain a word. A word in more lines does not help to locate a text. */
 const MAX_ROWS_PER_WORD = 200;
-/** Maximum words that are tried. */
+/** Maximum words of a text that are searched in the file. */
 const MAX_WORDS = 20;
 /** Characters of zero width, which may occur within a word. */
 const HIDDEN_CHARACTER = /\xe2\x80\x8b|\xe2\x81\xa0|\xef\xbb\xbf|\xc2\xad/;
@@ -131,12 +133,13 @@ export class FileLines {
   }
 
   /**
-   * Finds the lines, ascending, at which a text can start, from a long and rare word in it. The word occurs in the file
-   * unchanged, whatever differences are ignored. Undefined if no word helps.
+   * Finds the lines, ascending, at which a text can start, from a long and rare word of the text. The file contains the
+   * word unchanged, whatever differences are ignored. Returns undefined if no word is rare enough.
    */
-  candidateRows(textLines: readonly string[], { typography }: MatchTolerance): readonly number[] | undefined {
+  findCandidateRows(textLines: readonly string[], { typography }: MatchTolerance): readonly number[] | undefined {
     if (typography && (this.#hasHiddenCharacters ??= HIDDEN_CHARACTER.test(this.#text))) return undefined;
     const words = new Map<string, number>();
+    // The limits bound the time for long texts; shorter words are too frequent.
     for (const [row, line] of textLines.slice(0, 100).entries())
       for (const [word] of line.slice(0, 2_000).matchAll(/[A-Za-z0-9_]{3,60}/g)) words.set(word, row);
     const longestWords = [...words].sort(([left], [right]) => right.length - left.length).slice(0, MAX_WORDS);
@@ -196,11 +199,11 @@ export class TextView {
     this.#file = file;
   }
 
-  /** Finds lines, aligned to whole words. `begins`, `ends`: only at the start, or the end, of a line. */
-  findMatches(textLines: readonly string[], begins = false, ends = false): ViewMatch[] {
+  /** Finds lines, aligned to whole words. `startsAtLine`, `endsAtLine`: only at the start, or the end, of a line. */
+  findMatches(textLines: readonly string[], startsAtLine = false, endsAtLine = false): ViewMatch[] {
     const lines = textLines.map((line) => toComparable(line, this.tolerance));
-    const query = { lines, last: textLines.at(-1) ?? "", begins, ends };
-    const rows = this.#allLines ? undefined : this.#file.candidateRows(lines, this.tolerance);
+    const query = { lines, lastRequestedLine: textLines.at(-1) ?? "", startsAtLine, endsAtLine };
+    const rows = this.#allLines ? undefined : this.#file.findCandidateRows(lines, this.tolerance);
     if (!rows) return (this.#allLines ??= new ComparedLines(this.#file.lines, this.tolerance)).findMatches(query);
     return rows.flatMap((row) => {
       const candidate = new ComparedLines(this.#file.lines.slice(row, row + lines.length), this.tolerance);
@@ -214,10 +217,10 @@ export class TextView {
 /** Lines to find, in comparable form. */
 interface LineQuery {
   readonly lines: readonly string[];
-  /** The last of them as requested. */
-  readonly last: string;
-  readonly begins: boolean;
-  readonly ends: boolean;
+  /** The last line as requested, with its trailing blanks. */
+  readonly lastRequestedLine: string;
+  readonly startsAtLine: boolean;
+  readonly endsAtLine: boolean;
 }
 
 class ComparedLines {
@@ -233,24 +236,24 @@ class ComparedLines {
     this.#text = lines.join("\n");
   }
 
-  findMatches({ lines, last, begins, ends }: LineQuery): ViewMatch[] {
+  findMatches({ lines, lastRequestedLine, startsAtLine, endsAtLine }: LineQuery): ViewMatch[] {
     const { indentation } = this.#tolerance;
     const text = lines.join("\n");
-    // Trailing blanks of the text that the file lacks must be at the end of a line; otherwise the match is another
-    // match.
-    const needsLineEnd = ends || indentation || findWordsEnd(last) < last.length;
+    // Trailing blanks of the text are ignored only at the end of a line. Elsewhere they are part of the text.
+    const needsLineEnd = endsAtLine || indentation || findWordsEnd(lastRequestedLine) < lastRequestedLine.length;
     // A text that starts with indentation must match from the start of the line, and an empty text only an empty line.
-    const needsLineStart = begins || indentation || lines[0] === "" || indentOf(lines[0] ?? "") !== "";
+    const needsLineStart = startsAtLine || indentation || lines[0] === "" || indentOf(lines[0] ?? "") !== "";
     const matches: ViewMatch[] = [];
     // Overlapping matches are included, because a text that matches twice is not unique.
     for (const from of findOffsets(this.#text, text, true)) {
       const to = from + text.length;
       if (!this.#isAtStart(from, needsLineStart)) continue;
-      if ((last !== "" || ends) && !this.#isAtEnd(to, needsLineEnd)) continue;
+      if ((lastRequestedLine !== "" || endsAtLine) && !this.#isAtEnd(to, needsLineEnd)) continue;
       const first = findLine(this.#starts, from);
       const lastLine = first + lines.length - 1;
       const [firstStart = 0, endStart = 0] = [this.#starts[first], this.#starts[lastLine]];
-      const isFullLines = this.#text.slice(firstStart, from).trim() === "" && (last === "" || this.#isAtEnd(to, true));
+      const isFullLines =
+        this.#text.slice(firstStart, from).trim() === "" && (lastRequestedLine === "" || this.#isAtEnd(to, true));
       matches.push({ first, from: from - firstStart, last: lastLine, to: to - endStart, isFullLines });
     }
     return matches;

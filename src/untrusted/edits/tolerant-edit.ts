@@ -3,7 +3,7 @@ import { findIndentRule, pairIndents, type Reindent } from "./indentation.js";
 import { mergeLines, type MatchedLine } from "./merge-lines.js";
 import { interpretEdit, type EditInterpretation } from "./edit-interpretations.js";
 import { FileLines, indentOf, mapLine, TextView, type MatchTolerance, type ViewMatch } from "./text-views.js";
-import { REINDENT_NOTE, MATCH_MODES } from "./match-modes.js";
+import { REINDENT_NOTE, MATCH_MODES, MAX_LISTED_MATCHES } from "./match-modes.js";
 
 /** A replacement in a file (one character per byte). */
 export interface TolerantEdit {
@@ -12,7 +12,7 @@ export interface TolerantEdit {
   readonly text: string;
   /** Line number, from 1. */
   readonly line: number;
-  /** The ignored differences, in words. */
+  /** Description of the ignored differences, for the model. */
   readonly differences: string;
 }
 
@@ -28,17 +28,17 @@ export class TolerantText {
   readonly #lineEnd: string;
 
   /** `lineEnd`: characters before the line feeds of new lines. */
-  constructor(latin: string, lineEnd: string) {
-    this.#markBytes = latin.startsWith("\xef\xbb\xbf") ? 3 : 0;
-    this.#file = new FileLines(latin.slice(this.#markBytes));
+  constructor(latin1Text: string, lineEnd: string) {
+    this.#markBytes = latin1Text.startsWith("\xef\xbb\xbf") ? 3 : 0;
+    this.#file = new FileLines(latin1Text.slice(this.#markBytes));
     this.#lineEnd = lineEnd;
   }
 
   /**
-   * Finds the only tolerant match of an edit whose text is not in the file exactly. Undefined if there is none. Returns
-   * a message if there are several, or if the result is unclear.
+   * Finds the only tolerant match of an edit whose text has no exact match. Returns undefined without a tolerant match,
+   * and an error message for the model if there are several matches or the result is unclear.
    */
-  edit(old: string, replacement: string): TolerantEdit | string | undefined {
+  findEdit(old: string, replacement: string): TolerantEdit | string | undefined {
     for (const interpretation of interpretEdit(old, replacement)) {
       const edit = this.#applyInterpretation(interpretation);
       if (edit !== undefined) return edit;
@@ -47,7 +47,7 @@ export class TolerantText {
   }
 
   #applyInterpretation(interpretation: EditInterpretation): TolerantEdit | string | undefined {
-    const textLines = latinOf(interpretation.old).split("\n");
+    const textLines = toLatin1(interpretation.old).split("\n");
     if ((interpretation.old.match(/[\p{L}\p{N}]/gu)?.length ?? 0) < MIN_LETTERS) return undefined;
     for (const [modeIndex, mode] of MATCH_MODES.entries()) {
       let matches = this.#findMatches(mode, textLines, interpretation);
@@ -67,15 +67,16 @@ export class TolerantText {
       ].join(", ");
       if (matches.length > 1) {
         const lines = [...new Set(matches.map(({ first }) => first + 1))].sort((left, right) => left - right);
+        // Two matches can start on the same line.
         return (
           `has no exact match and ${Math.max(2, lines.length)} inexact matches (${differences}; lines ` +
-          `${lines.slice(0, 10).join(", ")}${lines.length > 10 ? ", …" : ""}). Copy the intended lines exactly, with lines around them`
+          `${lines.slice(0, MAX_LISTED_MATCHES).join(", ")}${lines.length > MAX_LISTED_MATCHES ? ", …" : ""}). Copy the intended lines exactly, with lines around them`
         );
       }
       const matchNote = `has only an inexact match at line ${match.first + 1} (${differences})`;
       if (interpretation.replacement === undefined)
-        return `${matchNote}, but ${interpretation.unclear}. Copy the text exactly from the file`;
-      const edit = this.#createReplacement(match, textLines, latinOf(interpretation.replacement).split("\n"), mode);
+        return `${matchNote}, but ${interpretation.unclearReason}. Copy the text exactly from the file`;
+      const edit = this.#createReplacement(match, textLines, toLatin1(interpretation.replacement).split("\n"), mode);
       if (!edit)
         return `${matchNote}, and the result of new_string there is unclear. Copy the text exactly from the file`;
       return { ...edit, differences: differences + (mode.indentation ? `; ${REINDENT_NOTE}` : "") };
@@ -110,12 +111,15 @@ export class TolerantText {
       const line = this.#file.lines[row] ?? "";
       const lineText = line.endsWith("\r") ? line.slice(0, -1) : line;
       const { from, to, text } = mapLine(line, mode);
-      const begin = row > first || mode.indentation ? 0 : (from[match.from] ?? lineText.length);
-      const textEnd = row < last || match.to === text.length ? lineText.length : (to[match.to - 1] ?? 0);
-      const close = row === last && match.to === 0 ? begin : textEnd;
-      if (row === first) start = this.#lineStartOf(row) + begin;
-      if (row === last) end = this.#lineStartOf(row) + close;
-      fileLines.push({ raw: line.slice(begin, close), end: row < last ? line.slice(lineText.length) : undefined });
+      const startColumn = row > first || mode.indentation ? 0 : (from[match.from] ?? lineText.length);
+      const matchedEndColumn = row < last || match.to === text.length ? lineText.length : (to[match.to - 1] ?? 0);
+      const endColumn = row === last && match.to === 0 ? startColumn : matchedEndColumn;
+      if (row === first) start = this.#getLineStart(row) + startColumn;
+      if (row === last) end = this.#getLineStart(row) + endColumn;
+      fileLines.push({
+        raw: line.slice(startColumn, endColumn),
+        end: row < last ? line.slice(lineText.length) : undefined,
+      });
     }
     const mergedText = mode.indentation
       ? this.#mergeReindented(fileLines, textLines, replacement, mode)
@@ -130,7 +134,7 @@ export class TolerantText {
     return mergedText === undefined ? undefined : { start, end, text: mergedText, line: first + 1 };
   }
 
-  #lineStartOf(line: number): number {
+  #getLineStart(line: number): number {
     return this.#markBytes + (this.#file.starts[line] ?? 0);
   }
 
@@ -149,13 +153,13 @@ export class TolerantText {
     const isUnindented = (lines: readonly string[]): boolean => indentOf(lines[0] ?? "") === "" && lines[0] !== "";
     if (!isUnindented(textLines) || !isUnindented(replacement)) return undefined;
     const indent = indentOf(fileLines[0]?.raw ?? "");
-    const withIndent = ([line = "", ...lines]: readonly string[]): string[] => [indent + line, ...lines];
-    const indentedRule = findIndentRule(pairIndents(withIndent(textLines), fileTexts));
-    return indentedRule && merge(indentedRule, withIndent(textLines), withIndent(replacement));
+    const addIndent = ([line = "", ...lines]: readonly string[]): string[] => [indent + line, ...lines];
+    const indentedRule = findIndentRule(pairIndents(addIndent(textLines), fileTexts));
+    return indentedRule && merge(indentedRule, addIndent(textLines), addIndent(replacement));
   }
 }
 
-/** A text in the form of file lines: one character per byte, with line feeds as line ends. */
-function latinOf(text: string): string {
+/** Encodes a text like the file's lines: one character per byte, with line feeds as line ends. */
+function toLatin1(text: string): string {
   return Buffer.from(toLf(text)).toString("latin1");
 }

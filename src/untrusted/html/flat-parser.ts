@@ -41,6 +41,7 @@ export class FlatParser extends Parser {
     return this.#isFlat;
   }
 
+  /** Number of open elements. The base parser has no public member for it. */
   get #depth(): number {
     return (this as unknown as { stack: readonly string[] }).stack.length;
   }

@@ -1,4 +1,4 @@
-/** Elements whose content is not for readers. */
+/** Elements whose content is omitted from the text. */
 const SKIPPED_ELEMENTS = new Set([
   "title",
   "script",
@@ -87,30 +87,30 @@ export interface HtmlPage {
 }
 
 /**
- * Converts the readable content of a page to Markdown: headings, text, lists, code, tables and links. Handles any
- * nesting depth, parses for at most 3 s, and returns at most 5 million characters.
+ * nesting depth, and stops at `PARSE_TIMEOUT_MS` or `MAX_TEXT_CHARACTERS`. `base`: the address to which links are
+ * relative.
  */
 export async function htmlToText(html: string, base: string): Promise<HtmlPage> {
   const { FlatParser } = await import("./flat-parser.js");
   const writer = new MarkdownWriter(base);
   const parser = new FlatParser(
     {
-      onopentag: (name, attributes) => writer.open(name, attributes),
-      onclosetag: (name) => writer.close(name),
-      ontext: (text) => writer.text(text),
+      onopentag: (name, attributes) => writer.openElement(name, attributes),
+      onclosetag: (name) => writer.closeElement(name),
+      ontext: (text) => writer.addText(text),
     },
     { decodeEntities: true, lowerCaseTags: true },
   );
   const deadlineMs = performance.now() + PARSE_TIMEOUT_MS;
   for (let start = 0; start < html.length; start += SLICE_CHARACTERS) {
-    if (writer.isFull || performance.now() > deadlineMs) return { ...writer.page(), isTruncated: true };
+    if (writer.isFull || performance.now() > deadlineMs) return { ...writer.createPage(), isTruncated: true };
     parser.write(html.slice(start, start + SLICE_CHARACTERS));
   }
   parser.end();
-  return { ...writer.page(), isTruncated: writer.isFull };
+  return { ...writer.createPage(), isTruncated: writer.isFull };
 }
 
-/** Builds the text during parsing, without a tree. */
+/** Writes Markdown during parsing, without a tree. */
 class MarkdownWriter {
   readonly #base: string;
   #pieces: string[] = [];
@@ -118,13 +118,15 @@ class MarkdownWriter {
   #isInTitle = false;
   #skippedDepth = 0;
   #preDepth = 0;
-  /** Line breaks to write before the next text, and whether to write a space before the next word. */
+  /** Line breaks to write before the next text. */
   #pendingBreaks = 0;
+  /** Whether to write a space before the next word. */
   #needsSpace = false;
   #isAtStart = true;
   readonly #lists: { isOrdered: boolean; nextNumber: number }[] = [];
   readonly #links: (string | undefined)[] = [];
   #cellCount = 0;
+  /** Upper bound of the written characters. */
   #length = 0;
 
   constructor(base: string) {
@@ -136,7 +138,7 @@ class MarkdownWriter {
     return this.#length >= MAX_TEXT_CHARACTERS;
   }
 
-  open(name: string, attributes: Record<string, string>): void {
+  openElement(name: string, attributes: Record<string, string>): void {
     // An SVG drawing has its own `title` elements.
     if (name === "title") this.#isInTitle = this.#title === "" && this.#skippedDepth === 0;
     if (SKIPPED_ELEMENTS.has(name)) this.#skippedDepth++;
@@ -166,7 +168,7 @@ class MarkdownWriter {
     }
   }
 
-  close(name: string): void {
+  closeElement(name: string): void {
     if (name === "title") this.#isInTitle = false;
     if (SKIPPED_ELEMENTS.has(name)) {
       this.#skippedDepth = Math.max(0, this.#skippedDepth - 1);
@@ -187,7 +189,7 @@ class MarkdownWriter {
       this.#addBreaks(SPACED_BLOCKS.has(name) && !(this.#lists.length > 0 && /^[uo]l$/.test(name)) ? 2 : 1);
   }
 
-  text(text: string): void {
+  addText(text: string): void {
     if (this.#isInTitle && this.#title.length < MAX_TITLE_CHARACTERS)
       this.#title += text.slice(0, MAX_TITLE_CHARACTERS);
     if (this.#skippedDepth > 0) return;
@@ -199,7 +201,7 @@ class MarkdownWriter {
     });
   }
 
-  page(): Omit<HtmlPage, "isTruncated"> {
+  createPage(): Omit<HtmlPage, "isTruncated"> {
     const text = this.#pieces
       .join("")
       .replace(/\n{3,}/g, "\n\n")
@@ -208,6 +210,7 @@ class MarkdownWriter {
     return { title: this.#title.replace(/\s+/g, " ").trim(), text };
   }
 
+  /** `isSpaced`: whether a pending space is written before the text. */
   #write(text: string, isSpaced = true): void {
     if (this.isFull) return;
     // At most two characters are written before the text.
@@ -217,7 +220,7 @@ class MarkdownWriter {
     } else if (this.#needsSpace && isSpaced && !this.#isAtStart && !/\s/.test(this.#pieces.at(-1)?.at(-1) ?? ""))
       this.#pieces.push(" ");
     this.#pendingBreaks = 0;
-    // A closing mark does not consume the space after it.
+    // Closing Markdown does not consume the space after it.
     if (isSpaced) this.#needsSpace = false;
     this.#isAtStart = false;
     this.#pieces.push(text);
@@ -228,6 +231,7 @@ class MarkdownWriter {
     this.#needsSpace = false;
   }
 
+  /** Items on more than 9 levels are indented like those on level 9. */
   #startListItem(): void {
     const list = this.#lists.at(-1);
     const indent = "  ".repeat(Math.min(8, Math.max(0, this.#lists.length - 1)));

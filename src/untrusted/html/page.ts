@@ -9,9 +9,10 @@ export interface PageJob {
   charset: string;
   /** Base address of relative links. */
   url: string;
-  /** Index of the first character, and maximum bytes of UTF-8. */
+  /** Index of the first requested character. */
   offset: number;
-  bytes: number;
+  /** Maximum size of the returned text, in bytes of UTF-8. */
+  maxBytes: number;
 }
 
 export interface PageText {
@@ -24,8 +25,8 @@ export interface PageText {
   isTruncated: boolean;
 }
 
-/** Returns part of the text of a page. */
-export async function pageText({ body, isHtml, charset, url, offset, bytes }: PageJob): Promise<PageText> {
+/** Returns the requested part of the text of a page. */
+export async function extractPageText({ body, isHtml, charset, url, offset, maxBytes }: PageJob): Promise<PageText> {
   let text = createDecoder(charset).decode(body);
   let hasMoreText = false;
   if (isHtml) {
@@ -34,18 +35,18 @@ export async function pageText({ body, isHtml, charset, url, offset, bytes }: Pa
     text = page.title === "" || page.text.startsWith(`# ${page.title}`) ? page.text : `# ${page.title}\n\n${page.text}`;
   }
   return {
-    text: slicePage(text, offset, bytes),
+    text: slicePage(text, offset, maxBytes),
     length: text.length,
     isBlank: !/\S/.test(text),
     isTruncated: hasMoreText,
   };
 }
 
-/** The requested part, ending after a line if a line ends in its second half. */
-function slicePage(text: string, offset: number, bytes: number): string {
-  let page = text.slice(offset, offset + bytes);
-  while (Buffer.byteLength(page) > bytes)
-    page = page.slice(0, Math.floor((page.length * bytes) / Buffer.byteLength(page)));
+/** Returns the requested part. It ends after a line if a line ends in its second half. */
+function slicePage(text: string, offset: number, maxBytes: number): string {
+  let page = text.slice(offset, offset + maxBytes);
+  while (Buffer.byteLength(page) > maxBytes)
+    page = page.slice(0, Math.floor((page.length * maxBytes) / Buffer.byteLength(page)));
   if (offset + page.length === text.length) return page;
   const lineStart = page.lastIndexOf("\n") + 1;
   return lineStart > page.length / 2 ? page.slice(0, lineStart) : page.replace(/[\uD800-\uDBFF]$/, "");

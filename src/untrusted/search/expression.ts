@@ -4,8 +4,8 @@ export interface Expression {
   ignoreCase: boolean;
 }
 
-/** Returns the flags with which the expression compiles, or the reason why it does not. */
-export function compileExpression({ pattern, ignoreCase }: Expression): { flags: string } | { refused: string } {
+/** Returns the flags with which the expression compiles, or the error of the compiler. */
+export function compileExpression({ pattern, ignoreCase }: Expression): { flags: string } | { errorMessage: string } {
   let reason = "";
   // `u` supports \p{L} but rejects unnecessary escapes, which models often write.
   for (const unicodeFlag of ["u", ""]) {
@@ -17,5 +17,5 @@ export function compileExpression({ pattern, ignoreCase }: Expression): { flags:
       reason = (error as Error).message;
     }
   }
-  return { refused: reason };
+  return { errorMessage: reason };
 }

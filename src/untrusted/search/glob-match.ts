@@ -1,5 +1,5 @@
 /**
- * Globs without regular expressions. A glob can come from a model or a cloned repository.
+ * Matches globs without regular expressions, because a glob can come from a model or a cloned repository.
  *
  * As a regular expression, `*a*a*a*a*b` takes minutes on a long name. Here the worst case is pattern length times text
  * length.
@@ -21,7 +21,7 @@ const CHARACTER_CLASSES: Readonly<Record<string, CharTest>> = {
 };
 
 /**
- * Greedy matching that backtracks only to the last star, which is sufficient. Used for the characters of a name and for
+ * Matches greedily and backtracks only to the last star, which is sufficient. Used for the characters of a name and for
  * the names of a path.
  */
 function matchWildcards<P, T>(
@@ -60,7 +60,10 @@ function matchSegment(tokens: readonly Token[], chars: readonly string[]): boole
   );
 }
 
-/** Undefined for a pattern that cannot match, such as one with an unclosed bracket or a trailing backslash. */
+/**
+ * Parses a name of a pattern. Undefined if the name cannot match, for example because of an unclosed bracket or a
+ * trailing backslash.
+ */
 function parseSegment(segment: string): readonly Token[] | undefined {
   const chars = [...segment];
   const tokens: Token[] = [];
@@ -83,6 +86,7 @@ function parseSegment(segment: string): readonly Token[] | undefined {
   return tokens;
 }
 
+/** Parses a character class. `start`: index after `[`. `end`: index of `]`. Undefined if the class is invalid. */
 function parseClass(chars: readonly string[], start: number): { has: CharTest; end: number } | undefined {
   let i = start;
   const isNegated = chars[i] === "!" || chars[i] === "^";
@@ -119,21 +123,23 @@ function codePoint(char: string | undefined): number {
 
 /** Properties of every match of a pattern, checked before the pattern itself. Most names fail here. */
 interface Outline {
-  /** The first name of the path, if the pattern begins with a literal name. */
-  first: string | undefined;
-  /** Literal start and end of the last name; empty if a wildcard is there. */
-  head: string;
-  tail: string;
-  /** Minimum number of names and of characters. */
-  names: number;
-  length: number;
+  /** The first name of the path; undefined if the pattern does not begin with a literal name. */
+  firstName: string | undefined;
+  /** Literal start of the last name; `""` if the name starts with a wildcard. */
+  namePrefix: string;
+  /** Literal end of the last name; `""` if the name ends with a wildcard. */
+  nameSuffix: string;
+  /** Minimum number of names. */
+  minNames: number;
+  /** Minimum number of characters, including slashes. */
+  minCharacters: number;
 }
 
-/** A simple pattern, which can be looked up instead of matched. */
+/** A simple pattern, for which a map look-up replaces the match. */
 export type SimplePattern =
   | { kind: "path"; path: string }
-  /** Matches the last name at any depth: equal to `text`, or with that start or end. */
-  | { kind: "name" | "head" | "tail"; text: string };
+  /** Matches the last name of a path at any depth. `text`: the whole name, its start, or its end. */
+  | { kind: "name" | "prefix" | "suffix"; text: string };
 
 /** A compiled path pattern of segments separated by `/`. The segment `**` matches any number of segments. */
 export class PathPattern {
@@ -151,11 +157,11 @@ export class PathPattern {
     this.#outline = createOutline(segments);
   }
 
-  /** Undefined if the pattern must be matched, or cannot match. */
-  get simple(): SimplePattern | undefined {
+  /** The pattern in simple form. Undefined if the pattern is not simple, or cannot match. */
+  get simplePattern(): SimplePattern | undefined {
     const [firstSegment, secondSegment, ...otherSegments] = this.#segments ?? [];
-    if (this.#segments?.every((segment) => literalText(segment) !== undefined))
-      return { kind: "path", path: this.#segments.map(literalText).join("/") };
+    if (this.#segments?.every((segment) => getLiteralText(segment) !== undefined))
+      return { kind: "path", path: this.#segments.map(getLiteralText).join("/") };
     if (
       firstSegment !== "globstar" ||
       secondSegment === undefined ||
@@ -163,29 +169,30 @@ export class PathPattern {
       otherSegments.length > 0
     )
       return undefined;
-    const name = literalText(secondSegment);
+    const name = getLiteralText(secondSegment);
     if (name !== undefined) return { kind: "name", text: name };
-    const head = literalText(secondSegment.slice(0, -1));
-    if (head !== undefined && secondSegment.at(-1)?.kind === "star") return { kind: "head", text: head };
-    const tail = literalText(secondSegment.slice(1));
-    if (tail !== undefined && secondSegment[0]?.kind === "star") return { kind: "tail", text: tail };
+    const prefix = getLiteralText(secondSegment.slice(0, -1));
+    if (prefix !== undefined && secondSegment.at(-1)?.kind === "star") return { kind: "prefix", text: prefix };
+    const suffix = getLiteralText(secondSegment.slice(1));
+    if (suffix !== undefined && secondSegment[0]?.kind === "star") return { kind: "suffix", text: suffix };
     return undefined;
   }
 
-  /** Whether the pattern may match; a cheap check. @param name Last name of the path. */
+  /** Whether the pattern may match a path; a fast check. `name`: the last name of the path. */
   mayMatch(path: string, name: string): boolean {
     const outline = this.#outline;
-    if (!outline || path.length < outline.length) return false;
-    const { first, head, tail } = outline;
-    if (!name.startsWith(head) || !name.endsWith(tail)) return false;
+    if (!outline || path.length < outline.minCharacters) return false;
+    const { firstName, namePrefix, nameSuffix } = outline;
+    if (!name.startsWith(namePrefix) || !name.endsWith(nameSuffix)) return false;
     return (
-      first === undefined || (path.startsWith(first) && (path.length === first.length || path[first.length] === "/"))
+      firstName === undefined ||
+      (path.startsWith(firstName) && (path.length === firstName.length || path[firstName.length] === "/"))
     );
   }
 
-  /** @param names Names of the path, each split into characters. */
+  /** Whether the pattern matches a path. `names`: the names of the path, each split into characters. */
   matches(names: readonly (readonly string[])[]): boolean {
-    if (!this.#segments || !this.#outline || names.length < this.#outline.names) return false;
+    if (!this.#segments || !this.#outline || names.length < this.#outline.minNames) return false;
     return matchWildcards(
       this.#segments,
       names,
@@ -196,12 +203,12 @@ export class PathPattern {
 }
 
 /** Splits a path into the form that `matches` requires. */
-export function namesOf(path: string): string[][] {
+export function splitNames(path: string): string[][] {
   return path.split("/").map((name) => [...name]);
 }
 
-/** Text of a segment; undefined if it has wildcards. */
-function literalText(segment: Segment): string | undefined {
+/** Returns the text of a segment; undefined if the segment has wildcards. */
+function getLiteralText(segment: Segment): string | undefined {
   if (segment === "globstar") return undefined;
   return segment.every((token) => token.kind === "char") ? charsOf(segment) : undefined;
 }
@@ -219,11 +226,11 @@ function createOutline(segments: readonly Segment[]): Outline {
   const isWildcard = (token: Token): boolean => token.kind !== "char";
   const wildcardIndex = tokens.findIndex(isWildcard);
   return {
-    first: firstSegment === undefined ? undefined : literalText(firstSegment),
-    head: charsOf(wildcardIndex < 0 ? tokens : tokens.slice(0, wildcardIndex)),
-    tail: charsOf(tokens.slice(tokens.findLastIndex(isWildcard) + 1)),
-    names: nameSegments.length,
-    // Minimum length, including the slashes between names. Characters outside the basic plane count twice in a path.
-    length: characters + Math.max(0, nameSegments.length - 1),
+    firstName: firstSegment === undefined ? undefined : getLiteralText(firstSegment),
+    namePrefix: charsOf(wildcardIndex < 0 ? tokens : tokens.slice(0, wildcardIndex)),
+    nameSuffix: charsOf(tokens.slice(tokens.findLastIndex(isWildcard) + 1)),
+    minNames: nameSegments.length,
+    // Characters outside the basic plane count twice in a path, but once here.
+    minCharacters: characters + Math.max(0, nameSegments.length - 1),
   };
 }

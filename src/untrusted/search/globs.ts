@@ -1,16 +1,16 @@
 import { PathRules, type TimeBudget } from "./path-rules.js";
 
-/** Maximum combinations of the braces of a glob. */
-const MAX_CHOICES = 256;
+/** Maximum number of patterns to which the braces of a glob may expand. */
+const MAX_EXPANDED_PATTERNS = 256;
 
 /**
- * Compiles a glob for files below a folder: `*`, `?`, `[a-z]`, `**`, `{a,b}`. Without a slash it matches names at any
- * depth. Throws `RangeError` for too many combinations of braces.
+ * Compiles a glob for files below a folder: `*`, `?`, `[a-z]`, `**`, `{a,b}`. A glob without a slash matches names at
+ * any depth. Throws `RangeError` if the braces expand to too many patterns.
  */
 export function compileGlob(glob: string, timeBudget: TimeBudget): (path: string) => boolean {
   const normalizedGlob = glob.replace(/^(\.\/+)+/, "").replace(/\/{2,}/g, "/");
-  const patterns = expandBraces(normalizedGlob, MAX_CHOICES);
-  if (!patterns) throw new RangeError(`more than ${MAX_CHOICES} combinations of { }`);
+  const patterns = expandBraces(normalizedGlob, MAX_EXPANDED_PATTERNS);
+  if (!patterns) throw new RangeError(`more than ${MAX_EXPANDED_PATTERNS} combinations of { }`);
   const rules = new PathRules(
     patterns.map((expandedGlob) => {
       const filePattern = expandedGlob.endsWith("/") ? `${expandedGlob}**` : expandedGlob;
@@ -39,7 +39,7 @@ function expandBraces(pattern: string, maxCount: number): string[] | undefined {
   return expandedPatterns;
 }
 
-/** The outermost, first brace group with a comma at its own depth. */
+/** Returns the first brace group, by the position of the opening brace, that contains a comma of its own. */
 function findFirstBrace(pattern: string): { start: number; end: number; choices: string[] } | undefined {
   let firstGroup: { start: number; end: number; commas: number[] } | undefined;
   const openGroups: { start: number; commas: number[] }[] = [];

@@ -1,4 +1,4 @@
-import { namesOf, PathPattern } from "./glob-match.js";
+import { splitNames, PathPattern } from "./glob-match.js";
 
 /** Globs, and paths with `/` as separator. */
 export interface GlobsJob {
@@ -6,12 +6,12 @@ export interface GlobsJob {
   paths: readonly string[];
 }
 
-/** For each glob, whether it matches at least one of the paths. */
-export function matchingGlobs({ globs, paths }: GlobsJob): boolean[] {
+/** Returns for each glob whether the glob matches at least one of the paths. */
+export function checkGlobs({ globs, paths }: GlobsJob): boolean[] {
   return globs.map((glob) => {
     const pattern = new PathPattern(glob);
     return paths.some(
-      (path) => pattern.mayMatch(path, path.slice(path.lastIndexOf("/") + 1)) && pattern.matches(namesOf(path)),
+      (path) => pattern.mayMatch(path, path.slice(path.lastIndexOf("/") + 1)) && pattern.matches(splitNames(path)),
     );
   });
 }

@@ -1,4 +1,4 @@
-import { namesOf, PathPattern } from "./glob-match.js";
+import { splitNames, PathPattern } from "./glob-match.js";
 
 export interface PathRule {
   pattern: string;
@@ -9,14 +9,18 @@ export interface PathRule {
 /** Thrown when the patterns of a search have used up their time. */
 export class TimeLimitExceeded extends Error {}
 
+/** The clock is read only at every 16th tick, because a reading costs more than most matches. */
+const TICKS_PER_CLOCK_READ = 16;
+
 /** Time limit for all patterns of one search together. */
 export class TimeBudget {
   #remainingMs: number;
+  /** Start of the current measurement. Infinity outside a measurement, where no limit applies. */
   #startedMs = Infinity;
   #tickCount = 0;
 
-  constructor(ms: number) {
-    this.#remainingMs = ms;
+  constructor(limitMs: number) {
+    this.#remainingMs = limitMs;
   }
 
   /** Runs `work`, which must be synchronous, and counts its time. */
@@ -30,29 +34,29 @@ export class TimeBudget {
     }
   }
 
-  /** Called for each rule that is read and before each match. Throws `TimeLimitExceeded`. */
+  /** Checks the time limit. Called for each rule that is read and before each match. Throws `TimeLimitExceeded`. */
   tick(): void {
-    if (++this.#tickCount % 16 === 0 && performance.now() - this.#startedMs > this.#remainingMs)
+    if (++this.#tickCount % TICKS_PER_CLOCK_READ === 0 && performance.now() - this.#startedMs > this.#remainingMs)
       throw new TimeLimitExceeded();
   }
 }
 
-/** Index of the last rule for any path, and for folders; -1 if there is none. */
+/** Index of the last rule for any path, and of the last rule for folders; -1 if there is none. */
 interface LastRule {
-  any: number;
+  anyPath: number;
   folder: number;
 }
 
-const NO_RULE: LastRule = { any: -1, folder: -1 };
+const NO_RULE: LastRule = { anyPath: -1, folder: -1 };
 
-/** The last rule for each text, searched by the lengths of the texts. */
+/** The last rule for each text. Finds texts by their lengths. */
 class TextIndex {
   readonly #rules = new Map<string, LastRule>();
   readonly #lengths = new Set<number>();
 
   add(text: string, index: number, foldersOnly: boolean): void {
     const earlierRule = this.#rules.get(text);
-    this.#rules.set(text, { any: foldersOnly ? (earlierRule?.any ?? -1) : index, folder: index });
+    this.#rules.set(text, { anyPath: foldersOnly ? (earlierRule?.anyPath ?? -1) : index, folder: index });
     this.#lengths.add(text.length);
   }
 
@@ -61,19 +65,19 @@ class TextIndex {
   }
 
   /**
-   * Index of the last rule whose text equals the part of `name` that `cut` returns. Names are short, so few lengths are
-   * tried.
+   * Returns the index of the last rule whose text equals the part of `name` that `getPart` returns; -1 if there is
+   * none. Names are short, so few lengths are tried.
    */
-  last(name: string, isFolder: boolean, cut: (length: number) => string): number {
+  findLast(name: string, isFolder: boolean, getPart: (length: number) => string): number {
     let index = -1;
     for (const length of this.#lengths)
-      if (length <= name.length) index = Math.max(index, selectIndex(this.lookUp(cut(length)), isFolder));
+      if (length <= name.length) index = Math.max(index, selectIndex(this.lookUp(getPart(length)), isFolder));
     return index;
   }
 }
 
 function selectIndex(lastRule: LastRule, isFolder: boolean): number {
-  return isFolder ? lastRule.folder : lastRule.any;
+  return isFolder ? lastRule.folder : lastRule.anyPath;
 }
 
 /**
@@ -85,8 +89,8 @@ function selectIndex(lastRule: LastRule, isFolder: boolean): number {
 export class PathRules {
   readonly #paths = new TextIndex();
   readonly #names = new TextIndex();
-  readonly #heads = new TextIndex();
-  readonly #tails = new TextIndex();
+  readonly #prefixes = new TextIndex();
+  readonly #suffixes = new TextIndex();
   readonly #complexRules: { pattern: PathPattern; foldersOnly: boolean; index: number }[] = [];
   readonly #timeBudget: TimeBudget;
 
@@ -95,26 +99,26 @@ export class PathRules {
     for (const [index, { pattern: text, foldersOnly }] of rules.entries()) {
       timeBudget.tick();
       const pattern = new PathPattern(text);
-      const { simple } = pattern;
-      if (simple?.kind === "path") this.#paths.add(simple.path, index, foldersOnly);
-      else if (simple?.kind === "name") this.#names.add(simple.text, index, foldersOnly);
-      else if (simple?.kind === "head") this.#heads.add(simple.text, index, foldersOnly);
-      else if (simple?.kind === "tail") this.#tails.add(simple.text, index, foldersOnly);
+      const { simplePattern } = pattern;
+      if (simplePattern?.kind === "path") this.#paths.add(simplePattern.path, index, foldersOnly);
+      else if (simplePattern?.kind === "name") this.#names.add(simplePattern.text, index, foldersOnly);
+      else if (simplePattern?.kind === "prefix") this.#prefixes.add(simplePattern.text, index, foldersOnly);
+      else if (simplePattern?.kind === "suffix") this.#suffixes.add(simplePattern.text, index, foldersOnly);
       else this.#complexRules.push({ pattern, foldersOnly, index });
     }
   }
 
   /**
-   * Index of the last rule that matches; -1 for none. Throws `TimeLimitExceeded`. @param path Relative path, with `/`
-   * as separator.
+   * Returns the index of the last rule that matches; -1 for none. Throws `TimeLimitExceeded`. `path`: a relative path,
+   * with `/` as separator.
    */
   findLast(path: string, isFolder: boolean): number {
     const name = path.slice(path.lastIndexOf("/") + 1);
     let lastIndex = Math.max(
       selectIndex(this.#paths.lookUp(path), isFolder),
       selectIndex(this.#names.lookUp(name), isFolder),
-      this.#heads.last(name, isFolder, (length) => name.slice(0, length)),
-      this.#tails.last(name, isFolder, (length) => name.slice(name.length - length)),
+      this.#prefixes.findLast(name, isFolder, (length) => name.slice(0, length)),
+      this.#suffixes.findLast(name, isFolder, (length) => name.slice(name.length - length)),
     );
     let names: string[][] | undefined;
     for (let i = this.#complexRules.length - 1; i >= 0; i--) {
@@ -122,7 +126,7 @@ export class PathRules {
       if (!complexRule || complexRule.index < lastIndex) break;
       this.#timeBudget.tick();
       if ((complexRule.foldersOnly && !isFolder) || !complexRule.pattern.mayMatch(path, name)) continue;
-      names ??= namesOf(path);
+      names ??= splitNames(path);
       if (!complexRule.pattern.matches(names)) continue;
       lastIndex = complexRule.index;
       break;

@@ -1,5 +1,5 @@
-import { MAX_STARTS, starterOf } from "./command-starters.js";
-import { namesOf, PathPattern } from "../search/glob-match.js";
+import { MAX_TRIED_PROGRAMS, findStarter } from "./command-starters.js";
+import { splitNames, PathPattern } from "../search/glob-match.js";
 import type { ShellCommand, ShellWord } from "./shell-line.js";
 
 /** Whether a command matches. `"maybe"`: the shell or the program determines which command runs. */
@@ -9,7 +9,10 @@ interface WordPattern {
   readonly glob: PathPattern;
   /** Whether further words that match may follow. */
   readonly repeats: boolean;
-  /** For paths: the text before the first wildcard, after which no `..` is matched. */
+  /**
+   * The text before the first wildcard, after which no `..` is matched. Undefined if the word is not a path with a
+   * wildcard.
+   */
   readonly folder: string | undefined;
 }
 /** `"any"`: any number of words. */
@@ -21,25 +24,26 @@ type PatternItem = WordPattern | "any";
  */
 export class CommandPattern {
   readonly #words: readonly string[];
-  readonly #allowed: readonly PatternItem[];
-  readonly #forbidden: readonly PatternItem[];
+  readonly #allowItems: readonly PatternItem[];
+  readonly #denyItems: readonly PatternItem[];
 
   constructor(text: string) {
     this.#words = text.trim().split(/\s+/);
-    this.#allowed = createItems(this.#words, true);
-    this.#forbidden = createItems(text.trim().toLowerCase().split(/\s+/), false);
+    this.#allowItems = createItems(this.#words, true);
+    this.#denyItems = createItems(text.trim().toLowerCase().split(/\s+/), false);
   }
 
   /** Whether an `allow` with this pattern permits the command. */
   covers(command: ShellCommand): boolean {
     const { words, hasFiles } = command;
+    // A variable in the program or the subcommand can select another command.
     if (hasFiles || words.slice(0, 2).some(({ expansion }) => expansion)) return false;
     if (words.some(({ expansion }) => expansion === "tilde")) return false;
-    const { fixedWords = 0, starts = "nothing" } = starterOf(command) ?? {};
+    const { fixedWords = 0, starts = "nothing" } = findStarter(command) ?? {};
     // A shell or interpreter without arguments runs its input, which may be the output of another command.
-    if (starts === "anything" && words.length === 1 && this.#allowed.includes("any")) return false;
-    if (!words.slice(0, fixedWords).every((word, i) => this.#isWritten(word, i))) return false;
-    return matchesItems(this.#allowed, words, { perhaps: false, gaps: false });
+    if (starts === "anything" && words.length === 1 && this.#allowItems.includes("any")) return false;
+    if (!words.slice(0, fixedWords).every((word, i) => this.#namesLiterally(word, i))) return false;
+    return matchesItems(this.#allowItems, words, { matchesUnknown: false, skipsOptions: false });
   }
 
   /**
@@ -48,49 +52,49 @@ export class CommandPattern {
    */
   forbids(command: ShellCommand): Fit {
     const { words } = command;
-    const starter = starterOf(command);
+    const starter = findStarter(command);
     // A program that starts others may start any of its arguments.
-    const startCount = starter && starter.starts !== "nothing" ? Math.min(words.length, MAX_STARTS) : 1;
-    const results = new Set(Array.from({ length: startCount }, (_, start) => this.#meetsWords(words.slice(start))));
+    const startCount = starter && starter.starts !== "nothing" ? Math.min(words.length, MAX_TRIED_PROGRAMS) : 1;
+    const results = new Set(Array.from({ length: startCount }, (_, start) => this.#matchWords(words.slice(start))));
     if (results.has("yes")) return "yes";
-    const isUnknown = starter?.starts === "anything" || (starter !== undefined && words.length > MAX_STARTS);
+    const isUnknown = starter?.starts === "anything" || (starter !== undefined && words.length > MAX_TRIED_PROGRAMS);
     return isUnknown || results.has("maybe") ? "maybe" : "no";
   }
 
   /** Whether the pattern contains the word literally, without a wildcard. */
-  #isWritten({ text, isLiteral }: ShellWord, at: number): boolean {
+  #namesLiterally({ text, isLiteral }: ShellWord, at: number): boolean {
     const word = this.#words[at] ?? "";
     const literalText = at === this.#words.length - 1 ? word.replace(/\*$/, "") : word;
     return isLiteral && text === literalText && findWildcard(literalText) < 0;
   }
 
-  #meetsWords(words: readonly ShellWord[]): Fit {
+  #matchWords(words: readonly ShellWord[]): Fit {
     const [program, ...args] = words;
     if (!program) return "no";
-    const name = withoutFolder(program);
+    const name = removeFolder(program);
     const wordLists = [[name, ...args], words];
     // `git-push` is also a separate program.
     if (/^git-./i.test(name.text))
       wordLists.push([...["git", name.text.slice(4)].map((text) => ({ ...name, text })), ...args]);
-    for (const perhaps of [false, true])
+    for (const matchesUnknown of [false, true])
       for (const wordList of wordLists)
-        if (matchesItems(this.#forbidden, wordList.map(toLowerCaseWord), { perhaps, gaps: true }))
-          return perhaps ? "maybe" : "yes";
+        if (matchesItems(this.#denyItems, wordList.map(toLowerCaseWord), { matchesUnknown, skipsOptions: true }))
+          return matchesUnknown ? "maybe" : "yes";
     return "no";
   }
 }
 
-/** `isStrict`: after a last word with a slash, as in `cat src/*`, further words must match that word too. */
+/** `isStrict`: if the last word contains a slash, as in `cat src/*`, further words must match that word too. */
 function createItems(words: readonly string[], isStrict: boolean): PatternItem[] {
   const lastWord = words.at(-1) ?? "";
   const lastRepeats = isStrict && lastWord.includes("/") && lastWord.endsWith("*");
   const items = words.map((word, i): PatternItem => {
     if (/^\*+$/.test(word)) return "any";
-    const isPaths = isStrict && word.includes("/") && findWildcard(word) >= 0;
+    const isPathPattern = isStrict && word.includes("/") && findWildcard(word) >= 0;
     return {
-      glob: new PathPattern(withoutSlashes(word)),
+      glob: new PathPattern(replaceSlashes(word)),
       repeats: lastRepeats && i === words.length - 1,
-      folder: isPaths ? word.slice(0, findWildcard(word)) : undefined,
+      folder: isPathPattern ? word.slice(0, findWildcard(word)) : undefined,
     };
   });
   return !lastRepeats && items.at(-1) !== "any" && lastWord.endsWith("*") ? [...items, "any"] : items;
@@ -101,7 +105,7 @@ function findWildcard(word: string): number {
 }
 
 /** Within a word, a slash is an ordinary character. */
-function withoutSlashes(word: string): string {
+function replaceSlashes(word: string): string {
   return word.replaceAll("/", "\0");
 }
 
@@ -109,28 +113,28 @@ function toLowerCaseWord(word: ShellWord): ShellWord {
   return { ...word, text: word.text.toLowerCase() };
 }
 
-function withoutFolder(word: ShellWord): ShellWord {
+function removeFolder(word: ShellWord): ShellWord {
   return word.isLiteral ? { ...word, text: word.text.slice(word.text.lastIndexOf("/") + 1) } : word;
 }
 
 function matchesWord({ glob, folder }: WordPattern, { text, isLiteral }: ShellWord): boolean {
-  if (!isLiteral || !glob.matches(namesOf(withoutSlashes(text)))) return false;
+  if (!isLiteral || !glob.matches(splitNames(replaceSlashes(text)))) return false;
   if (folder === undefined) return true;
   return !/(^|\/)\.\.(\/|$)/.test(text.slice(folder.lastIndexOf("/") + 1));
 }
 
 /**
- * `perhaps`: a word that is not literal may become any word. `gaps`: options, with or without a value, may precede each
- * word but the first.
+ * `matchesUnknown`: a word that is not literal may become any word. `skipsOptions`: options, with or without a value,
+ * may precede each word but the first.
  */
 function matchesItems(
   items: readonly PatternItem[],
   words: readonly ShellWord[],
-  options: { perhaps: boolean; gaps: boolean },
+  options: { matchesUnknown: boolean; skipsOptions: boolean },
 ): boolean {
-  /** Positions in `items` after the words so far. */
+  /** Positions in `items` after the words processed so far. */
   let positions = new Set([0]);
-  /** The same if the next word is the value of an option. */
+  /** Positions in `items` if the next word is the value of an option. */
   let positionsAfterOption = new Set<number>();
   const skipAny = (): void => {
     for (const i of positions) if (items[i] === "any") positions.add(i + 1);
@@ -142,7 +146,7 @@ function matchesItems(
     for (const i of positions) {
       const item = items[i];
       if (item === "any") nextPositions.add(i);
-      if (!word.isLiteral && options.perhaps && i <= items.length) {
+      if (!word.isLiteral && options.matchesUnknown && i <= items.length) {
         if (item && item !== "any") nextPositions.add(i + 1);
         // The word may become no word, or several.
         if (word.isSplit) for (let position = i; position <= items.length; position++) nextPositions.add(position);
@@ -152,7 +156,7 @@ function matchesItems(
         nextPositions.add(i + 1);
         if (item.repeats) nextPositions.add(i);
       }
-      if (options.gaps && i > 0 && word.isLiteral && word.text.startsWith("-")) {
+      if (options.skipsOptions && i > 0 && word.isLiteral && word.text.startsWith("-")) {
         nextPositions.add(i);
         optionPositions.add(i);
       }

@@ -1,16 +1,16 @@
 import type { ShellCommand, ShellWord } from "./shell-line.js";
 
 /** Maximum words of a command that are tried as the program that it starts. Limits the time for long commands. */
-export const MAX_STARTS = 64;
+export const MAX_TRIED_PROGRAMS = 64;
 
-/** Number of words that a rule must name literally, because the others determine which program runs. */
+/** How a program starts another command. */
 export interface Starter {
   /** Number of words, including the program, that an `allow` rule must name without a wildcard. */
   readonly fixedWords: number;
   /**
    * - `"arguments"`: the program starts a command that is written in its arguments.
-   * - `"anything"`: the command that it runs is not among its arguments.
-   * - `"nothing"`: it runs a file, which rules do not inspect.
+   * - `"anything"`: the program starts a command that is not written in its arguments.
+   * - `"nothing"`: the program runs a file, which rules do not inspect.
    */
   readonly starts: "nothing" | "arguments" | "anything";
 }
@@ -27,10 +27,13 @@ const WRAPPERS = createSet(
 );
 /** Programs that run a package's program. */
 const RUNNERS = createSet("bunx npx pipx pnpx uvx");
-/** Programs that pass on a command in their arguments. An `allow` rule with a wildcard permits whatever they do. */
+/**
+ * Programs that pass on a command in their arguments. An `allow` rule with a wildcard permits whatever that command
+ * does.
+ */
 const CARRIERS =
   /^(cross-env|dotenv|hyperfine|nix-shell|ssh|watchexec|(conda|pipenv|poetry|uv) run|(bundle|direnv|mise) exec) /;
-/** Programs that append words to the written command at run time, so the arguments alone do not show what it does. */
+/** Programs that append words to the written command at run time, so the arguments alone do not show the command. */
 const APPENDING_PROGRAMS = createSet("entr parallel xargs");
 /** Commands that change what later words of the line mean, or evaluate their arguments. */
 const EVALUATING_COMMANDS = createSet(
@@ -41,14 +44,17 @@ const SHELLS = createSet("ash bash csh dash fish ksh mksh powershell pwsh rbash 
 /** Programs that run a file or the code in their arguments. */
 const INTERPRETERS =
   /^(awk|bun|deno|gawk|lua|luajit|mawk|nawk|node|nodejs|osascript|perl|php|pypy|python|ruby|tclsh|tsx)[\d.]*$/;
-/** The first operand of awk is code. It starts a command only if it contains one of these. */
+/** The first operand of awk is code. The code starts a command only if it matches `AWK_STARTS`. */
 const AWK_NAME = /^[gmn]?awk/;
 const AWK_STARTS = /system|@|(?<!\|)\|(?!\|)/;
 /** Options of interpreters and runners whose value is the next word. */
 const OPTION_WITH_VALUE =
   /^(\S*awk\S* -[Fv]|lua\S* -l|node\S* (-C|--conditions|--title)|(perl|ruby)\S* -I|php\S* -d|py\S* -[WX]|\w*sh ([-+]\w*[oO]|--(rc|init-)file)|\S+x (-p|--package|--from|--with))$/;
 const INLINE_CODE = /^(-[a-zA-Z]*[ceEpr].*|--(eval|print|command|execute|require|import|loader)\b.*|-|eval)$/;
-/** Arguments with which other programs start a command. A file with such a name can also result from a pattern. */
+/**
+ * Arguments with which other programs start a command. A file name that results from a pattern can equal such an
+ * argument.
+ */
 const STARTING_ARGUMENTS: Readonly<Record<string, RegExp>> = {
   "[": /^-[vR]$|\[.*[$`]/s,
   fd: /^(-[a-zA-Z]*[xX]|--exec)/,
@@ -71,8 +77,8 @@ const STARTING_ARGUMENTS: Readonly<Record<string, RegExp>> = {
   yarn: /^(exec|dlx)$/,
 };
 /**
- * The same for git: the subcommand, and an argument of it. Git reads `-ix` as `-i -x`, and `--ex` as `--exec`. Hooks of
- * a template run during a clone.
+ * Arguments with which git starts a command: the subcommand, and one of its arguments. Git reads `-ix` as `-i -x`, and
+ * `--ex` as `--exec`. Hooks of a template run during a clone.
  */
 const GIT_STARTS = new RegExp(
   "^((config|bisect|filter-branch|difftool|mergetool|for-each-repo|merge-index|send-email|instaweb) " +
@@ -82,32 +88,34 @@ const GIT_STARTS = new RegExp(
 /** Options with a value that precede git's subcommand. */
 const GIT_VALUES = createSet("-C --attr-source --git-dir --namespace --super-prefix --work-tree");
 /** Options of `set` that do not change later words. */
-const PLAIN_SET = /^(-[euxo]+|[-+]o|pipefail|errexit|nounset|xtrace)$/;
+const PLAIN_SET_OPTION = /^(-[euxo]+|[-+]o|pipefail|errexit|nounset|xtrace)$/;
 
-/** Undefined if the command starts no other command that is known here. */
-export function starterOf({ words }: ShellCommand): Starter | undefined {
+/**
+ * Returns how the command starts another command. Undefined if the command starts no other command that is known here.
+ */
+export function findStarter({ words }: ShellCommand): Starter | undefined {
   const [program, ...args] = words;
   if (!program) return undefined;
   const unknownStarter: Starter = { fixedWords: Infinity, starts: "anything" };
   if (!program.isLiteral) return unknownStarter;
   const name = nameOf(program.text);
   if (EVALUATING_COMMANDS.has(name) || /^ld(-linux.*)?\.so/.test(name)) return unknownStarter;
-  if (name === "set") return args.every(({ text }) => PLAIN_SET.test(text)) ? undefined : unknownStarter;
+  if (name === "set") return args.every(({ text }) => PLAIN_SET_OPTION.test(text)) ? undefined : unknownStarter;
   if (name === "git") return gitStartsCommand(args) ? unknownStarter : undefined;
   if (name === "command" && /^-[vV]$/.test(args[0]?.text ?? "")) return undefined;
   if (WRAPPERS.has(name) || RUNNERS.has(name))
     return {
       fixedWords: RUNNERS.has(name) ? takeLeadingWords(name, args).length + 1 : Infinity,
-      starts: isWritten(name, args) ? "arguments" : "anything",
+      starts: startsOnlyWrittenCommand(name, args) ? "arguments" : "anything",
     };
   if (SHELLS.has(name) || INTERPRETERS.test(name)) return createInterpreterStarter(name, args);
   const startingArgument = STARTING_ARGUMENTS[name];
   const startsCommand = ({ text, isLiteral }: ShellWord): boolean =>
     startingArgument?.test(text) === true || (startingArgument !== undefined && !isLiteral && mayBeOption(text));
-  if (takeOwnArguments(name, args).some(startsCommand)) return unknownStarter;
+  if (takeProgramArguments(name, args).some(startsCommand)) return unknownStarter;
   const operands = args.filter(({ text }) => !text.startsWith("-")).map(({ text }) => text);
   if (!CARRIERS.test(`${name} ${operands.join(" ")}`)) return undefined;
-  return { fixedWords: 0, starts: isWritten(name, args) ? "arguments" : "anything" };
+  return { fixedWords: 0, starts: startsOnlyWrittenCommand(name, args) ? "arguments" : "anything" };
 }
 
 function createInterpreterStarter(name: string, words: readonly ShellWord[]): Starter {
@@ -121,20 +129,20 @@ function createInterpreterStarter(name: string, words: readonly ShellWord[]): St
 }
 
 /** Whether a program that starts the command in its arguments starts no other command. */
-function isWritten(name: string, words: readonly ShellWord[]): boolean {
+function startsOnlyWrittenCommand(name: string, words: readonly ShellWord[]): boolean {
   if (APPENDING_PROGRAMS.has(name) || !words.every(({ text, isLiteral }) => isLiteral && !/[\s;&|$`]/.test(text)))
     return false;
   // Only these two programs reach a builtin. Elsewhere its name is an ordinary word.
   const isBuiltin = name === "command" || name === "builtin";
-  return words.slice(0, MAX_STARTS).every(({ text }, i) => {
+  return words.slice(0, MAX_TRIED_PROGRAMS).every(({ text }, i) => {
     const innerName = nameOf(text);
     if (WRAPPERS.has(innerName) || RUNNERS.has(innerName)) return !APPENDING_PROGRAMS.has(innerName);
     if (EVALUATING_COMMANDS.has(innerName)) return !isBuiltin;
-    return starterOf({ words: words.slice(i), hasFiles: false })?.starts !== "anything";
+    return findStarter({ words: words.slice(i), hasFiles: false })?.starts !== "anything";
   });
 }
 
-/** Words up to the first that is neither an option nor an option's value. */
+/** Returns the words up to and including the first that is neither an option nor an option's value. */
 function takeLeadingWords(name: string, words: readonly ShellWord[]): readonly ShellWord[] {
   const operandIndex = words.findIndex(
     ({ text }, i) => !/^[-+]./.test(text) && !OPTION_WITH_VALUE.test(`${name} ${words[i - 1]?.text}`),
@@ -146,8 +154,8 @@ function nameOf(program: string): string {
   return program.slice(program.lastIndexOf("/") + 1).toLowerCase();
 }
 
-/** Arguments without those after `--`, which a package manager passes to the script. */
-function takeOwnArguments(name: string, words: readonly ShellWord[]): readonly ShellWord[] {
+/** Returns the arguments before `--`. A package manager passes the arguments after `--` to the script. */
+function takeProgramArguments(name: string, words: readonly ShellWord[]): readonly ShellWord[] {
   const end = /^(npm|pnpm|yarn)$/.test(name) ? words.findIndex(({ text }) => text === "--") : -1;
   return end < 0 ? words : words.slice(0, end);
 }

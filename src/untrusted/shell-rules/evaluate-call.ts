@@ -28,7 +28,7 @@ export interface CallLocation {
 }
 
 /** A tool call, and the rules that may apply to it. */
-export interface JudgeJob {
+export interface CallEvaluationJob {
   readonly rules: readonly RuleForCall[];
   /** A shell line, or the words of a program; undefined if the call has neither. */
   readonly command: string | readonly string[] | undefined;
@@ -43,18 +43,18 @@ export interface JudgeJob {
   readonly homeDir: string | undefined;
 }
 
-/** `pass`: no rule applies to the call. */
-export interface Judgement {
+/** The result for a call. `pass`: no rule applies to the call. */
+export interface CallEvaluation {
   readonly action: RuleAction | "pass";
-  /** Index in the job's rules of the deciding rule; -1 for none. */
+  /** Index of the deciding rule in the job's `rules`; -1 if there is none. */
   readonly rule: number;
   /** Whether the action is `ask` because the command could not be parsed. */
   readonly isUnparsed: boolean;
 }
 
-/** From the strictest to the least strict action. */
-const STRICTEST: readonly Judgement["action"][] = ["deny", "ask", "pass", "allow"];
-const PASS: Judgement = { action: "pass", rule: -1, isUnparsed: false };
+/** Actions from the strictest to the least strict. */
+const ACTIONS_BY_STRICTNESS: readonly CallEvaluation["action"][] = ["deny", "ask", "pass", "allow"];
+const NO_RULE_APPLIES: CallEvaluation = { action: "pass", rule: -1, isUnparsed: false };
 
 interface ParsedRule extends RuleForCall {
   readonly pattern: CommandPattern | undefined;
@@ -63,10 +63,10 @@ interface ParsedRule extends RuleForCall {
 }
 
 /**
- * Evaluates a call: for each of its commands the first rule that applies decides, and the strictest of these results
+ * Evaluates a call. For each of its commands, the first rule that applies decides. The strictest of these results
  * applies.
  */
-export async function evaluateCall(job: JudgeJob): Promise<Judgement> {
+export async function evaluateCall(job: CallEvaluationJob): Promise<CallEvaluation> {
   const rules = job.rules.map((rule): ParsedRule => ({
     ...rule,
     pattern: rule.match === undefined ? undefined : new CommandPattern(rule.match),
@@ -74,51 +74,51 @@ export async function evaluateCall(job: JudgeJob): Promise<Judgement> {
   }));
   const line = rules.some(({ pattern }) => pattern) ? await readLine(job) : undefined;
   if (!line) return evaluateCommand(rules, undefined);
-  const judgements = line.commands.map((command) => evaluateCommand(rules, command));
-  if (line.commands.length === 0 && line.isUnderstood) judgements.push(evaluateCommand(rules, undefined));
-  if (!line.isUnderstood && !judgements.some(({ action }) => action === "deny")) return evaluateUnparsed(rules);
-  return judgements.reduce((worst, judgement) => (isStricter(judgement, worst) ? judgement : worst));
+  const evaluations = line.commands.map((command) => evaluateCommand(rules, command));
+  if (line.commands.length === 0 && line.isUnderstood) evaluations.push(evaluateCommand(rules, undefined));
+  if (!line.isUnderstood && !evaluations.some(({ action }) => action === "deny")) return evaluateUnparsed(rules);
+  return evaluations.reduce((strictest, evaluation) => (isStricter(evaluation, strictest) ? evaluation : strictest));
 }
 
-/** Undefined for a call without a command, if the tool starts no programs. */
-async function readLine({ command, startsPrograms }: JudgeJob): Promise<ShellLine | undefined> {
+/** Parses the command of a call. Undefined for a call without a command, if the tool starts no programs. */
+async function readLine({ command, startsPrograms }: CallEvaluationJob): Promise<ShellLine | undefined> {
   if (command === undefined) return startsPrograms ? { commands: [], isUnderstood: false } : undefined;
   if (typeof command === "string") return readShellLine(command);
   const words = command.map((text) => ({ text, isLiteral: true, isSplit: false, expansion: undefined }));
   return { commands: [{ words, hasFiles: false }], isUnderstood: true };
 }
 
-function isStricter(left: Judgement, right: Judgement): boolean {
-  return STRICTEST.indexOf(left.action) < STRICTEST.indexOf(right.action);
+function isStricter(left: CallEvaluation, right: CallEvaluation): boolean {
+  return ACTIONS_BY_STRICTNESS.indexOf(left.action) < ACTIONS_BY_STRICTNESS.indexOf(right.action);
 }
 
-function evaluateCommand(rules: readonly ParsedRule[], command: ShellCommand | undefined): Judgement {
-  let strictestSoFar: Judgement | undefined;
+function evaluateCommand(rules: readonly ParsedRule[], command: ShellCommand | undefined): CallEvaluation {
+  let strictestResult: CallEvaluation | undefined;
   for (const [i, rule] of rules.entries()) {
     const fit = combineFits(rule.pathResult, matchCommand(rule, command));
     if (fit === "no") continue;
-    if (fit === "yes") return chooseStricter(strictestSoFar, { action: rule.action, rule: i, isUnparsed: false });
+    if (fit === "yes") return chooseStricter(strictestResult, { action: rule.action, rule: i, isUnparsed: false });
     // This rule may be the deciding one. The result is at least `ask`, because later rules cannot weaken it.
-    if (rule.action !== "allow") strictestSoFar ??= { action: "ask", rule: i, isUnparsed: false };
+    if (rule.action !== "allow") strictestResult ??= { action: "ask", rule: i, isUnparsed: false };
   }
-  return strictestSoFar ?? PASS;
+  return strictestResult ?? NO_RULE_APPLIES;
 }
 
 /** For a command that cannot be parsed, rules with a command pattern may or may not apply. */
-function evaluateUnparsed(rules: readonly ParsedRule[]): Judgement {
-  let strictestSoFar: Judgement | undefined;
+function evaluateUnparsed(rules: readonly ParsedRule[]): CallEvaluation {
+  let strictestResult: CallEvaluation | undefined;
   for (const [i, rule] of rules.entries()) {
-    if (rule.pattern) strictestSoFar ??= { action: "ask", rule: i, isUnparsed: true };
+    if (rule.pattern) strictestResult ??= { action: "ask", rule: i, isUnparsed: true };
     else if (rule.pathResult === "yes")
-      return chooseStricter(strictestSoFar, { action: rule.action, rule: i, isUnparsed: false });
+      return chooseStricter(strictestResult, { action: rule.action, rule: i, isUnparsed: false });
     else if (rule.pathResult === "maybe" && rule.action !== "allow")
-      strictestSoFar ??= { action: "ask", rule: i, isUnparsed: false };
+      strictestResult ??= { action: "ask", rule: i, isUnparsed: false };
   }
-  return strictestSoFar ?? PASS;
+  return strictestResult ?? NO_RULE_APPLIES;
 }
 
-function chooseStricter(strictestSoFar: Judgement | undefined, nextJudgement: Judgement): Judgement {
-  return strictestSoFar && nextJudgement.action !== "deny" ? strictestSoFar : nextJudgement;
+function chooseStricter(strictestResult: CallEvaluation | undefined, nextResult: CallEvaluation): CallEvaluation {
+  return strictestResult && nextResult.action !== "deny" ? strictestResult : nextResult;
 }
 
 function combineFits(left: Fit, right: Fit): Fit {
@@ -131,8 +131,11 @@ function matchCommand({ pattern, action }: ParsedRule, command: ShellCommand | u
   return action !== "allow" ? pattern.forbids(command) : pattern.covers(command) ? "yes" : "no";
 }
 
-/** `allow` must match the real path of every location of the call. Other actions must match any path of any location. */
-function matchPath(glob: string, { action, isExact }: RuleForCall, job: JudgeJob): Fit {
+/**
+ * A rule with the action `allow` must match the real path of every location of the call. A rule with another action
+ * must match any path of any location.
+ */
+function matchPath(glob: string, { action, isExact }: RuleForCall, job: CallEvaluationJob): Fit {
   const { locations, isFileTool } = job;
   if (locations.length === 0) return action !== "allow" && (isFileTool || isExact) ? "maybe" : "no";
   const { homeDir } = job;
@@ -158,7 +161,7 @@ function matchPath(glob: string, { action, isExact }: RuleForCall, job: JudgeJob
   return fit;
 }
 
-/** A path in the form that the glob requires; undefined if the path is outside `root`. */
+/** Returns a path in the form that the glob requires; undefined if the path is outside `root`. */
 function toGlobPath(path: string, root: string, glob: string): string | undefined {
   const toUnixPath = (nativePath: string) => nativePath.split(sep).join("/");
   if (glob.startsWith("/")) return toUnixPath(path).slice(1);

@@ -13,9 +13,9 @@ import { childrenOf, parseText } from "../grammar.js";
 export interface ShellWord {
   /** The argument that the program receives; the source text if `isLiteral` is false. */
   readonly text: string;
-  /** False if a variable, a file name pattern, a brace or a tilde can change the word. */
+  /** False if the shell can change the word, because of a variable, a file name pattern, a brace or a tilde. */
   readonly isLiteral: boolean;
-  /** Whether the word can become none or several. */
+  /** Whether the shell can replace the word with no word, or with several words. */
   readonly isSplit: boolean;
   /** The kind of expansion in the word, other than file names. Undefined if there is none. */
   readonly expansion: "variable" | "tilde" | undefined;
@@ -39,8 +39,8 @@ export interface ShellLine {
 const MAX_LINE_CHARACTERS = 32_768;
 const MAX_COMMANDS = 512;
 /**
- * Time limit of the parser, in ms. A line that is understood takes milliseconds; one with thousands of errors takes 12
- * s.
+ * Time limit of the parser, in ms. A line that is understood takes milliseconds; a line with thousands of errors takes
+ * 12 s.
  */
 const PARSE_TIMEOUT_MS = 1_000;
 const RESERVED_WORDS = new Set(
@@ -50,8 +50,8 @@ const SAFE_FILES = new Set(["/dev/null", "/dev/stdin", "/dev/stdout", "/dev/stde
 /** Nodes whose children are commands. */
 const GROUP_TYPES = new Set(["program", "list", "pipeline"]);
 const SEPARATORS = new Set([";", "&", "&&", "||", "|"]);
-const UNQUOTED = /^(?:[\w@%+=:,./^!~{}*?[\]#-]|\\[\x20-\x7e])+$/;
-const DOUBLE_QUOTED = /^"(?:[^"\\`$]|\\[^\n]|\$(?=[ |)/"])|\$[A-Za-z_]\w*)*"$/;
+const UNQUOTED_TEXT = /^(?:[\w@%+=:,./^!~{}*?[\]#-]|\\[\x20-\x7e])+$/;
+const DOUBLE_QUOTED_TEXT = /^"(?:[^"\\`$]|\\[^\n]|\$(?=[ |)/"])|\$[A-Za-z_]\w*)*"$/;
 const VARIABLE = /\$[A-Za-z_]/;
 /**
  * Text between two words of a command. A line continuation must follow a blank, because within a word the shell removes
@@ -63,7 +63,7 @@ const LINE_BREAKS = /^[ \t]*(?:\n[ \t\n]*)?$/;
 
 /** Parses a shell line. Rejects if the grammar cannot be loaded. */
 export async function readShellLine(text: string): Promise<ShellLine> {
-  // eslint-disable-next-line no-control-regex -- control characters are what it refuses
+  // eslint-disable-next-line no-control-regex -- the check rejects control characters
   if (text.length > MAX_LINE_CHARACTERS || /[\0-\x08\x0b-\x1f\x7f]/.test(text))
     return { commands: [], isUnderstood: false };
   const tree = await parseText("bash", text, PARSE_TIMEOUT_MS);
@@ -73,13 +73,13 @@ export async function readShellLine(text: string): Promise<ShellLine> {
     const isUnderstood = !tree.rootNode.hasError && readGroup(tree.rootNode, text, commands);
     if (isUnderstood && commands.length <= MAX_COMMANDS) return { commands, isUnderstood };
     const nodes = tree.rootNode.descendantsOfType("command").slice(0, MAX_COMMANDS);
-    return { commands: nodes.map((node) => readTolerantly(node!)), isUnderstood: false };
+    return { commands: nodes.map((node) => readUnparsedCommand(node!)), isUnderstood: false };
   } finally {
     tree.delete();
   }
 }
 
-/** Adds the commands of a tree to `commands`. False if a part is not understood. */
+/** Adds the commands of a tree to `commands`. Returns false if a part is not understood. */
 function readGroup(root: Node, text: string, commands: ShellCommand[]): boolean {
   /** Leaves of the structure in the order of the text: commands, separators and comments. */
   const parts: Node[] = [];
@@ -111,7 +111,7 @@ function readGroup(root: Node, text: string, commands: ShellCommand[]): boolean 
   return LINE_BREAKS.test(text.slice(end)) || BLANKS.test(text.slice(end));
 }
 
-/** Undefined if the node is anything but words and, after them, redirections. */
+/** Reads a command: words and, after the words, redirections. Undefined if the node has another part. */
 function readCommand(node: Node, text: string): ShellCommand | undefined {
   const parts = node.type === "redirected_statement" ? childrenOf(node) : [node];
   const words: ShellWord[] = [];
@@ -142,7 +142,9 @@ function readCommand(node: Node, text: string): ShellCommand | undefined {
   return { words, hasFiles };
 }
 
-/** Whether the redirection names a relevant file; undefined if it is not understood. */
+/**
+ * Returns whether the redirection names a file outside `SAFE_FILES`; undefined if the redirection is not understood.
+ */
 function readRedirection(node: Node, text: string): boolean | undefined {
   const match = /^([0-9])?(>>|>\||>&|<&|<>|&>>|&>|<|>)(?:[ \t]*)/.exec(node.text);
   const target = childrenOf(node).at(-1)!;
@@ -155,7 +157,7 @@ function readRedirection(node: Node, text: string): boolean | undefined {
   return !SAFE_FILES.has(word.text);
 }
 
-/** Undefined if the word is not understood. */
+/** Reads a word. Undefined if the word is not understood. */
 function readWord(node: Node, text: string): ShellWord | undefined {
   const pieces = splitPieces(node);
   let value = "";
@@ -170,14 +172,14 @@ function readWord(node: Node, text: string): ShellWord | undefined {
       if (!/^'[^']*'$/.test(source)) return undefined;
       value += source.slice(1, -1);
     } else if (piece.type === "string") {
-      if (!DOUBLE_QUOTED.test(source)) return undefined;
+      if (!DOUBLE_QUOTED_TEXT.test(source)) return undefined;
       if (VARIABLE.test(source.replaceAll(/\\./gs, ""))) [isLiteral, expansion] = [false, "variable"];
       value += source.slice(1, -1).replaceAll(/\\([$`"\\])/g, "$1");
     } else if (piece.type === "simple_expansion") {
       if (!/^\$[A-Za-z_]\w*$/.test(source)) return undefined;
       [isLiteral, isSplit, expansion] = [false, true, "variable"];
     } else if (piece.type === "word" || piece.type === "number") {
-      if (!UNQUOTED.test(source) || (value === "" && source.startsWith("#"))) return undefined;
+      if (!UNQUOTED_TEXT.test(source) || (value === "" && source.startsWith("#"))) return undefined;
       const unescapedText = source.replaceAll(/\\./g, "");
       if (/[*?[{]/.test(unescapedText)) [isLiteral, isSplit] = [false, true];
       if (/(^|[=:])~/.test(source)) [isLiteral, expansion] = [false, "tilde"];
@@ -193,8 +195,11 @@ function splitPieces(node: Node): readonly Node[] {
   return node.type === "concatenation" ? childrenOf(node).flatMap(splitPieces) : [node];
 }
 
-/** A command of a line that is not understood, for rules that deny or ask. Assignments and redirections are omitted. */
-function readTolerantly(node: Node): ShellCommand {
+/**
+ * Reads a command of a line that is not understood, for rules that deny or ask. Assignments and redirections are
+ * omitted.
+ */
+function readUnparsedCommand(node: Node): ShellCommand {
   const toUnknownWord = (child: Node): ShellWord => ({
     text: child.text,
     isLiteral: false,

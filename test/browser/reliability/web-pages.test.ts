@@ -8,13 +8,13 @@ import { createNamespaces, type Namespaces } from "../../helpers/namespaces.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
 import type { Hooks } from "../../helpers/temp-dir.js";
 
-const HOOKS = fileURLToPath(new URL("../../helpers/hooks-transport.mjs", import.meta.url));
-const OBSERVER = new URL("../../helpers/observed-server.mjs", import.meta.url).href;
-const SITE = fileURLToPath(new URL("../../helpers/web-site.mjs", import.meta.url));
-const REBOUND = "rebound.example";
+const HOOKS_TRANSPORT_FILE = fileURLToPath(new URL("../../helpers/hooks-transport.mjs", import.meta.url));
+const OBSERVER_URL = new URL("../../helpers/observed-server.mjs", import.meta.url).href;
+const SITE_FILE = fileURLToPath(new URL("../../helpers/web-site.mjs", import.meta.url));
+const REBOUND_HOST = "rebound.example";
 
 /** Spellings of a server's address that a page may use. */
-const SPELLINGS = {
+const SPELLINGS_BY_BIND_ADDRESS = {
   "127.0.0.1": [
     "localhost",
     "app.localhost",
@@ -27,12 +27,12 @@ const SPELLINGS = {
     "0",
     "[::ffff:127.0.0.1]",
     "[::ffff:7f00:1]",
-    REBOUND,
+    REBOUND_HOST,
   ],
   "::1": ["localhost", "[::1]", "[0:0:0:0:0:0:0:1]", "[::]"],
-  "0.0.0.0": ["127.0.0.1", "localhost", "0.0.0.0", "10.99.0.1", "[::ffff:10.99.0.1]", REBOUND],
+  "0.0.0.0": ["127.0.0.1", "localhost", "0.0.0.0", "10.99.0.1", "[::ffff:10.99.0.1]", REBOUND_HOST],
 } as const;
-type BindAddress = keyof typeof SPELLINGS;
+type BindAddress = keyof typeof SPELLINGS_BY_BIND_ADDRESS;
 
 interface Target {
   tag: string;
@@ -42,9 +42,7 @@ interface Target {
   session: string;
 }
 
-/**
- * Script of the page: it sends requests to each endpoint of each target and reports the results that a page can see.
- */
+/** Script of the page: sends requests to each endpoint of each target and reports the results that a page can see. */
 const SCRIPT = `
 // Time: the limit for a request without a response.
 const timeoutMs = 30_000;
@@ -52,40 +50,40 @@ const withTimeout = (work) => Promise.race([work, new Promise((resolve) => setTi
 const request = (url, init) => withTimeout(fetch(url, init).then((response) => response.type === "opaque" ? "opaque" : String(response.status)));
 const json = { "content-type": "application/json" };
 const endpoints = ({ tag, origin, session }) => {
-  const at = (path, endpoint) => origin + path + "?tag=" + tag + "/" + endpoint;
+  const createUrl = (path, endpoint) => origin + path + "?tag=" + tag + "/" + endpoint;
   const initialize = JSON.stringify({ jsonrpc: "2.0", id: 1, method: "initialize", params: { protocolVersion: 1 } });
   const run = JSON.stringify({ message: tag });
   return {
-    "run": () => request(at("/api/run", "run"), { method: "POST", headers: json, body: run }),
-    "run, plain text": () => request(at("/api/run", "run, plain text"), { method: "POST", mode: "no-cors", body: run }),
+    "run": () => request(createUrl("/api/run", "run"), { method: "POST", headers: json, body: run }),
+    "run, plain text": () => request(createUrl("/api/run", "run, plain text"), { method: "POST", mode: "no-cors", body: run }),
     "run, form": () => withTimeout(new Promise((resolve) => {
       const frame = document.createElement("iframe");
       frame.name = tag;
       document.body.appendChild(frame);
       const form = document.body.appendChild(document.createElement("form"));
-      Object.assign(form, { method: "POST", enctype: "text/plain", action: at("/api/run", "run, form"), target: tag });
+      Object.assign(form, { method: "POST", enctype: "text/plain", action: createUrl("/api/run", "run, form"), target: tag });
       const field = form.appendChild(document.createElement("input"));
       field.name = '{"message":"' + tag + '","x":"';
       field.value = '"}';
       frame.onload = () => resolve("opaque");
       form.submit();
     })),
-    "sessions": () => request(at("/api/sessions", "sessions")),
-    "sessions, image": () => request(at("/api/sessions", "sessions, image"), { mode: "no-cors", referrerPolicy: "no-referrer" }),
-    "delete": () => request(at("/api/sessions/" + session, "delete"), { method: "DELETE" }),
-    "acp initialize": () => request(at("/acp", "acp initialize"), { method: "POST", headers: json, body: initialize }),
-    "acp initialize, plain text": () => request(at("/acp", "acp initialize, plain text"), { method: "POST", mode: "no-cors", body: initialize }),
+    "sessions": () => request(createUrl("/api/sessions", "sessions")),
+    "sessions, image": () => request(createUrl("/api/sessions", "sessions, image"), { mode: "no-cors", referrerPolicy: "no-referrer" }),
+    "delete": () => request(createUrl("/api/sessions/" + session, "delete"), { method: "DELETE" }),
+    "acp initialize": () => request(createUrl("/acp", "acp initialize"), { method: "POST", headers: json, body: initialize }),
+    "acp initialize, plain text": () => request(createUrl("/acp", "acp initialize, plain text"), { method: "POST", mode: "no-cors", body: initialize }),
     "acp stream": () => withTimeout(new Promise((resolve) => {
-      const source = new EventSource(at("/acp", "acp stream"));
+      const source = new EventSource(createUrl("/acp", "acp stream"));
       source.onopen = () => resolve("open");
       source.onerror = () => { source.close(); resolve("failed"); };
     })),
     "acp socket": () => withTimeout(new Promise((resolve) => {
-      const socket = new WebSocket(at("/acp", "acp socket").replace("http", "ws"));
+      const socket = new WebSocket(createUrl("/acp", "acp socket").replace("http", "ws"));
       socket.onopen = () => resolve("open");
       socket.onerror = () => resolve("failed");
     })),
-    "plugin": () => request(at("/hooks", "plugin"), { method: "POST", mode: "no-cors", body: "x" }),
+    "plugin": () => request(createUrl("/hooks", "plugin"), { method: "POST", mode: "no-cors", body: "x" }),
   };
 };
 addEventListener("load", async () => {
@@ -115,7 +113,7 @@ async function serveSite(
   nextUrl?: string,
 ): Promise<Site> {
   const page = `<!doctype html><title>page</title><body><script>const targets = ${JSON.stringify(targets)}, next = ${JSON.stringify(nextUrl ?? "")};${SCRIPT}</script>`;
-  const [command = "", ...args] = [...commandPrefix, process.execPath, SITE, Buffer.from(page).toString("base64")];
+  const [command = "", ...args] = [...commandPrefix, process.execPath, SITE_FILE, Buffer.from(page).toString("base64")];
   const child = spawn(command, args, { stdio: "pipe" });
   const closeEvent = once(child, "close");
   hooks.after(async () => {
@@ -139,7 +137,7 @@ async function serveSite(
   };
 }
 
-async function curl(commandPrefix: readonly string[], ...args: string[]): Promise<{ status: number; body: string }> {
+async function runCurl(commandPrefix: readonly string[], ...args: string[]): Promise<{ status: number; body: string }> {
   const [command = "", ...commandArguments] = [...commandPrefix, "curl", "-s", "-g", "-w", "\n%{http_code}", ...args];
   const child = spawn(command, commandArguments, { stdio: ["ignore", "pipe", "inherit"] });
   let text = "";
@@ -150,16 +148,16 @@ async function curl(commandPrefix: readonly string[], ...args: string[]): Promis
 }
 
 /** A server in a namespace with all transports enabled: HTTP, ACP and a third-party mount. */
-async function serve(
+async function startServerInNamespace(
   hooks: Hooks,
   { firstPrefix: serverPrefix }: Namespaces,
   bindAddress: BindAddress,
 ): Promise<GantryServer> {
   return startServer(hooks, {
     args: ["serve", "--port", "0", "--host", bindAddress, ...(bindAddress === "0.0.0.0" ? ["--insecure"] : [])],
-    config: { server: { transports: ["koa-http-api", "acp-http-sse-ws", HOOKS] } },
+    config: { server: { transports: ["koa-http-api", "acp-http-sse-ws", HOOKS_TRANSPORT_FILE] } },
     commandPrefix: serverPrefix,
-    env: { NODE_OPTIONS: `--import ${OBSERVER}` },
+    env: { NODE_OPTIONS: `--import ${OBSERVER_URL}` },
   });
 }
 
@@ -180,14 +178,14 @@ function readResponses(server: GantryServer): (ServedResponse & { tag: string })
 }
 
 async function listSessions(commandPrefix: readonly string[], server: GantryServer): Promise<string[]> {
-  const { body } = await curl(commandPrefix, new URL("/api/sessions?size=100", getLocalUrl(server)).href);
+  const { body } = await runCurl(commandPrefix, new URL("/api/sessions?size=100", getLocalUrl(server)).href);
   return (JSON.parse(body) as { sessions: { id: string }[] }).sessions.map(({ id }) => id);
 }
 
 /** Creates a session with curl. Resolves with its id. */
 async function createSession(commandPrefix: readonly string[], server: GantryServer): Promise<string> {
   const idsBefore = await listSessions(commandPrefix, server);
-  const { status } = await curl(
+  const { status } = await runCurl(
     commandPrefix,
     new URL("/api/run", getLocalUrl(server)).href,
     "-d",
@@ -203,11 +201,11 @@ function getLocalUrl(server: GantryServer): string {
 }
 
 const BROWSERS: readonly BrowserName[] = ["firefox", "chromium"];
-const BIND_ADDRESSES = Object.keys(SPELLINGS) as BindAddress[];
+const BIND_ADDRESSES = Object.keys(SPELLINGS_BY_BIND_ADDRESS) as BindAddress[];
 /** Endpoints that accept a page of this machine. They reject plain text, and ACP accepts pages only over WebSockets. */
 const LOCAL_RESULTS = { run: "200", sessions: "200", delete: "200", "acp socket": "open" };
 
-it("pages of other sites get no access to any endpoint by any spelling of its address; local pages and curl do", async (t) => {
+it("pages of other sites get no access to any endpoint by any spelling of the server's address; local pages and curl do", async (t) => {
   const browsers = BROWSERS.filter((name) => findBrowser(name) !== undefined);
   if (browsers.length === 0) return t.skip("no firefox and no chromium here");
   for (const name of BROWSERS) if (!browsers.includes(name)) t.diagnostic(`skipped: no ${name} here`);
@@ -216,7 +214,9 @@ it("pages of other sites get no access to any endpoint by any spelling of its ad
   const { firstPrefix: serverPrefix, secondPrefix: sitePrefix } = namespaces;
   const servers = new Map(
     await Promise.all(
-      BIND_ADDRESSES.map(async (bindAddress) => [bindAddress, await serve(t, namespaces, bindAddress)] as const),
+      BIND_ADDRESSES.map(
+        async (bindAddress) => [bindAddress, await startServerInNamespace(t, namespaces, bindAddress)] as const,
+      ),
     ),
   );
   const getPort = (bindAddress: BindAddress) => new URL(servers.get(bindAddress)!.url).port;
@@ -234,26 +234,26 @@ it("pages of other sites get no access to any endpoint by any spelling of its ad
   const table: string[] = [];
   const faults: string[] = [];
   const visitSites = async (browser: BrowserName) => {
-    const target = (siteKind: string, bindAddress: BindAddress, spelling: string, session: string): Target => ({
+    const createTarget = (siteKind: string, bindAddress: BindAddress, spelling: string, session: string): Target => ({
       tag: `${browser}|${siteKind}|${bindAddress}|${spelling}`,
       bindAddress,
       origin: `http://${spelling}:${getPort(bindAddress)}`,
       session,
     });
     const foreignTargets = BIND_ADDRESSES.flatMap((bindAddress) =>
-      SPELLINGS[bindAddress].map((spelling) =>
-        target("foreign", bindAddress, spelling, protectedSessions.get(bindAddress)!),
+      SPELLINGS_BY_BIND_ADDRESS[bindAddress].map((spelling) =>
+        createTarget("foreign", bindAddress, spelling, protectedSessions.get(bindAddress)!),
       ),
     );
     // The page's host is `localhost`; to a browser, 127.0.0.1 is another site.
     const localTargets = ["127.0.0.1", "localhost"].map((spelling, i) =>
-      target("loopback", "127.0.0.1", spelling, i === 0 ? deletableSessions.get(browser)! : "none"),
+      createTarget("loopback", "127.0.0.1", spelling, i === 0 ? deletableSessions.get(browser)! : "none"),
     );
     const localSite = await serveSite(t, serverPrefix, localTargets);
     const foreignSite = await serveSite(t, sitePrefix, foreignTargets, `http://localhost:${localSite.port}/`);
     const { ended } = await openBrowser(t, browser, `http://${namespaces.secondAddress}:${foreignSite.port}/`, {
-      through: serverPrefix,
-      loopbackName: REBOUND,
+      commandPrefix: serverPrefix,
+      loopbackName: REBOUND_HOST,
     });
     const [foreignResults, localResults] = await Promise.race([
       Promise.all([foreignSite.results, localSite.results]),
@@ -296,10 +296,10 @@ it("pages of other sites get no access to any endpoint by any spelling of its ad
   }
 });
 
-/** Whether a foreign page got access, according to its own result and to the server's responses. */
+/** Whether a page of another site got access, according to the page's own result and to the server's responses. */
 function hasAccess(endpoint: string, bindAddress: BindAddress, result: string, statuses: readonly number[]): boolean {
   // A request that changes nothing and whose response the page cannot read gives no access. The server cannot
-  // distinguish it from a followed link.
+  // distinguish such a request from a followed link.
   if (endpoint === "sessions, image" && bindAddress === "0.0.0.0") return result === "200";
   return result === "open" || result === "200" || statuses.some((status) => status !== 403);
 }

@@ -15,7 +15,7 @@ import { startServer, type GantryServer } from "../../helpers/server.js";
 import { tempDir, type TempDir } from "../../helpers/temp-dir.js";
 
 const getExamplePath = (name: string) => fileURLToPath(new URL(`../../../examples/${name}`, import.meta.url));
-const HOSTILE = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
+const UNTRUSTED_MARKUP = `<img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
 
 /** Formats messages like the paragraphs of the watch-only page. */
 function formatMessages(messages: readonly WireMessage[]): string[] {
@@ -97,7 +97,7 @@ async function testPage(
   await page.waitUntil<string[]>(messageTextsScript, (texts) => texts[1]?.endsWith("One two ") === true);
   assert.match(await page.evaluate(`return ${stateScript}`), /: running$/);
 
-  // Kills the server during an answer. Another server returns 503 on its port, then the server restarts.
+  // Kills the server during an answer. Another server on the same port returns 503, then gantry starts again.
   await server.stop("SIGKILL");
   const hasPromptForm = name === "08-take-part.html";
   if (hasPromptForm) await page.waitUntil<string>(stateScript, (text) => text === "connecting");
@@ -124,7 +124,7 @@ async function testPage(
 
   if (hasPromptForm) await testPromptForm({ page, model, id, projectDir, home }, waitForMessages, readMessages);
   else {
-    model.enqueue({ say: [{ text: HOSTILE }] });
+    model.enqueue({ say: [{ text: UNTRUSTED_MARKUP }] });
     await fetchJson(server, "/api/run", { message: "Go on.", session_id: id, mode: "auto" });
     await waitForMessages();
   }
@@ -160,18 +160,21 @@ async function testPromptForm(
   waitForMessages: () => Promise<void>,
   readMessages: () => Promise<WireMessage[]>,
 ): Promise<void> {
-  // The page sends a prompt. It shows markup of the model as text, and the tool call waits for the button.
+  // The page sends a prompt and shows markup of the model as text. The tool call waits for the button.
   model.enqueue({
-    say: [{ text: HOSTILE }, { call: { name: "write", arguments: { filePath: "a.txt", content: HOSTILE } } }],
+    say: [
+      { text: UNTRUSTED_MARKUP },
+      { call: { name: "write", arguments: { filePath: "a.txt", content: UNTRUSTED_MARKUP } } },
+    ],
   });
   model.enqueue({ say: [{ text: "Written." }] });
   await page.evaluate(createSendScript("Go on."));
   const askText = await page.waitUntil<string>(`document.querySelector("#asks").textContent`, (text) => text !== "");
-  assert.ok(askText.includes("a.txt") && askText.includes(HOSTILE), askText);
+  assert.ok(askText.includes("a.txt") && askText.includes(UNTRUSTED_MARKUP), askText);
   assert.equal(existsSync(projectDir.at("a.txt")), false);
   await page.evaluate(createPressScript("Allow"));
   await page.waitUntil<string>(stateScript, (text) => text.endsWith(": finished"));
-  assert.equal(await projectDir.read("a.txt"), HOSTILE);
+  assert.equal(await projectDir.read("a.txt"), UNTRUSTED_MARKUP);
   await waitForMessages();
   // Sends an instruction to a run, then stops it.
   model.enqueue({ say: [{ text: "Looking. " }, { gate: "look" }, { call: { name: "list", arguments: {} } }] });

@@ -42,7 +42,7 @@ describe("permission requests and questions in the console", { skip: NO_BROWSER 
     await page.getByText("So.").waitFor();
   });
 
-  it("appear in every window with their diff, and an answer in one window closes them in all", async (t) => {
+  it("appear in every window with their diff, and an answer in one window closes them in all windows", async (t) => {
     const console = await startConsole(t, { files: { "a.txt": "one\ntwo is a line\nthree\n" } });
     const { models, server } = console;
     const content = "one\ntwo is a longer line\nthree\nfour\n";
@@ -184,14 +184,14 @@ describe("permission requests and questions in the console", { skip: NO_BROWSER 
   it("are linked from the list of runs, and can be answered after a reload", async (t) => {
     const console = await startConsole(t);
     const { models } = console;
-    const createQuestion = (gate: string) => ({
+    const createQuestionStep = (gate: string) => ({
       say: [
         { text: "Working." },
         { gate },
         { call: { name: "bash", arguments: { command: `echo ${gate} >> made.txt` } } },
       ],
     });
-    models.enqueue(createQuestion("list"), textStep("First."), createQuestion("reload"), textStep("Second."));
+    models.enqueue(createQuestionStep("list"), textStep("First."), createQuestionStep("reload"), textStep("Second."));
     const { page } = await openWindow(t, await browser(), console.url, { expectedFaults: STOPPED_SERVER_ERROR });
     await page.getByRole("combobox", { name: "Mode" }).selectOption("ask");
     await page.getByRole("textbox", { name: "Message" }).fill("Go");
@@ -266,6 +266,7 @@ describe("permission requests and questions in the console", { skip: NO_BROWSER 
     );
     // The content of the question and the call before it are visible.
     await waitForPage(page, IS_AT_END);
+    // The header of the page has 48 pixels.
     for (const element of [page.locator(".call-waiting"), page.locator(".user-text", { hasText: "Go on" })]) {
       const elementBox = await element.boundingBox();
       const footBox = await page.locator(".foot").boundingBox();
@@ -280,8 +281,8 @@ describe("permission requests and questions in the console", { skip: NO_BROWSER 
     await addedLine.waitFor();
     await addedLine.getByRole("button", { name: "… 1,013 more characters" }).click();
     assert.equal(await addedLine.textContent(), longLine);
-    const isWide = `(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth)(document.querySelector(".ask .diff-lines"))`;
-    assert.equal(await page.evaluate(isWide), false);
+    const isWideScript = `(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth)(document.querySelector(".ask .diff-lines"))`;
+    assert.equal(await page.evaluate(isWideScript), false);
     await page.getByRole("button", { name: "Reject" }).click();
     await page.locator(".answer", { hasText: "OK." }).waitFor();
   });

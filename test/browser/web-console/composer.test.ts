@@ -50,7 +50,7 @@ describe("the prompt field", { skip: NO_BROWSER }, () => {
   });
   const openPage = async (t: { after(cleanup: () => Promise<void>): void }, url = consoleServer.url) =>
     (await openWindow(t, await browser(), url, { expectedFaults: STOPPED_SERVER_ERROR })).page;
-  /** Starts a session with a run that waits for its gate. Resolves with the session's id. */
+  /** Starts a session with a run that waits for `gate`. Resolves with the session's id. */
   async function startRun(page: Page, gate: string): Promise<string> {
     consoleServer.models.enqueue({ say: [{ text: "Working. " }, { gate }, { text: "Worked." }] });
     await getPromptField(page).fill("Work");
@@ -86,7 +86,7 @@ describe("the prompt field", { skip: NO_BROWSER }, () => {
     assert.ok(requestJson.includes("1,2") && !requestJson.includes("xyzzy"));
   });
 
-  it("completes a slash command, shows it as typed, and sends its template to the model", async (t) => {
+  it("completes a slash command, shows the command as typed, and sends the command's template to the model", async (t) => {
     const { projectDir } = consoleServer.server;
     await mkdir(join(projectDir, ".agents/commands"), { recursive: true });
     await writeFile(join(projectDir, ".agents/commands/review.md"), "---\ndescription: Look\n---\nReview $1 now.");
@@ -147,7 +147,7 @@ describe("the prompt field", { skip: NO_BROWSER }, () => {
     );
   });
 
-  it("shows an unread steer message, also after a reload, and gets it back when the run is stopped", async (t) => {
+  it("shows an unread steer message, also after a reload, and gets the message back when the run is stopped", async (t) => {
     const page = await openPage(t);
     for (const needsReload of [false, true]) {
       await page.goto(consoleServer.url);
@@ -155,16 +155,16 @@ describe("the prompt field", { skip: NO_BROWSER }, () => {
       const id = await startRun(page, `given back ${needsReload}`);
       await getPromptField(page).fill("Only in lib");
       await page.keyboard.press("Enter");
-      const pending = page.getByText("Not read yet: Only in lib");
-      await pending.waitFor();
+      const pendingNote = page.getByText("Not read yet: Only in lib");
+      await pendingNote.waitFor();
       if (needsReload) {
         await page.reload();
-        await pending.waitFor();
+        await pendingNote.waitFor();
       }
       await getPromptField(page).fill("And then");
       await page.getByRole("button", { name: "Stop" }).click();
       await waitForPage(page, `document.getElementById("prompt").value === "Only in lib\\nAnd then"`);
-      await pending.waitFor({ state: "detached" });
+      await pendingNote.waitFor({ state: "detached" });
       const { messages } = await fetchJson<{ messages: { role: string; content: string }[] }>(
         consoleServer.server,
         `/api/sessions/${id}/messages`,
@@ -192,7 +192,7 @@ describe("the prompt field", { skip: NO_BROWSER }, () => {
     await page.getByText("Worked.").waitFor();
 
     await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
-    // The server receives the request, but its response is lost.
+    // The server receives the request, but the response is lost.
     consoleServer.models.enqueue(textStep("Once."));
     await page.route("**/api/run", async (route) => {
       await route.fetch();
@@ -214,13 +214,14 @@ describe("the prompt field", { skip: NO_BROWSER }, () => {
     assert.equal(messages.filter(({ content }) => content === "precious").length, 1);
   });
 
-  it("grows with its lines, sends on Enter, and breaks the line on Shift+Enter", async (t) => {
+  it("grows with the number of lines, sends on Enter, and breaks the line on Shift+Enter", async (t) => {
     const page = await openPage(t);
     const readHeight = async () => (await getPromptField(page).boundingBox())?.height ?? 0;
     const initialHeight = await readHeight();
     await getPromptField(page).pressSequentially("one");
     for (let line = 0; line < 5; line++) await page.keyboard.press("Shift+Enter");
     await getPromptField(page).pressSequentially("two");
+    // Five more lines are higher than 60 pixels.
     assert.ok((await readHeight()) > initialHeight + 60);
     consoleServer.models.enqueue(textStep("Both lines."));
     await page.keyboard.press("Enter");

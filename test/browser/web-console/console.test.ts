@@ -36,13 +36,13 @@ interface ScrollableElement {
 }
 
 /** Counts the event streams that a page has open. */
-function countStreams(page: Page): { open: () => number } {
+function countStreams(page: Page): { getOpenCount: () => number } {
   let openCount = 0;
   const isStream = (url: string) => /\/api\/sessions\/[^/]+\/events/.test(url);
   page.on("request", (request) => (openCount += isStream(request.url()) ? 1 : 0));
   page.on("requestfinished", (request) => (openCount -= isStream(request.url()) ? 1 : 0));
   page.on("requestfailed", (request) => (openCount -= isStream(request.url()) ? 1 : 0));
-  return { open: () => openCount };
+  return { getOpenCount: () => openCount };
 }
 
 test("a prompt creates a session whose answer is shown while it streams", { skip }, async (t) => {
@@ -63,7 +63,7 @@ test("a prompt creates a session whose answer is shown while it streams", { skip
   assert.equal(await page.locator("#announcer").innerText(), "The answer is complete.");
 });
 
-test("a reference link at the start of an answer resolves by a definition at its end", { skip }, async (t) => {
+test("a reference link at the start of an answer resolves by a definition at the answer's end", { skip }, async (t) => {
   const console = await startConsole(t);
   const definition = "\n\n[1]: https://a.example/there\n";
   const paragraphs = Array.from({ length: 20 }, (_, n) => `Paragraph ${n}.\n\n`);
@@ -145,9 +145,9 @@ test("a page that opened nine sessions has one event stream, and none on the run
     await page.locator(".side-session a", { hasText: `Number ${i}` }).click();
     await page.locator(".head-name", { hasText: `Number ${i}` }).waitFor();
   }
-  await waitForPageState(page, () => streams.open() === 1);
+  await waitForPageState(page, () => streams.getOpenCount() === 1);
   await page.locator(".side-link", { hasText: "Runs" }).click();
-  await waitForPageState(page, () => streams.open() === 0);
+  await waitForPageState(page, () => streams.getOpenCount() === 0);
 });
 
 test("the session list loads all sessions on scroll, searches, renames and deletes", { skip }, async (t) => {
@@ -201,7 +201,7 @@ test("a session that was deleted elsewhere or never existed is shown as not foun
   await page.locator(".answer").waitFor();
   await console.server.fetch(`/api/sessions/${sessionId}`, { method: "DELETE" });
   await page.locator(".empty", { hasText: "not found" }).waitFor();
-  // The live region also announces it, instead of the previous message.
+  // The live region also announces the deletion, instead of the previous message.
   await page.locator("#announcer", { hasText: "Session not found." }).waitFor({ state: "attached" });
   assert.equal(await page.title(), "gantry");
   assert.equal(await page.locator(".side-session").count(), 0);
@@ -224,7 +224,7 @@ test("each tool call is one row that unfolds to its arguments, output and change
   await page.locator(".answer", { hasText: "Done." }).waitFor();
   assert.deepEqual(await page.locator(".call > .fold b").allInnerTexts(), ["Read", "Edit", "Read"]);
   assert.deepEqual(await page.locator(".call > .fold code").allInnerTexts(), ["a.txt", "a.txt", "b.txt"]);
-  // A small change is unfolded, everything else is folded.
+  // A small change is unfolded, all other rows are folded.
   assert.equal(await page.locator(".call-body").count(), 1);
   assert.match(await page.locator(".call-body").innerText(), /TWO/);
   assert.equal(await page.locator(".call-counts").innerText(), "+1\n−1");

@@ -21,7 +21,7 @@ const EVIL_ORIGIN = "http://evil.example";
 /** Code of a payload's script. It changes the title, which the test detects. */
 const SCRIPT_CODE = "document.title='owned'";
 
-/** Known payloads that make a page run foreign code or send requests. */
+/** Known payloads that make a page run third-party code or send requests. */
 const PAYLOADS: readonly string[] = [
   // Plain markup.
   `<script>${SCRIPT_CODE}</script>`,
@@ -163,6 +163,7 @@ test(
 
 test("payloads that stream in pieces leave no active content in the page", { skip: NO_BROWSER }, async (t) => {
   const console = await startConsole(t);
+  // Without the deep quote and the payloads after it, which are not Markdown.
   const text = PAYLOADS.slice(0, 51).join("\n\n");
   const textPieces = text.match(/[^]{1,7}/gu) ?? [];
   console.models.enqueue({ say: [{ text: textPieces }], pace: 1 });
@@ -190,8 +191,8 @@ const UNFOLD_SCRIPT = `(() => {
 const NO_FINDINGS = { same: true, owned: false, elements: [], attributes: [], links: [], pictures: [], hidden: [] };
 
 /**
- * Script that finds content that must not be in the page. `hidden`: texts with reordering characters or, outside prose,
- * with invisible characters.
+ * Script that finds content that must not be in the page. `same`: the page was not reloaded. `owned`: a payload changed
+ * the title. `hidden`: texts with reordering characters or, outside prose, with invisible characters.
  */
 const FIND_ACTIVE_CONTENT = `(() => {
   const all = [...document.body.querySelectorAll("*")];

@@ -40,7 +40,7 @@ describe("the console of a server with required headers", { skip: NO_BROWSER }, 
     assert.ok(!(await windowWithoutLink.page.content()).includes(SECRET));
   });
 
-  it("logs in by a link that is opened in its locked page, and keeps the view of that page", async (t) => {
+  it("logs in by a link that is opened in the locked page, and keeps the view of that page", async (t) => {
     const console = await startConsole(t, { config: LOCKED_CONFIG });
     const { page } = await openWindow(t, await browser(), `${console.url}#/runs`, {
       expectedFaults: REJECTION_MESSAGE,
@@ -63,7 +63,7 @@ describe("the console of a server with required headers", { skip: NO_BROWSER }, 
     assert.ok(!page.url().includes("code="));
   });
 
-  it("does not report a link as used after a 503 of the login, and can try again", async (t) => {
+  it("does not report a link as used after a 503 of the login, and lets the user try again", async (t) => {
     const console = await startConsole(t, { config: LOCKED_CONFIG });
     const link = await createLoginLink(t, console);
     const { page } = await openWindow(t, await browser(), `${console.url}#/runs`, {

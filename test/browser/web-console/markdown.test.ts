@@ -14,7 +14,7 @@ import {
 import { BoundedLexer } from "../../../adapters/web-console/app/content/bounded-lexer.js";
 import { splitSections } from "../../../adapters/web-console/app/content/sections.js";
 import { NO_BROWSER, openWindow, sessionUrl, shareBrowser, startConsole } from "../../helpers/console.js";
-import { HOSTILE_MARKDOWN } from "../../helpers/expensive-markdown.js";
+import { EXPENSIVE_MARKDOWN } from "../../helpers/expensive-markdown.js";
 import { SOURCE_FLAGS, sourcePath } from "../../helpers/source-paths.js";
 import { seedSessions } from "../../helpers/seeded-sessions.js";
 import { makeTempDir } from "../../helpers/temp-dir.js";
@@ -29,12 +29,12 @@ function renderText(text: string): string {
 }
 
 describe("the Markdown renderer", () => {
-  it("renders each hostile text with 1 GiB of memory, to fewer than 1,500,000 characters", async () => {
+  it("renders each expensive text with 1 GiB of memory, to fewer than 1,500,000 characters", async () => {
     // Without limits, these texts take many minutes and all memory, and block the thread.
     const args = ["--max-old-space-size=1024", ...SOURCE_FLAGS, READER_PATH];
     const { stdout } = await promisify(execFile)(process.execPath, args, { timeout: 600_000, cwd: ROOT });
     const lengths = JSON.parse(stdout) as Record<string, number>;
-    assert.deepEqual(Object.keys(lengths), Object.keys(HOSTILE_MARKDOWN));
+    assert.deepEqual(Object.keys(lengths), Object.keys(EXPENSIVE_MARKDOWN));
     for (const [name, length] of Object.entries(lengths))
       assert.ok(length > 0 && length < 1_500_000, `${name}: ${length}`);
   });
@@ -71,7 +71,8 @@ describe("the Markdown renderer", () => {
     for (const count of [30, 100, 1_000]) {
       const renderedHtml = renderText(sentence.repeat(count));
       const countParts = (part: string) => renderedHtml.split(part).length - 1;
-      // At the cut between two pieces, emphasis stays as plain text.
+      // A long paragraph is parsed in pieces of at least about 1,000 characters. At a cut between two pieces, emphasis stays
+      // as plain text. 800 allows for pieces that end earlier, at a word.
       const cutCount = Math.floor((count * sentence.length) / 800);
       assert.ok(countParts("<strong>bold words</strong>") >= count - cutCount);
       assert.equal(countParts("<code>code</code>"), count);
@@ -129,6 +130,7 @@ describe("the Markdown renderer", () => {
       "# Title\n\nSome *words*.\n\n- one\n- two\n\n  more of two\n\n```js\ncode\n\ncode\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nEnd.";
     let blocks = parseBlocks("");
     for (let endOffset = 0, previousText = ""; endOffset < text.length; previousText = text.slice(0, endOffset)) {
+      // Pieces of seven characters, so that they end within Markdown syntax.
       endOffset = Math.min(text.length, endOffset + 7);
       blocks = [...parseGrownText(previousText, blocks, text.slice(0, endOffset))];
     }
@@ -136,16 +138,16 @@ describe("the Markdown renderer", () => {
   });
 });
 
-describe("a window with hostile Markdown", { skip: NO_BROWSER }, () => {
+describe("a window with expensive Markdown", { skip: NO_BROWSER }, () => {
   const browser = shareBrowser({ after });
 
-  it("renders it and can still navigate", async (t) => {
+  it("renders the Markdown and can still navigate", async (t) => {
     const home = await makeTempDir();
     t.after(() => home.remove());
     const names = ["a word that may be emphasis", "a table that is wide and long", "tags that are left open"];
     const messages = names.map((name) => ({
       role: "assistant" as const,
-      parts: [{ type: "text" as const, text: HOSTILE_MARKDOWN[name] ?? "" }],
+      parts: [{ type: "text" as const, text: EXPENSIVE_MARKDOWN[name] ?? "" }],
     }));
     const ids = await seedSessions(
       home.path,

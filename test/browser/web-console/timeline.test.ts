@@ -17,7 +17,7 @@ import { makeTempDir } from "../../helpers/temp-dir.js";
 const browser = shareBrowser({ after });
 /** Number of messages in the long session. The long form of the test sets MESSAGES=10000. */
 const MESSAGE_COUNT = Number(process.env["MESSAGES"] ?? 2_000);
-/** Maximum number of rendered rows: the visible ones and about a page around them. */
+/** Maximum number of rendered rows: the visible rows, and about a page of rows around them. */
 const MAX_RENDERED_ROWS = 60;
 
 /** Returns the top of the row with a text, in pixels. Undefined: the row is not rendered. */
@@ -87,7 +87,7 @@ test(
     });
     await waitForPageState(page, async () => {
       await scrollTo(page, "Math.max(0, box.scrollTop - 400)");
-      // The first row is a result whose call is not loaded; it disappears when the call is.
+      // The first row is a result whose call is not loaded. This row disappears when the call is loaded.
       return page.evaluate<boolean>(`document.getElementById("timeline").scrollTop === 0`);
     });
     // After these frames, the rendered rows are measured.
@@ -145,13 +145,13 @@ test(
     await page.locator(".answer", { hasText: "Answer 699." }).waitFor();
     await page.evaluate(WAIT_FOR_FRAMES);
     // Scrolls to the end; in the same frame a question takes space, or the answer grows.
-    for (const change of [GROW_FOOT, GROW_LAST_ROW]) {
+    for (const growScript of [GROW_FOOT, GROW_LAST_ROW]) {
       await page.evaluate(`(async () => {
         const box = document.getElementById("timeline");
         box.scrollTop -= 600;
         await ${WAIT_FOR_FRAMES};
         box.scrollTop = box.scrollHeight;
-        ${change}
+        ${growScript}
         await ${WAIT_FOR_FRAMES};
       })()`);
       assert.deepEqual(await page.evaluate(READ_END_STATE), { distance: 0, hasButton: false });

@@ -30,6 +30,7 @@ const TODOS = [
   { content: "Change it", status: "in_progress" },
   { content: "Test it", status: "pending" },
 ];
+/** In US dollars per million tokens. */
 const MODEL_COST = { input: 100, output: 200 };
 
 /** Window names and widths. One is tested light and one dark; with WINDOWS=all, each is tested light and dark. */
@@ -63,7 +64,7 @@ describe("the web console", { skip: NO_BROWSER }, () => {
       body: JSON.stringify({ background: true, ...body }),
     });
   const fetchSession = (id: string) => fetchJson<Record<string, unknown>>(consoleServer.server, `/api/sessions/${id}`);
-  /** Creates a session whose run has a plan and requests permission to change a file. */
+  /** Starts a run that has a plan and requests permission to change a file. Resolves with the id of its session. */
   const startAskingRun = async () => {
     consoleServer.models.enqueue(
       callStep("todowrite", { todos: TODOS }),
@@ -81,7 +82,7 @@ describe("the web console", { skip: NO_BROWSER }, () => {
     }),
   );
 
-  it("sets the model, effort and mode of a new session, and changes them in an existing one", async (t) => {
+  it("sets the model, effort and mode of a new session, and changes them in an existing session", async (t) => {
     const page = await openPage(t);
     await page.getByRole("button", { name: /^Model:/ }).click();
     const search = page.getByRole("combobox", { name: "Search models" });
@@ -148,9 +149,9 @@ describe("the web console", { skip: NO_BROWSER }, () => {
     const page = await openPage(t, sessionUrl(consoleServer, id), { width: 380, height: 700 });
     const list = page.getByRole("list", { name: "Background commands" });
     await page.getByText("On.", { exact: true }).waitFor();
-    const [line, ...otherLines] = await list.getByRole("listitem").allTextContents();
-    assert.deepEqual(otherLines, []);
-    const [, name = ""] = /^(bg-[0-9a-f]{6})read -r line # a command/.exec(line ?? "") ?? assert.fail(line);
+    const [itemText, ...otherItemTexts] = await list.getByRole("listitem").allTextContents();
+    assert.deepEqual(otherItemTexts, []);
+    const [, name = ""] = /^(bg-[0-9a-f]{6})read -r line # a command/.exec(itemText ?? "") ?? assert.fail(itemText);
     assert.deepEqual(await findAccessibilityFaults(page), []);
     assert.deepEqual(await findOverflowingElements(page), []);
     consoleServer.models.enqueue(callStep("bash_stop", { id: name }), textStep("Off."));
@@ -191,28 +192,28 @@ describe("the web console", { skip: NO_BROWSER }, () => {
     assert.equal(await page.getByText("Said. Said.").count(), 2);
   });
 
-  it("shows new runs of all sessions, stops a run, and links to its session", async (t) => {
+  it("shows new runs of all sessions, stops a run, and links from a run to its session", async (t) => {
     consoleServer.models.enqueue({ say: [{ text: "Long work." }, { gate: "never" }] });
     const { session_id: id } = await startRun({ message: "Work long" });
     const page = await openPage(t, `${consoleServer.url}#/runs`);
-    const active = page.getByRole("region", { name: "Active" });
-    await active.getByRole("listitem").waitFor();
+    const activeRuns = page.getByRole("region", { name: "Active" });
+    await activeRuns.getByRole("listitem").waitFor();
     await page.getByText("1 active").waitFor();
-    await active.getByRole("button", { name: /^Stop the run of/ }).click();
-    await active.waitFor({ state: "detached" });
+    await activeRuns.getByRole("button", { name: /^Stop the run of/ }).click();
+    await activeRuns.waitFor({ state: "detached" });
     const [firstEndedRun] = await page.getByRole("region", { name: "Ended" }).getByRole("listitem").all();
     assert.match((await firstEndedRun?.textContent()) ?? "", /cancelled/);
     // A new run appears without user action.
     const waitingSessionId = await startAskingRun();
-    await active.getByText("waiting for an answer").waitFor();
-    await active.getByRole("link").click();
+    await activeRuns.getByText("waiting for an answer").waitFor();
+    await activeRuns.getByRole("link").click();
     await page.locator(".ask").waitFor();
     assert.ok(page.url().endsWith(waitingSessionId));
     await page.locator(".ask").getByRole("button", { name: "Reject" }).click();
     assert.notEqual(waitingSessionId, id);
   });
 
-  it("requests the runs again when its page becomes visible", async (t) => {
+  it("requests the runs again when the runs page becomes visible", async (t) => {
     await startRun({ message: "Hello" });
     const { page, requests } = await openWindow(t, await browser(), `${consoleServer.url}#/runs`, {
       expectedFaults: STOPPED_SERVER_ERROR,

@@ -15,7 +15,7 @@ import {
   isObject,
   createSignature,
   findSignatureFault,
-  TOOL_NAME,
+  TOOL_NAME_PATTERN,
   findUnknownKey,
   type FakeWire,
   type Frame,
@@ -102,7 +102,7 @@ function findMessagesViolation(messages: Json[], model: string, isThinking: bool
           if (ids.has(block.id)) return `${location}: \`tool_use\` ids must be unique`;
           if (!isObject(block.input))
             return `${location}.content.${blockIndex}.tool_use.input: Input should be a valid dictionary`;
-          if (!TOOL_NAME.test(String(block.name))) return `${location}: invalid tool name`;
+          if (!TOOL_NAME_PATTERN.test(String(block.name))) return `${location}: invalid tool name`;
           ids.add(block.id);
           pendingCallIds.push(block.id);
         } else {
@@ -207,7 +207,8 @@ export const anthropic: FakeWire = {
     }
     const names = new Set<string>();
     for (const tool of body.tools ?? []) {
-      if (!TOOL_NAME.test(String(tool?.name)) || tool.input_schema?.type !== "object") return "tools: invalid tool";
+      if (!TOOL_NAME_PATTERN.test(String(tool?.name)) || tool.input_schema?.type !== "object")
+        return "tools: invalid tool";
       if (names.has(tool.name)) return "tools: Tool names must be unique.";
       names.add(tool.name);
     }
@@ -220,7 +221,7 @@ export const anthropic: FakeWire = {
     tools: (Array.isArray(body?.tools) ? body.tools : []).map((tool: Json) => String(tool?.name)),
   }),
 
-  *createFrames(step, request, ids): Generator<Frame> {
+  *createFrames(step, request, createId): Generator<Frame> {
     const { model } = request.body;
     const usage = step.usage === null ? undefined : (step.usage ?? estimateUsage(request, step));
     const createEvent = (type: string, fields: Json): string => formatEvent({ type, ...fields }, type);
@@ -231,7 +232,7 @@ export const anthropic: FakeWire = {
       if (isOpened) return;
       isOpened = true;
       const message = {
-        id: `msg_${ids()}`,
+        id: `msg_${createId()}`,
         type: "message",
         role: "assistant",
         model,
@@ -254,7 +255,7 @@ export const anthropic: FakeWire = {
     };
     const createCall = function* (entry: FakeCall): Generator<Frame> {
       yield* closeText();
-      const block = { type: "tool_use", id: entry.id ?? `toolu_${ids()}`, name: entry.name, input: {} };
+      const block = { type: "tool_use", id: entry.id ?? `toolu_${createId()}`, name: entry.name, input: {} };
       yield createEvent("content_block_start", { index, content_block: block });
       for (const text of splitArguments(entry))
         yield createEvent("content_block_delta", { index, delta: { type: "input_json_delta", partial_json: text } });
@@ -283,7 +284,7 @@ export const anthropic: FakeWire = {
       else if ("refusal" in piece) yield* createText(piece.refusal);
       else if ("reasoning" in piece) {
         yield* closeText();
-        const signature = piece.signature ?? createSignature("anthropic", model, ids());
+        const signature = piece.signature ?? createSignature("anthropic", model, createId());
         if (piece.redacted === true) {
           yield createEvent("content_block_start", {
             index,
@@ -320,12 +321,12 @@ export const anthropic: FakeWire = {
     yield createEvent("message_stop", {});
   },
 
-  createCompleteAnswer(step, request, ids) {
+  createCompleteAnswer(step, request, createId) {
     const content: Json[] = [];
     const addCall = (entry: FakeCall): void => {
       content.push({
         type: "tool_use",
-        id: entry.id ?? `toolu_${ids()}`,
+        id: entry.id ?? `toolu_${createId()}`,
         name: entry.name,
         input: JSON.parse(getArgumentsText(entry)) as Json,
       });
@@ -337,7 +338,7 @@ export const anthropic: FakeWire = {
     }
     const usage = step.usage ?? estimateUsage(request, step);
     return {
-      id: `msg_${ids()}`,
+      id: `msg_${createId()}`,
       type: "message",
       role: "assistant",
       model: request.body.model,

@@ -24,10 +24,10 @@ export async function sendFlood(
     response.once("close", () => gzip.destroy());
   }
   const sink = gzip ?? response;
-  const closed = once(response, "close");
+  const closeEvent = once(response, "close");
   for (const block of createBlocks(flood)) {
     if (response.destroyed) return;
-    if (!sink.write(block)) await Promise.race([once(sink, "drain"), closed]);
+    if (!sink.write(block)) await Promise.race([once(sink, "drain"), closeEvent]);
   }
   if (!response.destroyed) sink.end();
 }
@@ -35,12 +35,12 @@ export async function sendFlood(
 function* createBlocks({ head = "", piece, times = Infinity, tail = "" }: FakeFlood): Generator<string> {
   if (head !== "") yield head;
   const hasNumbers = piece.includes("%d");
-  const batch = Math.max(1, Math.ceil(BLOCK_CHARACTERS / piece.length));
-  const block = hasNumbers ? "" : piece.repeat(batch);
-  for (let n = 0; n < times; n += batch) {
-    const batchCount = Math.min(batch, times - n);
-    if (hasNumbers) yield Array.from({ length: batchCount }, (_, i) => piece.replaceAll("%d", String(n + i))).join("");
-    else yield batchCount === batch ? block : piece.repeat(batchCount);
+  const blockRepetitions = Math.max(1, Math.ceil(BLOCK_CHARACTERS / piece.length));
+  const block = hasNumbers ? "" : piece.repeat(blockRepetitions);
+  for (let n = 0; n < times; n += blockRepetitions) {
+    const repetitions = Math.min(blockRepetitions, times - n);
+    if (hasNumbers) yield Array.from({ length: repetitions }, (_, i) => piece.replaceAll("%d", String(n + i))).join("");
+    else yield repetitions === blockRepetitions ? block : piece.repeat(repetitions);
   }
   if (tail !== "") yield tail;
 }

@@ -3,7 +3,7 @@ import {
   toCommonFrame,
   estimateUsage,
   formatEvent,
-  GEMINI_FUNCTION_NAME,
+  GEMINI_FUNCTION_NAME_PATTERN,
   isBase64,
   isObject,
   createSignature,
@@ -27,8 +27,10 @@ function readModelId(path: string): string {
 
 function findPartViolation(part: Json, model: string): string | undefined {
   if (!isObject(part)) return "part must be an object";
-  const data = ["text", "inlineData", "functionCall", "functionResponse"].filter((key) => part[key] !== undefined);
-  if (data.length !== 1) return "required oneof field 'data' must have one initialized field";
+  const dataFields = ["text", "inlineData", "functionCall", "functionResponse"].filter(
+    (key) => part[key] !== undefined,
+  );
+  if (dataFields.length !== 1) return "required oneof field 'data' must have one initialized field";
   if (part.text === "") return "part must have one initialized field: text is empty";
   if (
     part.inlineData !== undefined &&
@@ -46,7 +48,7 @@ function findPartViolation(part: Json, model: string): string | undefined {
 
 function findContentsViolation(contents: Json[], model: string): string | undefined {
   let pendingCallNames: string[] = [];
-  let turnStart = 0;
+  let turnStartIndex = 0;
   for (const [index, content] of contents.entries()) {
     const location = `contents[${index}]`;
     if (content.role !== "user" && content.role !== "model")
@@ -70,12 +72,12 @@ function findContentsViolation(contents: Json[], model: string): string | undefi
     pendingCallNames = [];
     if (content.role === "user") {
       if (calls.length > 0) return `${location}: function calls are for the model`;
-      if (responses.length === 0) turnStart = index;
+      if (responses.length === 0) turnStartIndex = index;
     } else {
       if (index === 0)
         return "Please ensure that function call turn comes immediately after a user turn or after a function response turn.";
       for (const { functionCall } of calls) {
-        if (!GEMINI_FUNCTION_NAME.test(String(functionCall.name)) || !isObject(functionCall.args))
+        if (!GEMINI_FUNCTION_NAME_PATTERN.test(String(functionCall.name)) || !isObject(functionCall.args))
           return `${location}: invalid function call`;
         pendingCallNames.push(functionCall.name);
       }
@@ -85,7 +87,7 @@ function findContentsViolation(contents: Json[], model: string): string | undefi
     return "Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn.";
   if (contents.at(-1).role !== "user") return "Please ensure that the last content is of the user.";
   if (/gemini-3/.test(model)) {
-    for (const content of contents.slice(turnStart)) {
+    for (const content of contents.slice(turnStartIndex)) {
       const firstCall = content.parts.find((part: Json) => part.functionCall !== undefined);
       if (firstCall !== undefined && firstCall.thoughtSignature === undefined)
         return "Function call is missing a thought_signature in functionCall parts.";
@@ -134,7 +136,7 @@ export const google: FakeWire = {
     const names = new Set<string>();
     for (const { functionDeclarations } of body.tools ?? []) {
       for (const { name, parameters } of functionDeclarations ?? []) {
-        if (!GEMINI_FUNCTION_NAME.test(String(name)) || names.has(name))
+        if (!GEMINI_FUNCTION_NAME_PATTERN.test(String(name)) || names.has(name))
           return `Duplicate or invalid function declaration found: ${String(name)}`;
         names.add(name);
         if (parameters !== undefined && /"(\$ref|\$schema|\$defs|const)":/.test(JSON.stringify(parameters)))
@@ -152,7 +154,7 @@ export const google: FakeWire = {
     ),
   }),
 
-  *createFrames(step, request, ids): Generator<Frame> {
+  *createFrames(step, request, createId): Generator<Frame> {
     const model = readModelId(request.path);
     const usage = step.usage === null ? undefined : toWireUsage(step.usage ?? estimateUsage(request, step));
     const createChunk = (parts: Json[], candidateFields: Json = {}): string =>
@@ -163,15 +165,15 @@ export const google: FakeWire = {
       });
     let isSigned = false;
     const createCallPart = (call: FakeCall): Json => {
-      // One signature for all calls of an answer, on the first of them.
+      // The first call of an answer has the signature of all calls of the answer.
       const signature =
         call.signature ??
-        (isSigned || !/gemini-(2\.5|3)/.test(model) ? undefined : createSignature("google", model, ids()));
+        (isSigned || !/gemini-(2\.5|3)/.test(model) ? undefined : createSignature("google", model, createId()));
       isSigned = true;
       const functionCall = {
         name: call.name,
         args: toArgumentsObject(call),
-        ...(/gemini-3/.test(model) ? { id: call.id ?? ids() } : {}),
+        ...(/gemini-3/.test(model) ? { id: call.id ?? createId() } : {}),
       };
       return { functionCall, ...(signature === undefined ? {} : { thoughtSignature: signature }) };
     };
@@ -195,8 +197,8 @@ export const google: FakeWire = {
     });
   },
 
-  createCompleteAnswer(step, request, ids) {
-    const frames = [...google.createFrames(step, request, ids, {})].filter(
+  createCompleteAnswer(step, request, createId) {
+    const frames = [...google.createFrames(step, request, createId, {})].filter(
       (frame): frame is string => typeof frame === "string",
     );
     const chunks = frames.map((frame) => JSON.parse(frame.slice("data: ".length)) as Json);
@@ -230,14 +232,14 @@ const STATUS_NAMES: Readonly<Record<number, string>> = {
   503: "UNAVAILABLE",
 };
 
-/** This wire sends arguments as objects; other text is put into one. */
+/** This wire sends arguments as objects: a text that is not a JSON object becomes `{ value: text }`. */
 function toArgumentsObject(call: FakeCall): Json {
   const text = getArgumentsText(call);
   try {
     const value = JSON.parse(text === "" ? "{}" : text) as Json;
     if (isObject(value)) return value;
   } catch {
-    // Text that is not an object cannot be sent on this wire.
+    // The text is not JSON.
   }
   return { value: text };
 }

@@ -15,7 +15,7 @@ import {
   isBase64,
   isJsonObject,
   isObject,
-  TOOL_NAME,
+  TOOL_NAME_PATTERN,
   findUnknownKey,
   type Dialect,
   type FakeWire,
@@ -99,7 +99,7 @@ function findMessageViolation(messages: Json[], dialect: Dialect): string | unde
           if (ids.has(call.id)) return `${location}: duplicate tool call id '${call.id}'`;
           ids.add(call.id);
           if (call.type !== "function") return `${location}: tool call type must be 'function'`;
-          if (!TOOL_NAME.test(String(call.function?.name))) return `${location}: invalid function name`;
+          if (!TOOL_NAME_PATTERN.test(String(call.function?.name))) return `${location}: invalid function name`;
           if (!isJsonObject(call.function.arguments)) return `${location}: function.arguments must be a JSON object`;
           pendingCallIds.push(call.id);
         }
@@ -132,7 +132,7 @@ function findToolsViolation(body: Json): string | undefined {
   const names = new Set<string>();
   for (const tool of body.tools) {
     const name = tool?.function?.name;
-    if (tool?.type !== "function" || !TOOL_NAME.test(String(name))) return "invalid tool";
+    if (tool?.type !== "function" || !TOOL_NAME_PATTERN.test(String(name))) return "invalid tool";
     if (names.has(name)) return `tool names must be unique: '${name}'`;
     names.add(name);
     if (tool.function.parameters?.type !== "object") return `tool '${name}': parameters must be of type object`;
@@ -181,15 +181,15 @@ export const openaiChat: FakeWire = {
     tools: (Array.isArray(body?.tools) ? body.tools : []).map((tool: Json) => String(tool?.function?.name)),
   }),
 
-  *createFrames(step, request, ids, dialect): Generator<Frame> {
+  *createFrames(step, request, createId, dialect): Generator<Frame> {
     const chunkFields = {
-      id: `chatcmpl-${ids()}`,
+      id: `chatcmpl-${createId()}`,
       object: "chat.completion.chunk",
       created: 1_700_000_000,
       model: request.body.model,
     };
-    const createDelta = (value: Json, finish: string | null = null): string =>
-      formatEvent({ ...chunkFields, choices: [{ index: 0, delta: value, finish_reason: finish }] });
+    const createDelta = (value: Json, finishReason: string | null = null): string =>
+      formatEvent({ ...chunkFields, choices: [{ index: 0, delta: value, finish_reason: finishReason }] });
     let isOpened = false;
     let callCount = 0;
     const createOpening = function* (): Generator<Frame> {
@@ -197,12 +197,12 @@ export const openaiChat: FakeWire = {
       isOpened = true;
       yield createDelta({ role: "assistant", content: "" });
     };
-    const startCall = (call: FakeCall, index: number): string =>
+    const createCallStart = (call: FakeCall, index: number): string =>
       createDelta({
         tool_calls: [
           {
             index,
-            id: call.id ?? `call_${ids()}`,
+            id: call.id ?? `call_${createId()}`,
             type: "function",
             function: { name: call.name, arguments: "" },
             ...(call.signature === undefined
@@ -211,7 +211,7 @@ export const openaiChat: FakeWire = {
           },
         ],
       });
-    const extendCall = (text: string, index: number): string =>
+    const createArgumentsDelta = (text: string, index: number): string =>
       createDelta({ tool_calls: [{ index, function: { arguments: text } }] });
 
     for (const piece of step.say ?? []) {
@@ -226,7 +226,7 @@ export const openaiChat: FakeWire = {
         for (const text of toChunks(piece.reasoning)) yield createDelta({ reasoning_content: text });
       else if ("refusal" in piece) yield createDelta({ content: piece.refusal, refusal: piece.refusal });
       else if ("call" in piece && dialect.wholeCalls === true) {
-        const { id = `call_${ids()}`, name } = piece.call;
+        const { id = `call_${createId()}`, name } = piece.call;
         yield createDelta({
           tool_calls: [
             { index: callCount++, id, type: "function", function: { name, arguments: getArgumentsText(piece.call) } },
@@ -234,16 +234,16 @@ export const openaiChat: FakeWire = {
         });
       } else if ("call" in piece) {
         const index = callCount++;
-        yield startCall(piece.call, index);
-        for (const text of splitArguments(piece.call)) yield extendCall(text, index);
+        yield createCallStart(piece.call, index);
+        for (const text of splitArguments(piece.call)) yield createArgumentsDelta(text, index);
       } else if ("calls" in piece) {
         const firstIndex = callCount;
         callCount += piece.calls.length;
-        for (const [offset, call] of piece.calls.entries()) yield startCall(call, firstIndex + offset);
+        for (const [offset, call] of piece.calls.entries()) yield createCallStart(call, firstIndex + offset);
         const deltasByCall = piece.calls.map(splitArguments);
         for (let deltaIndex = 0; deltasByCall.some((deltas) => deltaIndex < deltas.length); deltaIndex++) {
           for (const [offset, deltas] of deltasByCall.entries()) {
-            if (deltaIndex < deltas.length) yield extendCall(deltas[deltaIndex]!, firstIndex + offset);
+            if (deltaIndex < deltas.length) yield createArgumentsDelta(deltas[deltaIndex]!, firstIndex + offset);
           }
         }
       } else if ("error" in piece) yield formatEvent(openaiChat.createError(500, piece.error));
@@ -259,13 +259,14 @@ export const openaiChat: FakeWire = {
     yield "data: [DONE]\n\n";
   },
 
-  createCompleteAnswer(step, request, ids) {
+  createCompleteAnswer(step, request, createId) {
     let content = "";
     let reasoning = "";
     const calls: Json[] = [];
     const addCall = (call: FakeCall): void => {
       const args = getArgumentsText(call);
-      calls.push({ id: call.id ?? `call_${ids()}`, type: "function", function: { name: call.name, arguments: args } });
+      const id = call.id ?? `call_${createId()}`;
+      calls.push({ id, type: "function", function: { name: call.name, arguments: args } });
     };
     for (const piece of step.say ?? []) {
       if ("text" in piece) content += toChunks(piece.text).join("");
@@ -275,7 +276,7 @@ export const openaiChat: FakeWire = {
       else if ("calls" in piece) piece.calls.forEach(addCall);
     }
     return {
-      id: `chatcmpl-${ids()}`,
+      id: `chatcmpl-${createId()}`,
       object: "chat.completion",
       created: 1_700_000_000,
       model: request.body.model,

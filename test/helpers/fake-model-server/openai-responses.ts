@@ -17,7 +17,7 @@ import {
   isObject,
   createSignature,
   findSignatureFault,
-  TOOL_NAME,
+  TOOL_NAME_PATTERN,
   findUnknownKey,
   type FakeWire,
   type Frame,
@@ -88,7 +88,7 @@ function findInputViolation(input: Json[], model: string): string | undefined {
         if (callIds.has(item.call_id)) return `${location}: duplicate call_id '${item.call_id}'`;
         if (item.id !== undefined && !String(item.id).startsWith("fc_"))
           return `${location}: Invalid 'id': Expected an ID that begins with 'fc'.`;
-        if (!TOOL_NAME.test(String(item.name))) return `${location}: invalid name`;
+        if (!TOOL_NAME_PATTERN.test(String(item.name))) return `${location}: invalid name`;
         if (!isJsonObject(item.arguments)) return `${location}: arguments must be a JSON object`;
         callIds.add(item.call_id);
         pendingCallIds.push(item.call_id);
@@ -171,7 +171,11 @@ export const openaiResponses: FakeWire = {
     if (body.tools !== undefined) {
       const names = new Set<string>();
       for (const tool of body.tools) {
-        if (tool?.type !== "function" || !TOOL_NAME.test(String(tool.name)) || tool.parameters?.type !== "object")
+        if (
+          tool?.type !== "function" ||
+          !TOOL_NAME_PATTERN.test(String(tool.name)) ||
+          tool.parameters?.type !== "object"
+        )
           return "invalid tool";
         if (names.has(tool.name)) return `duplicate tool '${tool.name}'`;
         if (tool.strict !== false) return `tool '${tool.name}': strict schemas need every property in 'required'`;
@@ -187,12 +191,12 @@ export const openaiResponses: FakeWire = {
     tools: (Array.isArray(body?.tools) ? body.tools : []).map((tool: Json) => String(tool?.name)),
   }),
 
-  *createFrames(step, request, ids): Generator<Frame> {
+  *createFrames(step, request, createId): Generator<Frame> {
     const { model } = request.body;
     let sequence = 0;
     const createEvent = (type: string, fields: Json): string =>
       formatEvent({ type, sequence_number: sequence++, ...fields }, type);
-    const response = { id: `resp_${ids()}`, object: "response", created_at: 1_700_000_000, model, output: [] };
+    const response = { id: `resp_${createId()}`, object: "response", created_at: 1_700_000_000, model, output: [] };
     let isOpened = false;
     let outputCount = 0;
     let message: { id: string; index: number; text: string } | undefined;
@@ -216,7 +220,7 @@ export const openaiResponses: FakeWire = {
     };
     const openMessage = function* (): Generator<Frame> {
       if (message !== undefined) return;
-      message = { id: `msg_${ids()}`, index: outputCount++, text: "" };
+      message = { id: `msg_${createId()}`, index: outputCount++, text: "" };
       yield createEvent("response.output_item.added", {
         output_index: message.index,
         item: { type: "message", id: message.id, role: "assistant", content: [] },
@@ -225,15 +229,15 @@ export const openaiResponses: FakeWire = {
     const startCall = (call: FakeCall, index: number): { item: Json; frame: string } => {
       const item = {
         type: "function_call",
-        id: `fc_${ids()}`,
-        call_id: call.id ?? `call_${ids()}`,
+        id: `fc_${createId()}`,
+        call_id: call.id ?? `call_${createId()}`,
         name: call.name,
         arguments: "",
       };
       return { item, frame: createEvent("response.output_item.added", { output_index: index, item }) };
     };
-    const createCalls = function* (list: readonly FakeCall[]): Generator<Frame> {
-      const openCalls = list
+    const createCalls = function* (calls: readonly FakeCall[]): Generator<Frame> {
+      const openCalls = calls
         .map((call) => ({ call, index: outputCount++ }))
         .map((entry) => ({ ...entry, ...startCall(entry.call, entry.index), pieces: splitArguments(entry.call) }));
       for (const { frame } of openCalls) yield frame;
@@ -300,7 +304,7 @@ export const openaiResponses: FakeWire = {
       } else if ("reasoning" in piece) {
         yield* closeMessage();
         const index = outputCount++;
-        const id = `rs_${ids()}`;
+        const id = `rs_${createId()}`;
         const texts = toChunks(piece.reasoning);
         yield createEvent("response.output_item.added", {
           output_index: index,
@@ -325,11 +329,11 @@ export const openaiResponses: FakeWire = {
             summary_index: 0,
           });
         }
-        const encrypted = piece.signature ?? createSignature("openai-responses", model, ids());
+        const encryptedContent = piece.signature ?? createSignature("openai-responses", model, createId());
         const summary = [{ type: "summary_text", text: texts.join("") }];
         yield createEvent("response.output_item.done", {
           output_index: index,
-          item: { type: "reasoning", id, summary, encrypted_content: encrypted },
+          item: { type: "reasoning", id, summary, encrypted_content: encryptedContent },
         });
       } else if ("call" in piece) {
         yield* closeMessage();
@@ -354,8 +358,8 @@ export const openaiResponses: FakeWire = {
     });
   },
 
-  createCompleteAnswer: (step, request, ids) => ({
-    id: `resp_${ids()}`,
+  createCompleteAnswer: (step, request, createId) => ({
+    id: `resp_${createId()}`,
     object: "response",
     created_at: 1_700_000_000,
     model: request.body.model,
@@ -365,7 +369,7 @@ export const openaiResponses: FakeWire = {
       : [
           {
             type: "message",
-            id: `msg_${ids()}`,
+            id: `msg_${createId()}`,
             role: "assistant",
             content: [{ type: "output_text", text: joinText(step), annotations: [] }],
           },

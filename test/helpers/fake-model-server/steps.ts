@@ -14,7 +14,7 @@ export interface FakeCall {
 
 /** One piece of an answer. Headers are sent with the first piece that writes data. */
 export type FakePiece =
-  /** A string is one chunk; in an array, each entry is one. */
+  /** A string is one chunk; in an array, each entry is one chunk. */
   | { text: string | string[] }
   | { reasoning: string | string[]; signature?: string; redacted?: boolean }
   | { call: FakeCall }
@@ -25,7 +25,7 @@ export type FakePiece =
   | { open: true }
   /** Waits this time, in ms. */
   | { wait: number }
-  /** Waits for `server.open(name)`. */
+  /** Waits for `server.openGate(name)`. */
   | { gate: string }
   /** Sends an SSE comment line. */
   | { comment: string }

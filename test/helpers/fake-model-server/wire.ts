@@ -37,23 +37,25 @@ export interface WireRequest {
 export interface FakeWire {
   readonly name: FakeWireName;
   matches(path: string): boolean;
-  /** The first rule of the provider that the request violates, as a message. */
+  /** The first rule of the provider that the request violates, as an error message; undefined for a valid request. */
   findViolation(request: WireRequest, dialect: Dialect): string | undefined;
+  /** Model id, whether a stream is requested, and names of the offered tools; defaults if the body is invalid. */
   readFacts(request: WireRequest): { model: string; stream: boolean; tools: string[] };
   /** The answer as a stream. */
-  createFrames(step: FakeStep, request: WireRequest, ids: () => string, dialect: Dialect): Generator<Frame>;
+  createFrames(step: FakeStep, request: WireRequest, createId: () => string, dialect: Dialect): Generator<Frame>;
   /** The answer without streaming. */
-  createCompleteAnswer(step: FakeStep, request: WireRequest, ids: () => string): Json;
+  createCompleteAnswer(step: FakeStep, request: WireRequest, createId: () => string): Json;
   createError(status: number, fault: FakeFault): Json;
-  /** The API key in a request of this wire. */
+  /** The API key in a request of this wire; undefined if there is none. */
   readApiKey(request: Pick<WireRequest, "headers">): string | undefined;
 }
 
+/** A server-sent event with JSON data. */
 export function formatEvent(data: Json, name?: string): string {
   return `${name === undefined ? "" : `event: ${name}\n`}data: ${JSON.stringify(data)}\n\n`;
 }
 
-/** Usage to report if the script has none. */
+/** Usage to report if the script has none: a rough estimate from the sizes of the request and the script. */
 export function estimateUsage(request: WireRequest, step: FakeStep): FakeUsage {
   const answerCharacters = JSON.stringify(step.say ?? []).length;
   return {
@@ -94,8 +96,8 @@ export function isBase64(text: unknown): text is string {
 }
 
 /** Function names that Gemini accepts; their first character differs from other wires. */
-export const GEMINI_FUNCTION_NAME = /^[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}$/;
-export const TOOL_NAME = /^[a-zA-Z0-9_-]{1,64}$/;
+export const GEMINI_FUNCTION_NAME_PATTERN = /^[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}$/;
+export const TOOL_NAME_PATTERN = /^[a-zA-Z0-9_-]{1,64}$/;
 
 export function readBearerToken({ headers }: Pick<WireRequest, "headers">): string | undefined {
   return /^Bearer (.+)$/.exec(String(headers.authorization ?? ""))?.[1];

@@ -4,7 +4,7 @@ import { HttpPeer, SocketPeer } from "../../helpers/acp-http.js";
 import { textStep, startFakeModelServer } from "../../helpers/fake-model-server.js";
 import { startServer } from "../../helpers/server.js";
 
-it("SIGTERM with open streams, sockets and prompts cancels the prompts, closes sockets with 1001 and exits with 0", async (t) => {
+it("SIGTERM with open streams, sockets and prompts cancels the prompts, closes sockets with code 1001 and exits with 0", async (t) => {
   const model = await startFakeModelServer({
     toolFreeAnswer: textStep("A title"),
     fallback: { say: [{ text: "half" }, { stall: true }] },
@@ -23,6 +23,7 @@ it("SIGTERM with open streams, sockets and prompts cancels the prompts, closes s
   await httpPeer.open();
   const streams = [await httpPeer.openStream()];
   const session = await httpPeer.newSession(server.projectDir);
+  // One stream belongs to the session, the others to unknown session ids.
   for (let i = 0; i < 20; i += 1) streams.push(await httpPeer.openStream(i === 0 ? session : `other-${i}`));
   const sockets = await Promise.all(
     Array.from({ length: 10 }, async () => {
@@ -32,18 +33,19 @@ it("SIGTERM with open streams, sockets and prompts cancels the prompts, closes s
       return peer;
     }),
   );
-  const results = [
+  const pendingResults = [
     httpPeer.prompt(session, "x"),
     ...(await Promise.all(
       sockets.slice(0, 3).map(async (peer) => {
         const ownSession = await peer.newSession(server.projectDir);
+        // The object keeps `Promise.all` from waiting for the result of the prompt.
         return { result: peer.prompt(ownSession, "x") };
       }),
     ).then((pendingPrompts) => pendingPrompts.map(({ result }) => result))),
   ];
   await Promise.all([httpPeer, ...sockets.slice(0, 3)].map((peer) => peer.waitForMessage(isUpdate)));
   server.child.kill("SIGTERM");
-  for (const result of await Promise.all(results)) assert.deepEqual(result, { stopReason: "cancelled" });
+  for (const result of await Promise.all(pendingResults)) assert.deepEqual(result, { stopReason: "cancelled" });
   assert.deepEqual(new Set(await Promise.all(sockets.map((peer) => peer.closed))), new Set([1001]));
   await Promise.all(streams.map((stream) => stream.ended));
   assert.deepEqual(await server.exited, { code: 0, signal: null });

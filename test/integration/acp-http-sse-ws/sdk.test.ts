@@ -23,8 +23,8 @@ import { tempDir } from "../../helpers/temp-dir.js";
 
 const { agent } = methods;
 
-/** Wraps the stream of an unmodified client. Validates every message of the agent. */
-function validateStream(stream: Stream, profile: Profile, faults: unknown[]): Stream {
+/** Wraps the stream of an unmodified client. Adds an error to `validationErrors` for each invalid agent message. */
+function validateStream(stream: Stream, profile: Profile, validationErrors: unknown[]): Stream {
   const methodsById = new Map<string, string>();
   const readable = stream.readable.pipeThrough(
     new TransformStream({
@@ -32,7 +32,7 @@ function validateStream(stream: Stream, profile: Profile, faults: unknown[]): St
         try {
           assertValidMessage(message, methodsById.get(JSON.stringify(message.id)), profile);
         } catch (error) {
-          faults.push(error);
+          validationErrors.push(error);
         }
         controller.enqueue(message);
       },
@@ -53,27 +53,28 @@ function validateStream(stream: Stream, profile: Profile, faults: unknown[]): St
 interface ConnectedClient {
   context: ClientContext;
   updates: SessionNotification[];
-  text(sessionId: string, kind?: string): string;
+  /** Returns the joined text of the updates of one kind. Default: `agent_message_chunk`. */
+  getText(sessionId: string, kind?: string): string;
 }
 
-/** Runs `work` with the official client on a stream. */
+/** Runs `work` with the official client on a stream. Throws the first validation error after `work` has ended. */
 async function runClient(
   stream: Stream,
   profile: Profile,
   work: (client: ConnectedClient) => Promise<void>,
 ): Promise<void> {
-  const faults: unknown[] = [];
+  const validationErrors: unknown[] = [];
   const updates: SessionNotification[] = [];
   const app = client({ name: "test" }).onNotification(
     methods.client.session.update,
     ({ params }) => void updates.push(params),
   );
-  const text = (sessionId: string, kind = "agent_message_chunk") =>
+  const getText = (sessionId: string, kind = "agent_message_chunk") =>
     updates
       .filter((notification) => notification.sessionId === sessionId && notification.update.sessionUpdate === kind)
       .map(({ update }) => ("content" in update ? (update.content as Json).text : ""))
       .join("");
-  await app.connectWith(validateStream(stream, profile, faults), async (context) => {
+  await app.connectWith(validateStream(stream, profile, validationErrors), async (context) => {
     const { protocolVersion } = await context.request(agent.initialize, {
       protocolVersion: 1,
       // The profile is not configured, so it depends only on the client's name.
@@ -81,9 +82,9 @@ async function runClient(
       clientCapabilities: {},
     });
     assert.equal(protocolVersion, 1);
-    await work({ context, updates, text });
+    await work({ context, updates, getText });
   });
-  if (faults.length > 0) throw faults[0];
+  if (validationErrors.length > 0) throw validationErrors[0];
 }
 
 const createPrompt = (text: string) => [{ type: "text" as const, text }];
@@ -102,12 +103,16 @@ function sendPrompt(
  * Runs a new session, a prompt with a tool, a cancel, a list and a close. Returns the session id that the client
  * received.
  */
-async function runSteps({ context, updates, text }: ConnectedClient, cwd: string, profile: Profile): Promise<string> {
+async function runSteps(
+  { context, updates, getText }: ConnectedClient,
+  cwd: string,
+  profile: Profile,
+): Promise<string> {
   const { sessionId, configOptions } = await context.request(agent.session.new, { cwd, mcpServers: [] });
   assert.equal(configOptions?.[0]?.id, "model");
   const firstResult = await sendPrompt(context, sessionId, "read it");
   assert.equal(firstResult.stopReason, "end_turn");
-  assert.equal(text(sessionId), "It says: hello");
+  assert.equal(getText(sessionId), "It says: hello");
   const statuses = updates
     .filter((notification) => notification.sessionId === sessionId)
     .flatMap(({ update }) => ("status" in update ? [update.status] : []));
@@ -115,18 +120,18 @@ async function runSteps({ context, updates, text }: ConnectedClient, cwd: string
     statuses,
     profile === "official" ? ["pending", "in_progress", "completed"] : ["pending", "completed"],
   );
-  const waitForChunk = (start: number) =>
-    waitUntil(() => updates.slice(start).some(({ update }) => update.sessionUpdate === "agent_message_chunk"));
+  const waitForChunk = (startIndex: number) =>
+    waitUntil(() => updates.slice(startIndex).some(({ update }) => update.sessionUpdate === "agent_message_chunk"));
   let updateCount = updates.length;
   const cancelledPrompt = sendPrompt(context, sessionId, "wait");
   await waitForChunk(updateCount);
   await context.notify(agent.session.cancel, { sessionId });
   assert.equal((await cancelledPrompt).stopReason, "cancelled");
   updateCount = updates.length;
-  const abort = new AbortController();
-  const abortedPrompt = sendPrompt(context, sessionId, "wait", abort.signal);
+  const abortController = new AbortController();
+  const abortedPrompt = sendPrompt(context, sessionId, "wait", abortController.signal);
   await waitForChunk(updateCount);
-  abort.abort();
+  abortController.abort();
   assert.equal((await abortedPrompt).stopReason, "cancelled");
   const { sessions } = await context.request(agent.session.list, { cwd });
   assert.ok(sessions.length > 0);
@@ -175,16 +180,16 @@ async function runConversation(t: TestContext, profile: Profile): Promise<void> 
   }
   const gantry = await spawnGantry(t, { ...options, args: ["serve", "--acp", "--stdio"] });
   // The test helper decodes stdout to text, which the client needs as bytes.
-  const bytes = Readable.toWeb(Readable.from(encodeTexts(gantry.child.stdout))) as ReadableStream<Uint8Array>;
-  const stdioStream = ndJsonStream(Writable.toWeb(gantry.child.stdin) as WritableStream<Uint8Array>, bytes);
+  const stdoutBytes = Readable.toWeb(Readable.from(encodeTexts(gantry.child.stdout))) as ReadableStream<Uint8Array>;
+  const stdioStream = ndJsonStream(Writable.toWeb(gantry.child.stdin) as WritableStream<Uint8Array>, stdoutBytes);
   await runClient(stdioStream, profile, async (connectedClient) => {
-    const { context, text } = connectedClient;
+    const { context, getText } = connectedClient;
     for (const sessionId of sessionIds) {
       await context.request(agent.session.load, { sessionId, cwd, mcpServers: [] });
-      assert.match(text(sessionId, "user_message_chunk"), /^read it/);
+      assert.match(getText(sessionId, "user_message_chunk"), /^read it/);
       const { stopReason } = await sendPrompt(context, sessionId, "remember?");
       assert.equal(stopReason, "end_turn");
-      assert.match(text(sessionId), /I know\.$/);
+      assert.match(getText(sessionId), /I know\.$/);
     }
     sessionIds.push(await runSteps(connectedClient, cwd, profile));
     await assert.rejects(
@@ -196,11 +201,11 @@ async function runConversation(t: TestContext, profile: Profile): Promise<void> 
   gantry.child.stdin.end();
   assert.equal((await gantry.exited).code, 0);
   for (const stream of [createHttpStream(url), createSocketStream()]) {
-    await runClient(stream, profile, async ({ context, text }) => {
+    await runClient(stream, profile, async ({ context, getText }) => {
       const sessionId = sessionIds[2]!;
       await context.request(agent.session.resume, { sessionId, cwd, mcpServers: [] });
       await sendPrompt(context, sessionId, "remember?");
-      assert.equal(text(sessionId), "I know.");
+      assert.equal(getText(sessionId), "I know.");
       await assert.rejects(context.request(agent.session.load, { sessionId: sessionIds[0]!, cwd, mcpServers: [] }));
     });
   }

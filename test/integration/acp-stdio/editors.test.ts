@@ -9,6 +9,7 @@ import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 
 /** The `initialize` parameters of an editor, and a prompt in its format. */
 interface Editor {
+  /** Test title: the expected result, with the editor and its condition in parentheses. */
   name: string;
   /** Set if the test runs without a separate process, which is faster. The code under test is the same. */
   runsInProcess?: true;
@@ -19,30 +20,31 @@ interface Editor {
   expectedTexts(file: string): string[];
   /** The expected profile of the connection. */
   profile: Profile;
+  /** Additional command-line arguments of the server process. */
   args?: string[];
-  /** Types of ignored content blocks in the log. */
+  /** Types of ignored content blocks in the log. Undefined: the server ignores no block. */
   ignoredTypes?: string[];
 }
 
 const FS_CAPABILITIES = { fs: { readTextFile: true, writeTextFile: true } };
 const NO_CAPABILITIES = { fs: { readTextFile: false, writeTextFile: false }, terminal: false };
 const QUESTION = " and say what is wrong with it";
-const CONTENT = "export const answer = 41;\n";
+const FILE_CONTENT = "export const answer = 41;\n";
 
-const createResource = (file: string): Json => ({
+const createResourceBlock = (file: string): Json => ({
   type: "resource",
-  resource: { uri: `file://${file}`, text: CONTENT, mimeType: "text/plain" },
+  resource: { uri: `file://${file}`, text: FILE_CONTENT, mimeType: "text/plain" },
 });
-const createLink = (file: string): Json => ({ type: "resource_link", uri: `file://${file}`, name: "answer.ts" });
-const createText = (content: string): Json => ({ type: "text", text: content });
+const createLinkBlock = (file: string): Json => ({ type: "resource_link", uri: `file://${file}`, name: "answer.ts" });
+const createTextBlock = (content: string): Json => ({ type: "text", text: content });
 
 // The parameters and prompts are from the source code of each editor.
 const EDITORS: readonly Editor[] = [
   {
     name: "forwards text, an embedded file and a question (agent-shell without clientInfo)",
     initialize: { clientCapabilities: FS_CAPABILITIES },
-    prompt: (file) => [createText("look at "), createResource(file), createText(QUESTION)],
-    expectedTexts: (file) => ["look at ", `file://${file}`, CONTENT.trim(), QUESTION],
+    prompt: (file) => [createTextBlock("look at "), createResourceBlock(file), createTextBlock(QUESTION)],
+    expectedTexts: (file) => ["look at ", `file://${file}`, FILE_CONTENT.trim(), QUESTION],
     profile: "spec",
   },
   {
@@ -53,9 +55,9 @@ const EDITORS: readonly Editor[] = [
       clientCapabilities: { ...FS_CAPABILITIES, terminal: true },
     },
     prompt: (file) => [
-      createText("look at "),
-      { ...createLink(file), mimeType: "text/plain", size: 26 },
-      createText(QUESTION),
+      createTextBlock("look at "),
+      { ...createLinkBlock(file), mimeType: "text/plain", size: 26 },
+      createTextBlock(QUESTION),
     ],
     expectedTexts: (file) => ["look at ", `[@answer.ts](file://${file})`, QUESTION],
     profile: "official",
@@ -63,7 +65,10 @@ const EDITORS: readonly Editor[] = [
   {
     name: "forwards two separate texts (CodeCompanion.nvim with #{buffer})",
     initialize: { clientInfo: { name: "CodeCompanion.nvim", version: "1.0.0" }, clientCapabilities: FS_CAPABILITIES },
-    prompt: (file) => [createText(`Sharing the following file as context: ${file}`), createText("What is wrong here?")],
+    prompt: (file) => [
+      createTextBlock(`Sharing the following file as context: ${file}`),
+      createTextBlock("What is wrong here?"),
+    ],
     expectedTexts: (file) => [`Sharing the following file as context: ${file}`, "What is wrong here?"],
     profile: "official",
   },
@@ -71,8 +76,8 @@ const EDITORS: readonly Editor[] = [
     name: "forwards an embedded file before the question (CodeCompanion.nvim)",
     runsInProcess: true,
     initialize: { clientInfo: { name: "CodeCompanion.nvim", version: "1.0.0" }, clientCapabilities: FS_CAPABILITIES },
-    prompt: (file) => [createResource(file), createText("What is wrong here?")],
-    expectedTexts: (file) => [`file://${file}`, CONTENT.trim(), "What is wrong here?"],
+    prompt: (file) => [createResourceBlock(file), createTextBlock("What is wrong here?")],
+    expectedTexts: (file) => [`file://${file}`, FILE_CONTENT.trim(), "What is wrong here?"],
     profile: "official",
   },
   {
@@ -86,15 +91,15 @@ const EDITORS: readonly Editor[] = [
       },
     },
     prompt: (file) => [
-      createText("Compare "),
-      createResource(file),
-      createText(" with "),
+      createTextBlock("Compare "),
+      createResourceBlock(file),
+      createTextBlock(" with "),
       { type: "resource_link", uri: `file://${file}#L1:1`, name: "answer.ts (1:1)" },
-      createText(", please"),
+      createTextBlock(", please"),
     ],
     expectedTexts: (file) => [
       "Compare ",
-      CONTENT.trim(),
+      FILE_CONTENT.trim(),
       " with ",
       `[@answer.ts (1:1)](file://${file}#L1:1)`,
       ", please",
@@ -105,7 +110,7 @@ const EDITORS: readonly Editor[] = [
     name: "forwards a link before the question (avante.nvim without clientInfo)",
     runsInProcess: true,
     initialize: { clientCapabilities: FS_CAPABILITIES },
-    prompt: (file) => [createLink(file), createText("What is wrong here?")],
+    prompt: (file) => [createLinkBlock(file), createTextBlock("What is wrong here?")],
     expectedTexts: (file) => [`[@answer.ts](file://${file})`, "What is wrong here?"],
     profile: "spec",
   },
@@ -116,8 +121,8 @@ const EDITORS: readonly Editor[] = [
       clientInfo: { name: "some-notes", version: "1" },
       clientCapabilities: { ...NO_CAPABILITIES, terminal: true },
     },
-    prompt: (file) => [createResource(file), createText("What is wrong here?")],
-    expectedTexts: () => [CONTENT.trim(), "What is wrong here?"],
+    prompt: (file) => [createResourceBlock(file), createTextBlock("What is wrong here?")],
+    expectedTexts: () => [FILE_CONTENT.trim(), "What is wrong here?"],
     profile: "spec",
   },
   {
@@ -127,21 +132,21 @@ const EDITORS: readonly Editor[] = [
       clientInfo: { name: "JetBrains.IntelliJ IDEA", version: "2026.2" },
       clientCapabilities: NO_CAPABILITIES,
     },
-    prompt: (file) => [createText("look at"), createLink(file), createText(QUESTION)],
+    prompt: (file) => [createTextBlock("look at"), createLinkBlock(file), createTextBlock(QUESTION)],
     expectedTexts: (file) => ["look at", `file://${file}`, QUESTION],
     profile: "official",
   },
   {
     name: "forwards a system prompt and a question (AI SDK bridge with file capabilities)",
     initialize: { clientCapabilities: FS_CAPABILITIES },
-    prompt: () => [createText("System: You are terse."), createText("What is 6 x 7?")],
+    prompt: () => [createTextBlock("System: You are terse."), createTextBlock("What is 6 x 7?")],
     expectedTexts: () => ["System: You are terse.", "What is 6 x 7?"],
     profile: "spec",
   },
   {
     name: "forwards only the first text and logs one warning (AI SDK bridge without capabilities)",
     initialize: { clientCapabilities: NO_CAPABILITIES },
-    prompt: () => [createText("System: You are terse."), createText("What is 6 x 7?")],
+    prompt: () => [createTextBlock("System: You are terse."), createTextBlock("What is 6 x 7?")],
     expectedTexts: () => ["System: You are terse."],
     profile: "spec",
     ignoredTypes: ["text"],
@@ -150,7 +155,7 @@ const EDITORS: readonly Editor[] = [
     name: "forwards all texts with --acp-profile official (AI SDK bridge without capabilities)",
     initialize: { clientCapabilities: NO_CAPABILITIES },
     args: ["--acp-profile", "official"],
-    prompt: () => [createText("System: You are terse."), createText("What is 6 x 7?")],
+    prompt: () => [createTextBlock("System: You are terse."), createTextBlock("What is 6 x 7?")],
     expectedTexts: () => ["System: You are terse.", "What is 6 x 7?"],
     profile: "official",
   },
@@ -158,7 +163,7 @@ const EDITORS: readonly Editor[] = [
     name: "forwards only the first text, not links or further texts (named client without capabilities)",
     runsInProcess: true,
     initialize: { clientInfo: { name: "my-client", version: "1" } },
-    prompt: (file) => [createText("first"), createLink(file), createText("second")],
+    prompt: (file) => [createTextBlock("first"), createLinkBlock(file), createTextBlock("second")],
     expectedTexts: () => ["first"],
     profile: "spec",
     ignoredTypes: ["resource_link", "text"],
@@ -167,14 +172,14 @@ const EDITORS: readonly Editor[] = [
     name: "forwards only the first text with --acp-profile spec and logs one warning (Zed)",
     initialize: { clientInfo: { name: "zed", version: "1" }, clientCapabilities: FS_CAPABILITIES },
     args: ["--acp-profile", "spec"],
-    prompt: (file) => [createText("first"), createResource(file), createText("second")],
+    prompt: (file) => [createTextBlock("first"), createResourceBlock(file), createTextBlock("second")],
     expectedTexts: () => ["first"],
     profile: "spec",
     ignoredTypes: ["resource", "text"],
   },
 ];
 
-async function startLab(t: Hooks) {
+async function startModelWithConfig(t: Hooks) {
   const model = await startFakeModelServer({ toolFreeAnswer: textStep("A title") });
   t.after(() => model.close());
   const models = [{ id: "m1", name: "M 1", context_window: 8000, max_output: 4000 }];
@@ -183,20 +188,20 @@ async function startLab(t: Hooks) {
 }
 
 /** The text of the last user message that the model received. */
-function lastUserText(body: Json): string {
+function getLastUserText(body: Json): string {
   const { content } = body.messages.filter(({ role }: Json) => role === "user").at(-1);
   return typeof content === "string" ? content : content.map((part: Json) => part.text ?? "").join("\n");
 }
 
 function assertTextsReachModel(receivedText: string, editor: Editor, file: string): void {
-  let searchStart = 0;
+  let searchOffset = 0;
   for (const expectedText of editor.expectedTexts(file)) {
-    const offset = receivedText.indexOf(expectedText, searchStart);
+    const offset = receivedText.indexOf(expectedText, searchOffset);
     assert.ok(
       offset >= 0,
       `${JSON.stringify(expectedText)} is missing or misplaced in ${JSON.stringify(receivedText)}`,
     );
-    searchStart = offset + expectedText.length;
+    searchOffset = offset + expectedText.length;
   }
   if (editor.ignoredTypes)
     assert.equal(receivedText, editor.expectedTexts(file).join(""), "the model receives no other text");
@@ -207,7 +212,7 @@ const stdioEditors = EDITORS.filter(({ runsInProcess }) => !runsInProcess);
 describe("session/prompt over stdio", { concurrency: 4 }, () => {
   for (const editor of stdioEditors) {
     it(editor.name, async (t) => {
-      const { model, config } = await startLab(t);
+      const { model, config } = await startModelWithConfig(t);
       model.enqueue(textStep("One."), textStep("Two."));
       const { gantry, peer } = await spawnAcpServer(t, { config, args: editor.args ?? [], profile: editor.profile });
       const file = `${gantry.projectDir}/answer.ts`;
@@ -220,7 +225,7 @@ describe("session/prompt over stdio", { concurrency: 4 }, () => {
       }
       const runRequests = model.requests.filter(({ tools }) => tools.length > 0);
       assert.equal(runRequests.length, 2);
-      const receivedText = lastUserText(runRequests[0]?.body);
+      const receivedText = getLastUserText(runRequests[0]?.body);
       t.diagnostic(`${JSON.stringify(prompt)} -> ${JSON.stringify(receivedText)}`);
       assertTextsReachModel(receivedText, editor, file);
       const loadResult = await peer.request("session/load", {

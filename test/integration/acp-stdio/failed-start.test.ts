@@ -10,7 +10,7 @@ const ACP_ARGS = ["serve", "--acp", "--stdio"];
 const INITIALIZE = { jsonrpc: "2.0", id: "first", method: "initialize", params: { protocolVersion: 1 } };
 
 describe("gantry serve --acp --stdio that fails to start", () => {
-  const cases: [name: string, config: (folder: string) => Json, expectedError: RegExp][] = [
+  const cases: [setup: string, config: (folder: string) => Json, expectedError: RegExp][] = [
     ["a config typo", () => ({ acp: { profil: "auto" } }), /config\.json: acp\.profil: /],
     [
       "an invalid config value",
@@ -20,12 +20,13 @@ describe("gantry serve --acp --stdio that fails to start", () => {
     ["a missing plugin", () => ({ agent: { tools: ["./none.mjs"] } }), /none\.mjs/],
     ["a store that cannot be opened", (folder) => ({ session: { path: `${folder}/a.db` } }), /a\.db/],
   ];
-  for (const [name, config, expectedError] of cases) {
+  for (const [name, createConfig, expectedError] of cases) {
     it(`responds to the first request with the error line of stderr and exits with 1 after ${name}`, async (t) => {
       // A folder in place of the store file prevents the open.
       const folder = await tempDir(t, { "a.db/in-the-way": "" });
+      // A notification and an empty line precede the first request. The second request receives no response.
       const input = `${JSON.stringify({ ...INITIALIZE, id: undefined })}\n\n${JSON.stringify(INITIALIZE)}\n{"jsonrpc":"2.0","id":2,"method":"session/new"}\n`;
-      const { code, stdout, stderr } = await runGantry(t, ACP_ARGS, { config: config(folder.path), input });
+      const { code, stdout, stderr } = await runGantry(t, ACP_ARGS, { config: createConfig(folder.path), input });
       assert.equal(code, 1);
       const lines = stderr.split("\n").filter((line) => line.startsWith("gantry: "));
       assert.equal(lines.length, 1, stderr);
@@ -34,7 +35,7 @@ describe("gantry serve --acp --stdio that fails to start", () => {
     });
   }
 
-  it("responds after an invalid flag; without --stdio or without a request stdout stays empty", async (t) => {
+  it("responds with the error of an invalid or unknown flag; prints nothing without --stdio or without a request", async (t) => {
     const input = `${JSON.stringify(INITIALIZE)}\n`;
     const invalidFlagResult = await runGantry(t, [...ACP_ARGS, "--acp-profile", "none"], { input });
     assert.equal(invalidFlagResult.code, 1);
@@ -58,7 +59,7 @@ describe("gantry serve --acp --stdio that fails to start", () => {
     }
   });
 
-  it("refuseFirstRequest reads a request in pieces and does not wait for a terminal or an ended stream", async () => {
+  it("refuseFirstRequest reads a request in pieces, and waits for no input from a terminal or an ended stream", async () => {
     const [input, output] = [new PassThrough(), new PassThrough()];
     const pendingRefusal = refuseFirstRequest("why", input, output);
     const text = `${JSON.stringify(INITIALIZE)}\n`;

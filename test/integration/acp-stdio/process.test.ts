@@ -10,9 +10,9 @@ import { HttpPeer } from "../../helpers/acp-http.js";
 import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 
 function createConfig(model: FakeModelServer, settings: Record<string, unknown> = {}): Record<string, unknown> {
-  const entry = { id: "m1", name: "M 1", context_window: 8000, max_output: 4000 };
+  const modelEntry = { id: "m1", name: "M 1", context_window: 8000, max_output: 4000 };
   return {
-    providers: [{ name: "lab", driver: "openai", base_url: model.baseUrl, api_key: "x", models: [entry] }],
+    providers: [{ name: "lab", driver: "openai", base_url: model.baseUrl, api_key: "x", models: [modelEntry] }],
     ...settings,
   };
 }
@@ -23,7 +23,8 @@ async function startModelServer(t: Hooks): Promise<FakeModelServer> {
   return model;
 }
 
-function findProcesses(marker: string): string[] {
+/** Returns the `ps` lines of the processes, except zombies, whose arguments contain `marker`. */
+function findProcessLines(marker: string): string[] {
   const processLines = execFileSync("ps", ["-eo", "pid,stat,args"], { encoding: "utf8" }).split("\n");
   return processLines.filter((line) => line.includes(marker) && !/^\s*\d+\s+Z/.test(line));
 }
@@ -74,7 +75,7 @@ describe("gantry serve --acp --stdio", () => {
   });
 
   describe("the model list of a session", () => {
-    const isUpdate = (message: Json) => message.params?.update?.sessionUpdate === "config_option_update";
+    const isModelListUpdate = (message: Json) => message.params?.update?.sessionUpdate === "config_option_update";
     const getModelValues = (options: Json) => options[0].options.map(({ value }: Json) => value);
 
     it("contains the configured models in session/new although the provider does not respond to the list request", async (t) => {
@@ -88,9 +89,8 @@ describe("gantry serve --acp --stdio", () => {
       });
       assert.deepEqual(getModelValues(configOptions), ["lab/m1"]);
       assert.equal(configOptions[0].currentValue, "lab/m1");
-      // The session accepts a prompt.
       assert.deepEqual(await peer.prompt(sessionId, "hi"), { stopReason: "end_turn" });
-      assert.equal(peer.receivedMessages.filter(isUpdate).length, 0);
+      assert.equal(peer.receivedMessages.filter(isModelListUpdate).length, 0);
       gantry.child.stdin.end();
       assert.deepEqual(await gantry.exited, { code: 0, signal: null });
       peer.assertNoValidationErrors();
@@ -107,7 +107,7 @@ describe("gantry serve --acp --stdio", () => {
         mcpServers: [],
       });
       assert.deepEqual(getModelValues(configOptions), ["lab/m1"]);
-      const update = peer.waitForMessage(isUpdate);
+      const update = peer.waitForMessage(isModelListUpdate);
       model.openGate("list");
       const { params } = await update;
       assert.equal(params.sessionId, sessionId);
@@ -140,9 +140,9 @@ describe("gantry serve --acp --stdio", () => {
       assert.deepEqual(configOptions, sessionResult.configOptions);
       const unknownModel = { sessionId: sessionResult.sessionId, configId: "model", value: "lab/none" };
       assert.equal((await peer.call("session/set_config_option", unknownModel)).error?.code, -32602);
-      assert.equal(model.listings.length, 1);
+      assert.equal(model.listingRequests.length, 1);
       assert.deepEqual(await peer.prompt(sessionResult.sessionId, "hi"), { stopReason: "end_turn" });
-      assert.equal(peer.receivedMessages.filter(isUpdate).length, 0);
+      assert.equal(peer.receivedMessages.filter(isModelListUpdate).length, 0);
       peer.assertNoValidationErrors();
     });
   });
@@ -154,12 +154,12 @@ describe("gantry serve --acp --stdio", () => {
     const { gantry, peer } = await spawnAcpServer(t, { config: createConfig(model) });
     await peer.initialize();
     const session = await peer.newSession(gantry.projectDir);
-    const result = peer.prompt(session, "sleep");
+    const pendingResult = peer.prompt(session, "sleep");
     await peer.waitForMessage((message) => message.params?.update?.sessionUpdate === "tool_call");
-    await waitUntil(() => findProcesses(`sleep ${sleepSeconds}`).length > 0);
+    await waitUntil(() => findProcessLines(`sleep ${sleepSeconds}`).length > 0);
     peer.notify("session/cancel", { sessionId: session });
-    assert.deepEqual(await result, { stopReason: "cancelled" });
-    await waitUntil(() => findProcesses(`sleep ${sleepSeconds}`).length === 0);
+    assert.deepEqual(await pendingResult, { stopReason: "cancelled" });
+    await waitUntil(() => findProcessLines(`sleep ${sleepSeconds}`).length === 0);
     peer.assertNoValidationErrors();
   });
 
@@ -182,10 +182,10 @@ describe("gantry serve --acp --stdio", () => {
     const firstServer = await spawnAcpServer(t, options);
     await firstServer.peer.initialize();
     const session = await firstServer.peer.newSession(project.path);
-    const result = firstServer.peer.prompt(session, "begin");
+    const pendingResult = firstServer.peer.prompt(session, "begin");
     await firstServer.peer.waitForMessage((message) => message.params?.update?.sessionUpdate === "agent_message_chunk");
     firstServer.gantry.child.kill("SIGTERM");
-    assert.deepEqual(await result, { stopReason: "cancelled" });
+    assert.deepEqual(await pendingResult, { stopReason: "cancelled" });
     assert.equal((await firstServer.gantry.exited).code, 0);
     const secondServer = await spawnAcpServer(t, options);
     await secondServer.peer.initialize();

@@ -11,7 +11,7 @@ const iconSvg = readFileSync(new URL("icon.svg", REGISTRY_FOLDER), "utf8");
 /** The rules that the official registry checks for an entry. */
 describe("the entry for the official ACP registry", () => {
   it("has only known fields, and valid values for id, version and license_url", () => {
-    const knownFields = [
+    const allowedFields = [
       "id",
       "name",
       "version",
@@ -23,14 +23,14 @@ describe("the entry for the official ACP registry", () => {
       "license_url",
       "distribution",
     ];
-    for (const key of Object.keys(registryEntry)) assert.ok(knownFields.includes(key), key);
+    for (const key of Object.keys(registryEntry)) assert.ok(allowedFields.includes(key), key);
     assert.match(registryEntry.id, /^[a-z][a-z0-9-]*$/);
     assert.match(registryEntry.version, /^[0-9]+\.[0-9]+\.[0-9]+$/);
     for (const key of ["name", "description", "license"]) assert.ok(registryEntry[key].length > 0, key);
     assert.ok(URL.canParse(registryEntry.license_url));
   });
 
-  it("is distributed only by npx, with the package pinned to its own version", () => {
+  it("is distributed only by npx, with the package pinned to the version of the entry", () => {
     assert.deepEqual(Object.keys(registryEntry.distribution), ["npx"]);
     const { npx } = registryEntry.distribution;
     assert.ok(Object.keys(npx).every((key) => ["package", "cmd", "args", "env"].includes(key)));
@@ -50,7 +50,7 @@ describe("the entry for the official ACP registry", () => {
     assert.doesNotMatch(iconSvg, /#[0-9a-f]{3}|rgb\(|<style|style=/i);
   });
 
-  it("starts with its args and returns an auth method of type agent or terminal from initialize", async (t) => {
+  it("has npx args with which gantry starts and returns an auth method of type agent or terminal from initialize", async (t) => {
     const auth_methods = [
       { id: "api-key", name: "API key", type: "agent", description: "The usual variable of a provider" },
     ];

@@ -8,7 +8,7 @@ import { callStep, textStep, startFakeModelServer } from "../../helpers/fake-mod
 import { startServer } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
-const EDITOR = { clientInfo: { name: "zed", version: "1" } };
+const EDITOR_PARAMS = { clientInfo: { name: "zed", version: "1" } };
 const isUsageUpdate = ({ params }: Json) => params?.update?.sessionUpdate === "usage_update";
 const isPermissionRequest = ({ method }: Json) => method === "session/request_permission";
 const hasStatus = (status: string) => (message: Json) =>
@@ -16,12 +16,14 @@ const hasStatus = (status: string) => (message: Json) =>
 
 /** Loads a session. Returns the updates of the replay without the session id. */
 async function loadUpdates(peer: AcpPeer, sessionId: string, cwd: string): Promise<Json[]> {
-  const start = peer.receivedMessages.length;
+  const startIndex = peer.receivedMessages.length;
   const response = await peer.call("session/load", { sessionId, cwd, mcpServers: [] });
-  return peer.receivedMessages.slice(start, peer.receivedMessages.indexOf(response)).map(({ params }) => params.update);
+  return peer.receivedMessages
+    .slice(startIndex, peer.receivedMessages.indexOf(response))
+    .map(({ params }) => params.update);
 }
 
-it("clients of two processes on one store share permission requests, cancels and replays, and survive a SIGKILL", async (t) => {
+it("clients of two processes on one store share permission requests, cancels and replays, and survive a SIGKILL of one process", async (t) => {
   const model = await startFakeModelServer({ toolFreeAnswer: textStep("A title") });
   t.after(() => model.close());
   const [{ path: home }, { path: projectDir }] = [await tempDir(t), await tempDir(t)];
@@ -36,11 +38,11 @@ it("clients of two processes on one store share permission requests, cancels and
   const server = await startServer(t, { home, projectDir, args: ["serve", "--acp", "--port", "0"] });
   const { url } = server.addresses[0]!;
   const httpPeer = new HttpPeer(url, "official");
-  await httpPeer.open(EDITOR);
+  await httpPeer.open(EDITOR_PARAMS);
   await httpPeer.openStream();
   const socketPeer = new SocketPeer(url, { profile: "official" });
   await socketPeer.waitUntilOpen();
-  await Promise.all([stdioPeer.initialize(EDITOR), socketPeer.initialize(EDITOR)]);
+  await Promise.all([stdioPeer.initialize(EDITOR_PARAMS), socketPeer.initialize(EDITOR_PARAMS)]);
   const otherPeers = [httpPeer, socketPeer];
   const peers = [stdioPeer, ...otherPeers];
   const sessionId = await stdioPeer.newSession(projectDir);
@@ -51,8 +53,8 @@ it("clients of two processes on one store share permission requests, cancels and
   // The HTTP client allows the call.
   httpPeer.onRequest = () => ({ outcome: { outcome: "selected", optionId: "allow_once" } });
   model.enqueue(callStep("write", { path: "a.txt", content: "written\n" }), textStep("Done."));
-  const firstPrompt = stdioPeer.prompt(sessionId, "write it");
-  assert.deepEqual(await firstPrompt, { stopReason: "end_turn" });
+  const firstPromptResult = stdioPeer.prompt(sessionId, "write it");
+  assert.deepEqual(await firstPromptResult, { stopReason: "end_turn" });
   for (const peer of otherPeers) await peer.waitForMessage(isUsageUpdate);
   for (const peer of peers) {
     const { params } = peer.receivedMessages.find(isPermissionRequest);
@@ -68,14 +70,14 @@ it("clients of two processes on one store share permission requests, cancels and
   httpPeer.onRequest = () => undefined;
   socketPeer.onRequest = () => ({ outcome: { outcome: "selected", optionId: "allow_once" } });
   model.enqueue(callStep("bash", { command: "echo printed; sleep 1000", timeout: 600 }));
-  const secondPrompt = stdioPeer.prompt(sessionId, "sleep");
+  const secondPromptResult = stdioPeer.prompt(sessionId, "sleep");
   const hasPrintedOutput = ({ params }: Json) =>
     params?.update?.status === "in_progress" && params.update.content?.[0]?.content.text.includes("printed");
   await stdioPeer.waitForMessage(hasPrintedOutput);
   await httpPeer.waitForMessage(hasStatus("in_progress"));
   const usageCounts = otherPeers.map((peer) => peer.receivedMessages.filter(isUsageUpdate).length);
   httpPeer.notify("session/cancel", { sessionId });
-  assert.deepEqual(await secondPrompt, { stopReason: "cancelled" });
+  assert.deepEqual(await secondPromptResult, { stopReason: "cancelled" });
   for (const [i, peer] of otherPeers.entries())
     await peer.waitForMessage(() => peer.receivedMessages.filter(isUsageUpdate).length > usageCounts[i]!);
   const replays = await Promise.all(peers.map((peer) => loadUpdates(peer, sessionId, projectDir)));

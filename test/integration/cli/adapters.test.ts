@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { runGantry } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
-interface Entry {
+interface AdapterEntry {
   kind: string;
   name: string;
   builtIn: boolean;
@@ -12,7 +12,7 @@ interface Entry {
 }
 
 describe("gantry adapters", () => {
-  it("lists the available adapters and marks those that the config selects", async (t) => {
+  it("lists the available adapters and marks the adapters that the config selects", async (t) => {
     const run = await runGantry(t, ["adapters"]);
     assert.equal(run.code, 0, run.stderr);
     assert.equal(run.stderr, "");
@@ -35,15 +35,15 @@ describe("gantry adapters", () => {
   });
 
   it("prints JSON with third-party modules and their load errors; flags override the config", async (t) => {
-    const validModule =
+    const validModuleCode =
       "export default { gantry: 1, kind: 'transport', name: 'good', parse: (raw) => raw, useClass: class {} };";
-    const home = await tempDir(t, { "good.mjs": validModule, "bad.mjs": "throw new Error('at import');" });
+    const home = await tempDir(t, { "good.mjs": validModuleCode, "bad.mjs": "throw new Error('at import');" });
     const run = await runGantry(t, ["adapters", "--json", "--session-driver", "json"], {
       home: home.path,
       config: { server: { transports: ["./good.mjs", "./bad.mjs"] }, agent: { tools: ["read"] } },
     });
     assert.equal(run.code, 1, "a selected adapter cannot be loaded");
-    const entries = JSON.parse(run.stdout) as Entry[];
+    const entries = JSON.parse(run.stdout) as AdapterEntry[];
     const findEntry = (name: string) => entries.find((entry) => entry.name === name);
     assert.deepEqual(findEntry("./good.mjs"), {
       kind: "transport",

@@ -14,7 +14,7 @@ describe("gantry check in its own process", () => {
         export default { gantry: 1, kind: "hooks", name: "stray", create: () => ({
           beforeModelCall: () => {
             void Promise.reject(new Error("no luck"));
-            // After the failure of the check.
+            // Rejects after the check has already failed.
             setImmediate(() => Promise.reject(new Error("again no luck")));
           },
         }) };`,

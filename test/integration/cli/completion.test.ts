@@ -22,7 +22,7 @@ function isInstalled(shell: Shell): boolean {
 /** For each shell, a function that returns its completions for a line whose last word is incomplete. */
 const COMPLETERS: Readonly<Record<Shell, (script: string, line: string, folder: string) => Promise<string[]>>> = {
   bash: async (script, line, folder) => {
-    // The arguments that bash passes. Bash also splits words at `=`.
+    // The words as bash passes them in COMP_WORDS. Bash also splits words at `=`.
     const words = line.split(/ |(?<==)|(?==)/).map((word) => `'${word}'`);
     const { stdout } = await execFileAsync(
       "bash",
@@ -36,6 +36,7 @@ const COMPLETERS: Readonly<Record<Shell, (script: string, line: string, folder: 
     return stdout.trim().split("\n").filter(Boolean);
   },
   // Uses a real line editor on a pseudo-terminal: presses Tab and runs the resulting command.
+  // The quotes in MADE""< and READ""Y keep the echo of the command from matching the patterns below.
   zsh: async (script, line, folder) => {
     const innerScript = `autoload -U compinit; compinit -u -D; setopt no_beep no_list_beep; gantry() { print -r -- "MADE""<$*>" }; source ${script}`;
     const outerScript = `zmodload zsh/zpty; zpty z zsh -f -i
@@ -73,18 +74,18 @@ describe("gantry completion", () => {
       let script: string;
       before(async () => void (script = await createScript(shell)));
 
-      const assertCompletes = async (t: TestContext, line: string, expected: string): Promise<void> => {
+      const assertCompletes = async (t: TestContext, line: string, expectedWord: string): Promise<void> => {
         await using folder = await makeTempDir();
         await folder.write({ "completion.sh": script, "some-file.json": "{}", "a-folder/x": "" });
         const completions = await COMPLETERS[shell](folder.at("completion.sh"), line, folder.path);
         assert.ok(
-          completions.some((word) => word.replace(/\/$/, "") === expected),
+          completions.some((word) => word.replace(/\/$/, "") === expectedWord),
           `${line}: ${completions.join(" ")}`,
         );
-        t.diagnostic(`${line} -> ${expected}`);
+        t.diagnostic(`${line} -> ${expectedWord}`);
       };
 
-      for (const [line, expected] of [
+      for (const [line, expectedWord] of [
         ["gantry comple", "completion"],
         ["gantry sessions expo", "export"],
         ["gantry run --budget-tok", "--budget-tokens"],
@@ -95,23 +96,23 @@ describe("gantry completion", () => {
         ["gantry sessions list --folder a-fo", "a-folder"],
         ["gantry run --json --quiet --eff", "--effort"],
       ] as const)
-        it(`completes "${line}" with ${expected}`, (t) => assertCompletes(t, line, expected));
+        it(`completes "${line}" with ${expectedWord}`, (t) => assertCompletes(t, line, expectedWord));
 
       if (shell === "bash")
         it("completes a file name with spaces or special characters as one word", async () => {
           await using folder = await makeTempDir();
-          const names = ["two words.txt", "two *", "two;x"];
-          await folder.write({ "completion.sh": script, ...Object.fromEntries(names.map((name) => [name, ""])) });
+          const fileNames = ["two words.txt", "two *", "two;x"];
+          await folder.write({ "completion.sh": script, ...Object.fromEntries(fileNames.map((name) => [name, ""])) });
           await folder.write({ "a folder/x": "" });
           const complete = (line: string) => COMPLETERS[shell](folder.at("completion.sh"), line, folder.path);
-          assert.deepEqual((await complete("gantry run --file tw")).sort(), names.sort());
+          assert.deepEqual((await complete("gantry run --file tw")).sort(), fileNames.sort());
           assert.deepEqual(await complete("gantry run --file=two"), await complete("gantry run --file two"));
           assert.deepEqual(await complete("gantry sessions list --folder a"), ["a folder"]);
         });
     });
   }
 
-  it("rejects an unknown shell, and each script contains all commands", async (t) => {
+  it("rejects an unknown shell, and prints scripts that contain all commands", async (t) => {
     const unknownShellRun = await runGantry(t, ["completion", "tcsh"]);
     assert.deepEqual([unknownShellRun.code, unknownShellRun.stdout], [1, ""]);
     assert.equal(unknownShellRun.stderr, "gantry: completion: expected one of bash, zsh, fish\n");

@@ -7,7 +7,7 @@ import { runGantry, startServer } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
 const SECRET = "s3cret-of-the-test";
-const LOCKED_CONFIG = { server: { port: 0, required_headers: { "X-Key": SECRET } } };
+const REQUIRED_HEADERS_CONFIG = { server: { port: 0, required_headers: { "X-Key": SECRET } } };
 
 describe("gantry console", () => {
   it("prints the console address for --url and for --port", async (t) => {
@@ -20,7 +20,7 @@ describe("gantry console", () => {
   });
 
   it("prints a one-time link that logs in with the required headers, and prints or logs no secret", async (t) => {
-    const server = await startServer(t, { config: LOCKED_CONFIG });
+    const server = await startServer(t, { config: REQUIRED_HEADERS_CONFIG });
     const { code, stdout, stderr } = await runGantry(t, ["console", "--url", server.url], { home: server.home });
     assert.equal(code, 0, stderr);
     const [, linkCode] = /^http:\/\/127\.0\.0\.1:\d+\/console#code=([\w-]{22})\n$/.exec(stdout) ?? [];
@@ -43,7 +43,7 @@ describe("gantry console", () => {
     assert.equal((await server.fetch("/console/links", { method: "POST" })).status, 401);
   });
 
-  it("opens the address with xdg-open, and prints it if xdg-open fails or is missing", async (t) => {
+  it("opens the address with xdg-open, and prints the address if xdg-open fails or is missing", async (t) => {
     const server = await startServer(t);
     const folder = await tempDir(t, {
       "xdg-open": `#!/bin/sh\nprintf %s "$1" > "$(dirname "$0")/opened"\nexit "$(cat "$(dirname "$0")/code")"\n`,
@@ -67,9 +67,9 @@ describe("gantry console", () => {
 
   it(
     "opens a single-use redirect to the login link; other paths and other users get 403",
-    { skip: process.platform !== "linux" && "only Linux tells users apart" },
+    { skip: process.platform !== "linux" && "only Linux identifies the users of connections" },
     async (t) => {
-      const server = await startServer(t, { config: LOCKED_CONFIG });
+      const server = await startServer(t, { config: REQUIRED_HEADERS_CONFIG });
       const folder = await tempDir(t, {
         "xdg-open": `#!/bin/sh\nprintf %s "$1" > "$(dirname "$0")/opened"\nexec "${process.execPath}" "$(dirname "$0")/browser.cjs" "$1"\n`,
         "browser.cjs": `
@@ -103,8 +103,8 @@ describe("gantry console", () => {
   );
 
   it("sends no request to a server of another user unless --any-user is set", { skip: NO_OTHER_USER }, async (t) => {
-    const { url, receivedRequests } = await startForeignServer(t);
-    for (const config of [LOCKED_CONFIG, {}]) {
+    const { url, readRequests } = await startForeignServer(t);
+    for (const config of [REQUIRED_HEADERS_CONFIG, {}]) {
       const home = await tempDir(t, { "config.json": JSON.stringify(config) });
       const { code, stdout, stderr } = await runGantry(t, ["console", "--url", url], { home: home.path });
       assert.deepEqual([code, stdout], [1, ""]);
@@ -112,18 +112,18 @@ describe("gantry console", () => {
         stderr,
         /the server at http:\S+ belongs to another user \(uid 65534\): nothing was sent.*--any-user/,
       );
-      assert.equal(await receivedRequests(), "");
+      assert.equal(await readRequests(), "");
     }
-    const home = await tempDir(t, { "config.json": JSON.stringify(LOCKED_CONFIG) });
+    const home = await tempDir(t, { "config.json": JSON.stringify(REQUIRED_HEADERS_CONFIG) });
     const { stdout } = await runGantry(t, ["console", "--url", url, "--any-user"], { home: home.path });
     assert.equal(stdout, `${url}/console\n`);
-    assert.match(await receivedRequests(), /^POST \/console\/links s3cret-of-the-test$/m);
+    assert.match(await readRequests(), /^POST \/console\/links s3cret-of-the-test$/m);
   });
 
   it("reports each failure in one line on stderr with exit code 1", async (t) => {
-    const lockedServer = await startServer(t, { config: LOCKED_CONFIG });
-    const withoutConsole = await startServer(t, { config: { server: { port: 0, console: false } } });
-    // Below the range of automatically assigned ports, so that no other test listens there.
+    const lockedServer = await startServer(t, { config: REQUIRED_HEADERS_CONFIG });
+    const noConsoleServer = await startServer(t, { config: { server: { port: 0, console: false } } });
+    // The port is below the range of automatically assigned ports, so that no other test listens on it.
     const freePort = 10_000 + (process.pid % 20_000);
     for (const [args, errorPattern] of [
       [
@@ -131,7 +131,7 @@ describe("gantry console", () => {
         /no server at http:\/\/127\.0\.0\.1:\d+ \(ECONNREFUSED\): run gantry serve in the project folder/,
       ],
       [["--url", lockedServer.url], /rejected the headers of server\.required_headers in .*config\.json/],
-      [["--url", withoutConsole.url], /no console at http.*: server\.console is false/],
+      [["--url", noConsoleServer.url], /no console at http.*: server\.console is false/],
       [["--url", "ftp://127.0.0.1"], /--url: expected the address of a server/],
       [["--url", "http://me:secret@127.0.0.1"], /--url: expected the address of a server/],
       [["--port", "0"], /server\.port is 0/],
@@ -157,7 +157,7 @@ describe("gantry serve", () => {
   });
 
   it("logs that gantry console opens the console if headers are required", async (t) => {
-    const server = await startServer(t, { config: LOCKED_CONFIG });
+    const server = await startServer(t, { config: REQUIRED_HEADERS_CONFIG });
     await server.waitForOutput(/console on \S+ \(gantry console opens it\)$/m, "stderr");
     assert.ok(!server.stderr.includes(SECRET));
   });

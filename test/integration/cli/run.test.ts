@@ -14,12 +14,12 @@ import { makeTempDir, tempDir } from "../../helpers/temp-dir.js";
 
 const FULL_DISK_SKIP = process.platform === "linux" ? false : "needs /dev/full";
 
-/** Context window and price are known, so that a run prints no warning about the model. */
+/** Has a context window and a price, so that a run prints no warning about the model. */
 const MODEL = { id: "m1", context_window: 100_000, cost: { input: 1, output: 1 } };
 
-/** `gantry run` with a model that sends the queued answers, always with the same home and project folder. */
-async function createRunner(t: TestContext, settings: Record<string, unknown> = {}, models?: FakeModelServer) {
-  const modelServer = models ?? (await startModelServer(t));
+/** Runs `gantry` with a model that sends the queued answers, always with the same home and project folder. */
+async function createRunner(t: TestContext, settings: Record<string, unknown> = {}, existingServer?: FakeModelServer) {
+  const modelServer = existingServer ?? (await startModelServer(t));
   const home = await tempDir(t);
   const project = await tempDir(t);
   const [providerConfig] = createServerConfig(modelServer)["providers"] as [Record<string, unknown>];
@@ -36,7 +36,7 @@ async function createRunner(t: TestContext, settings: Record<string, unknown> = 
 }
 
 /** Text of the last user message that the model received. */
-function lastUserText(modelServer: FakeModelServer, requestIndex = 0): string {
+function getLastUserText(modelServer: FakeModelServer, requestIndex = 0): string {
   const { messages } = modelServer.requests.filter(({ tools }) => tools.length > 0)[requestIndex]?.body as {
     messages: { role: string; content: unknown }[];
   };
@@ -55,7 +55,7 @@ describe("gantry run", () => {
     const completedRun = await run(["What", "is in a.txt?"]);
     assert.deepEqual([completedRun.code, completedRun.stdout], [0, "I look.\n\nIt says alpha.\n"]);
     assert.match(completedRun.stderr, /^session \S+ with lab\/m1\n> Read a\.txt\n2 turns, [\d,]+ tokens, \$[\d.]+\n$/);
-    assert.equal(lastUserText(modelServer), "What is in a.txt?");
+    assert.equal(getLastUserText(modelServer), "What is in a.txt?");
     assert.ok(
       !(completedRun.stderr + completedRun.stdout).includes("\u001b"),
       "output without a terminal has no colours",
@@ -74,21 +74,21 @@ describe("gantry run", () => {
       { say: [{ gate: "seen" }, { text: "alpha" }] },
       textStep("It says alpha."),
     );
-    const subagentProcess = await spawnGantry(t, { ...options, args: ["run", "x"] });
-    subagentProcess.child.stdin.end();
-    await subagentProcess.waitForOutput(/> Task: Look at a\n {2}> Read a\.txt\n/, "stderr");
+    const gantryProcess = await spawnGantry(t, { ...options, args: ["run", "x"] });
+    gantryProcess.child.stdin.end();
+    await gantryProcess.waitForOutput(/> Task: Look at a\n {2}> Read a\.txt\n/, "stderr");
     modelServer.openGate("seen");
-    assert.deepEqual([(await subagentProcess.exited).code, subagentProcess.stdout], [0, "It says alpha.\n"]);
+    assert.deepEqual([(await gantryProcess.exited).code, gantryProcess.stdout], [0, "It says alpha.\n"]);
   });
 
   it("prints each part of the answer before the next part arrives", async (t) => {
     const { modelServer, options } = await createRunner(t);
     modelServer.enqueue({ say: [{ text: "first " }, { gate: "more" }, { text: "second" }] });
-    const streamProcess = await spawnGantry(t, { ...options, args: ["run", "x"] });
-    streamProcess.child.stdin.end();
-    await streamProcess.waitForOutput(/^first $/);
+    const gantryProcess = await spawnGantry(t, { ...options, args: ["run", "x"] });
+    gantryProcess.child.stdin.end();
+    await gantryProcess.waitForOutput(/^first $/);
     modelServer.openGate("more");
-    assert.deepEqual([(await streamProcess.exited).code, streamProcess.stdout], [0, "first second\n"]);
+    assert.deepEqual([(await gantryProcess.exited).code, gantryProcess.stdout], [0, "first second\n"]);
   });
 
   it("reports that no language model is configured, even with --quiet", async (t) => {
@@ -108,9 +108,9 @@ describe("gantry run", () => {
       [["Sum this up:"], "a\nb\n", "Sum this up:\n\na\nb"],
       [["--", "--json", "-h"], "", "--json -h"],
     ] as const) {
-      const requestCount = modelServer.requests.filter(({ tools }) => tools.length > 0).length;
+      const previousRequestCount = modelServer.requests.filter(({ tools }) => tools.length > 0).length;
       assert.equal((await run(args, input)).code, 0);
-      assert.equal(lastUserText(modelServer, requestCount), prompt);
+      assert.equal(getLastUserText(modelServer, previousRequestCount), prompt);
     }
   });
 
@@ -125,9 +125,9 @@ describe("gantry run", () => {
       [["/"], "look\n", "/\n\nlook"],
       [["Sum this up:"], "/compact\n", "Sum this up:\n\n/compact"],
     ] as const) {
-      const priorRequestCount = modelServer.requests.filter(({ tools }) => tools.length > 0).length;
+      const previousRequestCount = modelServer.requests.filter(({ tools }) => tools.length > 0).length;
       assert.equal((await run(args, input)).code, 0);
-      assert.equal(lastUserText(modelServer, priorRequestCount), prompt);
+      assert.equal(getLastUserText(modelServer, previousRequestCount), prompt);
     }
   });
 
@@ -189,7 +189,7 @@ describe("gantry run", () => {
     assert.equal(await runForSessionId("--continue", "three"), secondId);
     assert.equal(await runForSessionId("--session", firstId, "four"), firstId);
     assert.equal(await runForSessionId("--continue", "five"), firstId);
-    assert.equal(lastUserText(modelServer, 5), "five");
+    assert.equal(getLastUserText(modelServer, 5), "five");
     const unknownSessionRun = await run(["--session", "nowhere", "x"]);
     assert.deepEqual(
       [unknownSessionRun.code, unknownSessionRun.stderr],
@@ -267,7 +267,7 @@ describe("gantry run", () => {
     const { modelServer, run, project } = await createRunner(t);
     await project.write({ "a.txt": "alpha", "b.txt": "beta" });
     assert.equal((await run(["--file", "a.txt", "--file", project.at("b.txt"), "x"])).code, 0);
-    assert.match(lastUserText(modelServer), /alpha.*beta/s);
+    assert.match(getLastUserText(modelServer), /alpha.*beta/s);
     const missingFileRun = await run(["--file", "none.txt", "x"]);
     assert.equal(missingFileRun.code, 2);
     assert.match(missingFileRun.stderr, /^gantry: --file: failed to load attachments: none\.txt: .+\n$/);
@@ -319,8 +319,8 @@ describe("exit codes of gantry run", () => {
       { skip: FULL_DISK_SKIP },
       async (t) => {
         const { modelServer, options, gantry } = await createRunner(t);
-        const seconds = pickUniqueSeconds();
-        const command = `sleep ${seconds}`;
+        const sleepSeconds = pickUniqueSeconds();
+        const command = `sleep ${sleepSeconds}`;
         modelServer.enqueue({ say: [{ text: "A line.\n" }, { call: { name: "bash", arguments: { command } } }] });
         const fullDiskRun = await runGantry(t, ["run", ...flags, "x"], {
           ...options,
@@ -426,16 +426,16 @@ describe("exit codes of gantry run", () => {
   ] as const)
     it(`returns ${code} on ${signal}, ends the tools and stores the text so far`, async (t) => {
       const { modelServer, options, gantry } = await createRunner(t);
-      const seconds = pickUniqueSeconds();
+      const sleepSeconds = pickUniqueSeconds();
       modelServer.enqueue({
-        say: [{ text: "I wait." }, { call: { name: "bash", arguments: { command: `sleep ${seconds}` } } }],
+        say: [{ text: "I wait." }, { call: { name: "bash", arguments: { command: `sleep ${sleepSeconds}` } } }],
       });
       const signalledProcess = await spawnGantry(t, { ...options, args: ["run", "--json", "x"] });
       signalledProcess.child.stdin.end();
       await signalledProcess.waitForOutput(/"tool_call"/);
-      await waitUntil(async () => (await countProcesses(`sleep ${seconds}`)) > 0);
+      await waitUntil(async () => (await countProcesses(`sleep ${sleepSeconds}`)) > 0);
       assert.equal((await signalledProcess.stop(signal)).code, code);
-      assert.equal(await countProcesses(`sleep ${seconds}`), 0);
+      assert.equal(await countProcesses(`sleep ${sleepSeconds}`), 0);
       assert.match(signalledProcess.stderr, /^gantry: interrupted$/m);
       assert.match(signalledProcess.stdout, /\{"type":"result","exitCode":1\d\d,"state":"cancelled"[^\n]*\n$/);
       const [{ id }] = JSON.parse((await gantry("sessions", "list", "--json")).stdout) as [{ id: string }];

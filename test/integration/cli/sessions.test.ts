@@ -20,7 +20,7 @@ async function dumpChains(driver: SessionDriver): Promise<(ChainData | undefined
   return chains;
 }
 
-/** Creates sessions like real work: tools, a compacted chain, a revert, a fork, an alias. */
+/** Creates a compacted chain with a fork and a revert, and a session with an alias. Returns the first ids of both. */
 async function createSessions(driver: SessionDriver, projectDir: string): Promise<string[]> {
   const provider = new ScriptedProvider([callTools(["none", { a: "\u2028 Ü" }]), "It is done."]);
   const agent = new Agent({ providers: [provider], driver, projectDir, compaction: { contextWindow: 4_000 } });
@@ -30,6 +30,7 @@ async function createSessions(driver: SessionDriver, projectDir: string): Promis
     return run.sessionId;
   };
   const chainId = await sendMessage("First 👩‍💻");
+  // These messages exceed the context window, so that the chain is compacted.
   for (let n = 0; n < 6; n++) await sendMessage("long ".repeat(800) + n, chainId);
   assert.ok((await findNewest(driver, chainId))?.chain.index, "the chain was compacted");
   const messages = await agent.sessions.messages(chainId);
@@ -82,9 +83,9 @@ describe("gantry sessions export and import", () => {
       lines.map(({ type }) => type),
       [undefined, "chain", "session", "message", "message", "run", "end"],
     );
-    const secondImport = await runGantry(t, ["sessions", "import"], { home: home.path, input: exportRun.stdout });
-    assert.equal(secondImport.code, 0);
-    assert.equal(secondImport.stderr, "0 sessions imported, 1 session skipped (already stored)\n");
+    const repeatedImport = await runGantry(t, ["sessions", "import"], { home: home.path, input: exportRun.stdout });
+    assert.equal(repeatedImport.code, 0);
+    assert.equal(repeatedImport.stderr, "0 sessions imported, 1 session skipped (already stored)\n");
     const unknownSessionRun = await runGantry(t, ["sessions", "export", "nothing"], { home: home.path });
     assert.deepEqual([unknownSessionRun.code, unknownSessionRun.stderr], [1, "gantry: session not found: nothing\n"]);
   });
@@ -117,10 +118,10 @@ describe("gantry sessions export and import", () => {
         input: exportRun.stdout,
       });
       assert.equal(code, 0, stderr);
-      const store = createSqliteDriver(home);
-      await store.open();
-      const sessions = await Promise.all(ids.map((id) => store.get(id)));
-      await store.close();
+      const importDriver = createSqliteDriver(home);
+      await importDriver.open();
+      const sessions = await Promise.all(ids.map((id) => importDriver.get(id)));
+      await importDriver.close();
       assert.deepEqual(
         sessions.map((session) => [session?.mode, session?.permissionGrants]),
         expectedModes.map((mode) => [mode, []]),
@@ -128,7 +129,7 @@ describe("gantry sessions export and import", () => {
     }
   });
 
-  it("reject an invalid export with its line number, and store no incomplete session", async (t) => {
+  it("reject an invalid export with the number of the invalid line, and store no incomplete session", async (t) => {
     await using source = await makeTempDir();
     await createSessions(createSqliteDriver(source), source.path);
     const exportedLines = (await runGantry(t, ["sessions", "export"], { home: source.path })).stdout.split("\n");
@@ -159,6 +160,7 @@ describe("gantry sessions export and import", () => {
       /expected more of session .*: the export was cut off/,
       0,
     );
+    // The first session is complete, and the second one is cut off.
     await assertRejected(exportedLines.slice(0, firstEndIndex + 3), /the export was cut off/, 1);
     await assertRejected(
       [...exportedLines.slice(0, 3), '{"type":"message","hiddenBy":"","message":{"id":5}}'],

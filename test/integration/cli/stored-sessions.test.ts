@@ -12,31 +12,31 @@ import { tempDir } from "../../helpers/temp-dir.js";
 /** A title with control characters that clear a terminal, reverse its text direction and begin a new line. */
 const UNSAFE_TITLE = "evil \u001b[2J\u202e\u0007 title\nnext";
 
-async function setUp(t: TestContext) {
+async function createFixture(t: TestContext) {
   // The model never returns a title, so the title is taken from the prompt.
   const modelServer = await startModelServer(t, { toolFreeAnswer: { say: [{ stall: true }] } });
   const home = await tempDir(t);
   const project = await tempDir(t);
   const options = { home: home.path, projectDir: project.path, config: createServerConfig(modelServer) };
   const gantry = (...args: string[]) => runGantry(t, args, options);
-  const list = async (...args: string[]) =>
+  const listSessions = async (...args: string[]) =>
     JSON.parse((await gantry("sessions", "list", "--json", ...args)).stdout) as { id: string; title: string }[];
-  return { modelServer, options, gantry, list };
+  return { modelServer, options, gantry, listSessions };
 }
 
 describe("gantry sessions list", () => {
   it("prints a table or JSON, last used first, filtered by --search, --folder and --limit", async (t) => {
-    const { gantry, list, options } = await setUp(t);
+    const { gantry, listSessions, options } = await createFixture(t);
     const emptyListRun = await gantry("sessions", "list");
     assert.deepEqual([emptyListRun.code, emptyListRun.stdout, emptyListRun.stderr], [0, "", "no sessions\n"]);
-    assert.deepEqual(await list(), []);
+    assert.deepEqual(await listSessions(), []);
     for (const prompt of ["first thing", "second thing", "third"]) await gantry("run", "--quiet", prompt);
-    const sessions = await list();
+    const sessions = await listSessions();
     assert.deepEqual(
       sessions.map(({ title }) => title),
       ["third", "second thing", "first thing"],
     );
-    assert.ok(sessions.every((session) => !("leave" in session)));
+    assert.ok(sessions.every((session) => !("permissionGrants" in session)));
     const table = await gantry("sessions", "list");
     const [headerRow, ...rows] = table.stdout.trimEnd().split("\n");
     assert.match(headerRow ?? "", /^ID +LAST USED +TOKENS +COST +MODEL +TITLE$/);
@@ -45,23 +45,24 @@ describe("gantry sessions list", () => {
       sessions.map(({ id }) => id),
     );
     assert.match(rows[0] ?? "", / {2}\d{4}-\d\d-\d\d \d\d:\d\d .* \$0\.00 +m1 +third$/);
-    assert.deepEqual((await list("--search", "THING")).length, 2);
+    assert.deepEqual((await listSessions("--search", "THING")).length, 2);
     const firstPage = await gantry("sessions", "list", "--limit", "1");
     assert.equal(firstPage.stdout.trimEnd().split("\n").length, 2);
     assert.equal(firstPage.stderr, "1 of 3 sessions; --limit 0 lists all\n");
-    assert.equal((await list("--limit", "0")).length, 3);
-    assert.equal((await list("--folder", ".")).length, 3);
-    assert.equal((await list("--folder", options.home)).length, 0);
+    assert.equal((await listSessions("--limit", "0")).length, 3);
+    assert.equal((await listSessions("--folder", ".")).length, 3);
+    assert.equal((await listSessions("--folder", options.home)).length, 0);
     assert.match((await gantry("sessions", "list", "--limit", "1.5")).stderr, /--limit: expected a whole number/);
   });
 
   it("lists 206 sessions, more than one page", async (t) => {
-    const { list, options, gantry } = await setUp(t);
+    const { listSessions, options, gantry } = await createFixture(t);
     await gantry("run", "--quiet", "x");
     const { stdout } = await gantry("sessions", "export");
-    const copies = Array.from({ length: 205 }, (_, i) => {
+    const chainCopies = Array.from({ length: 205 }, (_, i) => {
       const lines = stdout.trimEnd().split("\n").slice(1).join("\n");
       const ids = new Set(lines.match(/[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}/g));
+      // Each copy gets its own ids: the last four digits of each id are replaced.
       return [...ids].reduce(
         (text, id) => text.replaceAll(id, id.slice(0, -4) + (i + 0x1000).toString(16).padStart(4, "0")),
         lines,
@@ -70,21 +71,21 @@ describe("gantry sessions list", () => {
     const header = stdout.split("\n")[0] ?? "";
     const importRun = await runGantry(t, ["sessions", "import"], {
       ...options,
-      input: [header, ...copies, ""].join("\n"),
+      input: [header, ...chainCopies, ""].join("\n"),
     });
     assert.equal(importRun.code, 0, importRun.stderr);
-    const allSessions = await list("--limit", "0");
+    const allSessions = await listSessions("--limit", "0");
     assert.equal(new Set(allSessions.map(({ id }) => id)).size, 206);
-    assert.equal((await list("--limit", "203")).length, 203);
+    assert.equal((await listSessions("--limit", "203")).length, 203);
   });
 });
 
 describe("gantry sessions show", () => {
-  it("prints the messages with control characters escaped, as JSON with --json, the last ones with --last", async (t) => {
-    const { modelServer, gantry, list } = await setUp(t);
+  it("prints the messages with control characters escaped, JSON with --json, and only the last messages with --last", async (t) => {
+    const { modelServer, gantry, listSessions } = await createFixture(t);
     modelServer.enqueue(callStep("list", {}), textStep("It is \u001b[31mempty."));
     await gantry("run", "--quiet", UNSAFE_TITLE);
-    const [session] = await list();
+    const [session] = await listSessions();
     assert.ok(session);
     assert.equal(session.title, "evil \u001b[2J\u202e\u0007 title next");
     const { stdout: table } = await gantry("sessions", "list");
@@ -119,7 +120,7 @@ describe("gantry sessions show", () => {
 
 describe("gantry sessions undo", () => {
   it("reverts files and messages of the last run, reports conflicts, and restores them with --redo", async (t) => {
-    const { modelServer, gantry, list, options } = await setUp(t);
+    const { modelServer, gantry, listSessions, options } = await createFixture(t);
     const file = path.join(options.projectDir, "a.txt");
     await writeFile(file, "one\n");
     modelServer.enqueue(
@@ -129,7 +130,7 @@ describe("gantry sessions undo", () => {
     modelServer.enqueue(textStep("Done."));
     await gantry("run", "--quiet", "change it");
     assert.equal(await readFile(file, "utf8"), "two\n");
-    const id = (await list())[0]?.id ?? "";
+    const id = (await listSessions())[0]?.id ?? "";
     const dryRun = await gantry("sessions", "undo", id, "--dry-run");
     assert.deepEqual(
       [dryRun.code, dryRun.stdout, dryRun.stderr],
@@ -166,8 +167,8 @@ describe("gantry sessions undo", () => {
 });
 
 describe("gantry sessions undo --force", () => {
-  it("reports paths that it could not change separately from those that it changed", async (t) => {
-    const { modelServer, gantry, list, options } = await setUp(t);
+  it("reports paths that could not be changed separately from changed paths", async (t) => {
+    const { modelServer, gantry, listSessions, options } = await createFixture(t);
     await mkdir(path.join(options.projectDir, "d"));
     for (const name of ["d/a.txt", "d/b.txt"]) await writeFile(path.join(options.projectDir, name), "old\n");
     modelServer.enqueue(
@@ -175,7 +176,7 @@ describe("gantry sessions undo --force", () => {
     );
     modelServer.enqueue(textStep("Done."));
     await gantry("run", "--quiet", "change it");
-    const id = (await list())[0]?.id ?? "";
+    const id = (await listSessions())[0]?.id ?? "";
     const otherFolder = await tempDir(t, { "a.txt": "not of the project", "b.txt": "nor this" });
     await rm(path.join(options.projectDir, "d"), { recursive: true });
     await symlink(otherFolder.path, path.join(options.projectDir, "d"));
@@ -187,29 +188,29 @@ describe("gantry sessions undo --force", () => {
 
 describe("gantry sessions delete", () => {
   it("requires --yes without a terminal, and deletes no session if one id is unknown", async (t) => {
-    const { gantry, list } = await setUp(t);
+    const { gantry, listSessions } = await createFixture(t);
     for (const prompt of ["one", "two"]) await gantry("run", "--quiet", prompt);
-    const ids = (await list()).map(({ id }) => id);
+    const ids = (await listSessions()).map(({ id }) => id);
     const unconfirmedRun = await gantry("sessions", "delete", ...ids);
     assert.deepEqual([unconfirmedRun.code, unconfirmedRun.stdout], [1, ""]);
     assert.match(unconfirmedRun.stderr, /no terminal for the confirmation; use --yes to delete without it/);
     const unknownIdRun = await gantry("sessions", "delete", "--yes", ...ids, "nowhere");
     assert.deepEqual([unknownIdRun.code, unknownIdRun.stderr], [1, "gantry: session not found: nowhere\n"]);
-    assert.equal((await list()).length, 2);
+    assert.equal((await listSessions()).length, 2);
     const deleteRun = await gantry("sessions", "delete", "--yes", ...ids);
     assert.equal(deleteRun.code, 0, deleteRun.stderr);
     assert.match(deleteRun.stderr, /^\S+ {2}two\n\S+ {2}one\n2 sessions deleted\n$/);
-    assert.deepEqual(await list(), []);
+    assert.deepEqual(await listSessions(), []);
     assert.match((await gantry("sessions", "delete", "--yes")).stderr, /expected the ids of sessions/);
   });
 
   it(
     "asks for confirmation on a terminal",
-    { skip: !hasTerminals() && "there is no script of util-linux" },
+    { skip: !canCreateTerminal() && "there is no script of util-linux" },
     async (t) => {
-      const { gantry, list, options } = await setUp(t);
+      const { gantry, listSessions, options } = await createFixture(t);
       await gantry("run", "--quiet", "keep or not");
-      const [session] = await list();
+      const [session] = await listSessions();
       for (const [answer, code, remainingCount] of [
         ["\n", 1, 1],
         ["no\n", 1, 1],
@@ -224,21 +225,21 @@ describe("gantry sessions delete", () => {
         await deleteProcess.waitForOutput(/keep or not\r\nDelete this session for good\? \[y\/N\] $/);
         deleteProcess.child.stdin.write(answer);
         assert.equal((await deleteProcess.exited).code, code, deleteProcess.stdout);
-        assert.equal((await list()).length, remainingCount);
+        assert.equal((await listSessions()).length, remainingCount);
       }
     },
   );
 
   it("deletes a session whose run is in progress in a server", async (t) => {
-    const { modelServer, options, gantry, list } = await setUp(t);
+    const { modelServer, options, gantry, listSessions } = await createFixture(t);
     const server = await startServer(t, options);
     modelServer.enqueue({ say: [{ text: "On and on" }, { stall: true }] });
     const startResponse = await server.fetch("/api/run", { method: "POST", body: '{"message":"x","background":true}' });
     assert.equal(startResponse.status, 202);
     await modelServer.waitForRequest(1);
-    const [session] = await list();
+    const [session] = await listSessions();
     assert.equal((await gantry("sessions", "delete", "--yes", session?.id ?? "")).code, 0);
-    assert.deepEqual(await list(), []);
+    assert.deepEqual(await listSessions(), []);
     assert.equal((await server.fetch(`/api/sessions/${session?.id}`)).status, 404);
   });
 });
@@ -277,7 +278,7 @@ describe("gantry models", () => {
 });
 
 /** Whether `script` of util-linux can create a terminal. */
-function hasTerminals(): boolean {
+function canCreateTerminal(): boolean {
   try {
     return execFileSync("script", ["-qec", "tty", "/dev/null"], { stdio: ["ignore", "pipe", "ignore"] })
       .toString()

@@ -22,14 +22,17 @@ async function createSubagentSession(home: TempDir): Promise<{ parentId: string;
   return { parentId: run.sessionId, subagentId: subagent!.id };
 }
 
-async function withAgent<T>(home: TempDir, action: (agent: Agent) => Promise<T>): Promise<T> {
+async function runWithAgent<T>(home: TempDir, action: (agent: Agent) => Promise<T>): Promise<T> {
   const provider = new ScriptedProvider([], { fallback: "on" });
   await using agent = new Agent({ providers: [provider], driver: createDriver(home), projectDir: home.path });
   return await action(agent);
 }
 
 const listSessions = (home: TempDir, spawnedBy?: string): Promise<Session[]> =>
-  withAgent(home, async ({ sessions }) => (await sessions.list(spawnedBy === undefined ? {} : { spawnedBy })).sessions);
+  runWithAgent(
+    home,
+    async ({ sessions }) => (await sessions.list(spawnedBy === undefined ? {} : { spawnedBy })).sessions,
+  );
 
 it("export and import of a session include its subagent sessions, which keep their parent", async (t) => {
   const [home, target] = [await tempDir(t), await tempDir(t)];
@@ -55,12 +58,12 @@ it("a subagent session imported without its parent is listed as an ordinary sess
   assert.equal(stderr, "1 session imported\n1 session of subagents without their parent are now ordinary sessions\n");
   const [session] = await listSessions(target);
   assert.deepEqual([session?.id, session?.spawnedBy, session?.title], [subagentId, null, "Look"]);
-  await withAgent(target, async (agent) => {
+  await runWithAgent(target, async (agent) => {
     assert.equal((await (await agent.run({ message: "on", sessionId: subagentId })).result).output, "on");
     assert.equal((await agent.sessions.messages(subagentId)).length, 4);
   });
   // If the parent session exists, the imported session belongs to it again.
-  await withAgent(home, ({ sessions }) => sessions.delete(subagentId));
+  await runWithAgent(home, ({ sessions }) => sessions.delete(subagentId));
   const secondImport = await runGantry(t, ["sessions", "import"], { home: home.path, input: subagentExport });
   assert.equal(secondImport.stderr, "1 session imported\n");
   assert.deepEqual(
@@ -69,13 +72,13 @@ it("a subagent session imported without its parent is listed as an ordinary sess
   );
 });
 
-it("adoptOrphans lists one of two sessions that name each other as parent", async (t) => {
+it("adoptOrphans turns one of two sessions that name each other as parent into an ordinary session", async (t) => {
   const home = await tempDir(t);
   const { parentId, subagentId } = await createSubagentSession(home);
   const source = createDriver(home);
   await source.open();
-  const store = new MemoryDriver();
-  await store.open();
+  const orphanDriver = new MemoryDriver();
+  await orphanDriver.open();
   for (const [id, sessionId] of [
     [subagentId, parentId],
     [parentId, subagentId],
@@ -83,16 +86,16 @@ it("adoptOrphans lists one of two sessions that name each other as parent", asyn
     const chain = (await source.dump(id))!;
     const spawnedBy = { sessionId, runId: "r", callId: "c" };
     const sessions = chain.sessions.map((data) => ({ ...data, session: { ...data.session, spawnedBy } }));
-    await store.load({ ...chain, sessions });
+    await orphanDriver.load({ ...chain, sessions });
   }
   await source.close();
-  assert.equal(await adoptOrphans(store, [subagentId, parentId]), 1);
+  assert.equal(await adoptOrphans(orphanDriver, [subagentId, parentId]), 1);
   assert.deepEqual(
-    (await store.list({ limit: 9 })).sessions.map(({ id }) => id),
+    (await orphanDriver.list({ limit: 9 })).sessions.map(({ id }) => id),
     [subagentId],
   );
   assert.deepEqual(
-    (await store.list({ limit: 9, spawnedBy: subagentId })).sessions.map(({ id }) => id),
+    (await orphanDriver.list({ limit: 9, spawnedBy: subagentId })).sessions.map(({ id }) => id),
     [parentId],
   );
 });

@@ -14,27 +14,27 @@ import { parseSseEvents } from "../../helpers/raw-http.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
-/** Number of tool calls of one prompt. `TURNS=300` is the long form. */
-const TURN_COUNT = Number(process.env["TURNS"] ?? 24);
+/** Number of tool calls per prompt. The long form of the test sets `TURNS=300`. */
+const CALLS_PER_PROMPT = Number(process.env["TURNS"] ?? 24);
 const SUBAGENT_PROMPT = "Write the file of the subagent.";
 const TODOS = ["draw the plans", "pour the concrete", "paint the handrail"].map((content, i) => ({
   content,
   status: i === 0 ? "in_progress" : "pending",
 }));
 
-/** A model that makes a set number of calls and checks each prompt that it receives. */
-class Worker {
-  /** Text that each prompt must contain: todo items, and paths of the files changed so far. */
+/** Answers each prompt with a configured number of tool calls and checks each request for the expected texts. */
+class PromptCheckingModel {
+  /** Texts that each request must contain: todo items, and the paths of the files changed so far. */
   readonly expectedTexts = new Set<string>();
   readonly missingTexts: string[] = [];
   #callCount = 0;
-  #remainingCalls = 0;
+  #remainingCallCount = 0;
 
-  begin(callCount: number): void {
-    this.#remainingCalls = callCount;
+  startPrompt(callCount: number): void {
+    this.#remainingCallCount = callCount;
   }
 
-  answer({ body }: FakeRequest): FakeStep {
+  createStep({ body }: FakeRequest): FakeStep {
     const prompt = JSON.stringify(body);
     if (prompt.includes(SUBAGENT_PROMPT) && !prompt.includes("BUILD THE BRIDGE"))
       return prompt.includes("Created sub/agent.ts")
@@ -42,22 +42,22 @@ class Worker {
         : this.#write("sub/agent.ts");
     for (const text of this.expectedTexts)
       if (!prompt.includes(text)) this.missingTexts.push(`prompt ${this.#callCount}: ${text}`);
-    if (this.#remainingCalls-- <= 0) return textStep("Done.");
-    const n = (this.#callCount += 1);
-    if (n === 1) {
+    if (this.#remainingCallCount-- <= 0) return textStep("Done.");
+    const callNumber = (this.#callCount += 1);
+    if (callNumber === 1) {
       for (const { content } of TODOS) this.expectedTexts.add(content);
       return callStep("todowrite", { todos: TODOS });
     }
-    if (n === 2) {
+    if (callNumber === 2) {
       this.expectedTexts.add("sub/agent.ts");
       return callStep("task", { description: "write one file", prompt: SUBAGENT_PROMPT });
     }
-    if (n === 3) return callStep("bash", { command: "echo unseen > by-command.txt" });
-    if (n === 4) {
+    if (callNumber === 3) return callStep("bash", { command: "echo unseen > by-command.txt" });
+    if (callNumber === 4) {
       this.expectedTexts.add("old.txt");
       return callStep("delete", { path: "old.txt" });
     }
-    const path = `src/part-${n % 60}.ts`;
+    const path = `src/part-${callNumber % 60}.ts`;
     this.expectedTexts.add(path);
     return this.#write(path);
   }
@@ -70,6 +70,7 @@ class Worker {
   }
 }
 
+/** Runs a streamed prompt. Returns the session id and the strategies of the compactions during the run. */
 async function runPrompt(server: GantryServer, message: string, sessionId?: string) {
   const response = await server.fetch("/api/run", {
     method: "POST",
@@ -90,47 +91,47 @@ function createConfig({ baseUrl }: FakeModelServer) {
   };
 }
 
-it("each prompt has todo list and changed files through compactions, restart, resume and failed summaries", async (t) => {
+it("each request contains the todo list and the changed files after compactions, a restart, failed summaries and a resume", async (t) => {
   const home = await tempDir(t);
   const project = await tempDir(t, { "old.txt": "old" });
-  const worker = new Worker();
-  const models = await startFakeModelServer({
+  const promptCheckingModel = new PromptCheckingModel();
+  const modelServer = await startFakeModelServer({
     toolFreeAnswer: textStep("Notes that mention neither."),
-    fallback: (request) => worker.answer(request),
+    fallback: (request) => promptCheckingModel.createStep(request),
   });
-  t.after(() => models.close());
+  t.after(() => modelServer.close());
   const options = { home: home.path, projectDir: project.path };
-  const config = createConfig(models);
+  const config = createConfig(modelServer);
 
   const firstServer = await startServer(t, { ...options, config });
-  worker.begin(TURN_COUNT);
+  promptCheckingModel.startPrompt(CALLS_PER_PROMPT);
   const { sessionId, strategies } = await runPrompt(firstServer, "BUILD THE BRIDGE");
-  assert.deepEqual(worker.missingTexts, []);
+  assert.deepEqual(promptCheckingModel.missingTexts, []);
   assert.ok(strategies.length >= 3, `${strategies.length} compactions`);
   assert.deepEqual([...new Set(strategies)], ["summary"]);
   await firstServer.stop();
 
   const secondServer = await startServer(t, options);
-  models.toolFreeAnswer = errorStep(400, "no summaries today");
-  worker.begin(TURN_COUNT);
-  const restartedRun = await runPrompt(secondServer, "GO ON", sessionId);
-  assert.deepEqual(worker.missingTexts, []);
-  assert.ok(restartedRun.strategies.length >= 3, `${restartedRun.strategies.length} compactions`);
-  assert.deepEqual([...new Set(restartedRun.strategies)], ["sliding-window"]);
+  modelServer.toolFreeAnswer = errorStep(400, "no summaries today");
+  promptCheckingModel.startPrompt(CALLS_PER_PROMPT);
+  const secondRun = await runPrompt(secondServer, "GO ON", sessionId);
+  assert.deepEqual(promptCheckingModel.missingTexts, []);
+  assert.ok(secondRun.strategies.length >= 3, `${secondRun.strategies.length} compactions`);
+  assert.deepEqual([...new Set(secondRun.strategies)], ["sliding-window"]);
   await secondServer.stop();
 
-  models.toolFreeAnswer = textStep("Notes that mention neither.");
+  modelServer.toolFreeAnswer = textStep("Notes that mention neither.");
   const { gantry, peer } = await spawnAcpServer(t, options);
   await peer.initialize();
   await peer.request("session/resume", { sessionId, cwd: project.path, mcpServers: [] });
-  worker.begin(TURN_COUNT);
+  promptCheckingModel.startPrompt(CALLS_PER_PROMPT);
   await peer.prompt(sessionId, "AND ON");
-  assert.deepEqual(worker.missingTexts, []);
+  assert.deepEqual(promptCheckingModel.missingTexts, []);
   assert.match(JSON.stringify(peer.getUpdates(sessionId)), /Context compacted \(summary\)/);
-  const lastRequest = JSON.stringify(models.lastRunRequest?.body);
+  const lastRequest = JSON.stringify(modelServer.lastRunRequest?.body);
   assert.match(lastRequest, /\[>\] draw the plans/);
   assert.match(lastRequest, /commands may have changed others/);
-  assert.deepEqual(models.violations, []);
+  assert.deepEqual(modelServer.violations, []);
   gantry.child.stdin.end();
   await gantry.exited;
 });

@@ -4,7 +4,7 @@ import { callStep, textStep, startFakeModelServer } from "../../helpers/fake-mod
 import { spawnGantry, startServer } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
-/** Number of turns per window. `TURNS=300` is the long form. */
+/** Number of turns per context window. The long form of the test sets `TURNS=300`. */
 const TURN_COUNT = Number(process.env["TURNS"] ?? 24);
 const GOAL = "The goal is to keep the word HELIOTROPE in mind.";
 
@@ -14,39 +14,40 @@ describe("a conversation longer than the model's context window, over HTTP and A
       const home = await tempDir(t);
       // A file whose content alone is larger than the smaller windows.
       const project = await tempDir(t, { "big.txt": "all work and no play\n".repeat(4_000) });
-      const models = await startFakeModelServer({ toolFreeAnswer: textStep("A title") });
-      t.after(() => models.close());
+      const modelServer = await startFakeModelServer({ toolFreeAnswer: textStep("A title") });
+      t.after(() => modelServer.close());
       const config = {
         providers: [
           {
             name: "lab",
             driver: "openai",
-            base_url: models.baseUrl,
+            base_url: modelServer.baseUrl,
             api_key: "x",
             models: [{ id: "m1", context_window: windowTokens, max_output: 500 }],
           },
         ],
       };
       const server = await startServer(t, { config, home: home.path, projectDir: project.path });
-      let id: string | undefined;
+      let sessionId: string | undefined;
       for (let turn = 1; turn <= TURN_COUNT; turn += 1) {
         const readsLargeFile = turn % 6 === 0;
-        if (readsLargeFile) models.enqueue(callStep("read", { path: "big.txt" }));
-        models.enqueue(textStep(`Answer ${turn}. ${"Noted and weighed. ".repeat(20)}`));
+        if (readsLargeFile) modelServer.enqueue(callStep("read", { path: "big.txt" }));
+        modelServer.enqueue(textStep(`Answer ${turn}. ${"Noted and weighed. ".repeat(20)}`));
         const response = await server.fetch("/api/run", {
           method: "POST",
           body: JSON.stringify({
             message: turn === 1 ? GOAL : `Question ${turn}. ${"Think of this too. ".repeat(20)}`,
-            session_id: id,
+            session_id: sessionId,
           }),
         });
         assert.equal(response.status, 200, await response.clone().text());
-        id = response.headers.get("x-session-id") ?? undefined;
+        sessionId = response.headers.get("x-session-id") ?? undefined;
       }
-      assert.deepEqual(models.violations, []);
-      for (const { body, tools } of models.requests) {
+      assert.deepEqual(modelServer.violations, []);
+      for (const { body, tools } of modelServer.requests) {
         if (tools.length === 0) continue;
         const text = JSON.stringify(body);
+        // Four bytes a token are a common estimate.
         assert.ok(Buffer.byteLength(text) / 4 <= windowTokens, `a request of ${Buffer.byteLength(text)} bytes`);
         assert.match(text, /HELIOTROPE/);
       }
@@ -54,8 +55,8 @@ describe("a conversation longer than the model's context window, over HTTP and A
         sessions: { id: string }[];
         total: number;
       };
-      assert.deepEqual([total, sessions.map((session) => session.id)], [1, [id]]);
-      const { messages } = (await (await server.fetch(`/api/sessions/${id}/messages`)).json()) as {
+      assert.deepEqual([total, sessions.map((session) => session.id)], [1, [sessionId]]);
+      const { messages } = (await (await server.fetch(`/api/sessions/${sessionId}/messages`)).json()) as {
         messages: { role: string; content: string; seq: number; session_id: string }[];
       };
       const answers = messages.filter(({ role }) => role === "assistant").map(({ content }) => content);
@@ -72,28 +73,28 @@ describe("a conversation longer than the model's context window, over HTTP and A
       if (windowTokens < 10_000) assert.ok(partCount > 1, "the session was compacted");
       await server.stop();
 
-      const editor = await spawnGantry(t, {
+      const acpProcess = await spawnGantry(t, {
         home: home.path,
         projectDir: project.path,
         args: ["serve", "--acp", "--stdio"],
       });
-      const sendRequest = (number: number, method: string, params: object) =>
-        editor.child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id: number, method, params })}\n`);
+      const sendRequest = (requestId: number, method: string, params: object) =>
+        acpProcess.child.stdin.write(`${JSON.stringify({ jsonrpc: "2.0", id: requestId, method, params })}\n`);
       sendRequest(1, "initialize", { protocolVersion: 1 });
-      sendRequest(2, "session/resume", { sessionId: id, cwd: project.path, mcpServers: [] });
-      await editor.waitForOutput(/"id":2/);
-      models.enqueue(textStep("HELIOTROPE it is."));
-      sendRequest(3, "session/prompt", { sessionId: id, prompt: [{ type: "text", text: "Which word?" }] });
-      await editor.waitForOutput(/"id":3/);
-      assert.match(editor.stdout, /HELIOTROPE it is\./);
-      assert.match(editor.stdout, /"stopReason":"end_turn"/);
+      sendRequest(2, "session/resume", { sessionId, cwd: project.path, mcpServers: [] });
+      await acpProcess.waitForOutput(/"id":2/);
+      modelServer.enqueue(textStep("HELIOTROPE it is."));
+      sendRequest(3, "session/prompt", { sessionId, prompt: [{ type: "text", text: "Which word?" }] });
+      await acpProcess.waitForOutput(/"id":3/);
+      assert.match(acpProcess.stdout, /HELIOTROPE it is\./);
+      assert.match(acpProcess.stdout, /"stopReason":"end_turn"/);
       assert.match(
-        JSON.stringify(models.requests.filter(({ tools }) => tools.length > 0).at(-1)?.body),
+        JSON.stringify(modelServer.requests.filter(({ tools }) => tools.length > 0).at(-1)?.body),
         /HELIOTROPE[\s\S]*Which word\?/,
       );
-      assert.deepEqual(models.violations, []);
-      editor.child.stdin.end();
-      assert.deepEqual(await editor.exited, { code: 0, signal: null });
+      assert.deepEqual(modelServer.violations, []);
+      acpProcess.child.stdin.end();
+      assert.deepEqual(await acpProcess.exited, { code: 0, signal: null });
     });
   }
 });

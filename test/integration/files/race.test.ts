@@ -1,4 +1,4 @@
-// Every file tool while another process repeatedly replaces the parent folder by a link to another folder.
+// Calls file tools while another process repeatedly replaces the parent folder by a link to another folder.
 import assert from "node:assert/strict";
 import { closeSync, constants, fstatSync, mkdirSync, openSync, rmSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
@@ -10,10 +10,10 @@ import { fillProject, describeFolder, OUTSIDE_TEXT } from "../../helpers/swapped
 import { callTool, createTemporaryFolder, createToolContext } from "../../helpers/tool-context.js";
 
 /**
- * Number of calls per tool. The long form sets more calls and tests all tools. swapped-parent.test.ts tests each step
- * of each tool.
+ * Number of calls per tool. The long form sets `CALLS` and tests all tools, the short form only SHORT_FORM_TOOLS.
+ * swapped-parent.test.ts tests each step of each tool.
  */
-const CALL_COUNT = Number(process.env.CALLS ?? 30);
+const CALLS_PER_TOOL = Number(process.env.CALLS ?? 30);
 const SHORT_FORM_TOOLS = ["read", "apply_patch", "delete of the parent folder"];
 
 /** Opens the real folder. The descriptor stays valid under either name. */
@@ -28,7 +28,7 @@ function openRealFolder(project: string): number {
 }
 
 const path = "sub/deep/file.txt";
-const inputsByTest: Record<string, (i: number) => Record<string, unknown>> = {
+const createInputByTestName: Record<string, (i: number) => Record<string, unknown>> = {
   read: () => ({ path }),
   write: (i) =>
     i % 2 ? { path, content: `${i} needle\ncount: 1\n` } : { path: `sub/deep/n${i % 9}/${i}`, content: "" },
@@ -53,8 +53,10 @@ const inputsByTest: Record<string, (i: number) => Record<string, unknown>> = {
 };
 
 describe("a parent folder that another process replaces by a link to an outside folder", () => {
-  const testedNames = process.env.CALLS === undefined ? SHORT_FORM_TOOLS : Object.keys(inputsByTest);
-  for (const [name, createInput] of Object.entries(inputsByTest).filter(([callName]) => testedNames.includes(callName)))
+  const selectedNames = process.env.CALLS === undefined ? SHORT_FORM_TOOLS : Object.keys(createInputByTestName);
+  for (const [name, createInput] of Object.entries(createInputByTestName).filter(([testName]) =>
+    selectedNames.includes(testName),
+  ))
     it(`${name} reads and changes nothing outside the project`, async (t) => {
       await using folder = await createTemporaryFolder();
       const project = join(folder.path, "project");
@@ -71,10 +73,10 @@ describe("a parent folder that another process replaces by a link to an outside 
       const counts = { succeeded: 0, rejected: 0, outside: 0 };
       const reasons = new Map<string, number>();
       try {
-        await linkSwapper.message();
+        await linkSwapper.waitForMessage();
         const tool = builtinTools().find((candidate) => candidate.name === name.split(" ")[0])!;
-        // With few calls, all can be rejected. The loop therefore continues until the first success.
-        for (let i = 0; i < CALL_COUNT || counts.succeeded === 0; i++) {
+        // All of a few calls can be rejected. The loop therefore continues until the first success.
+        for (let i = 0; i < CALLS_PER_TOOL || counts.succeeded === 0; i++) {
           if (deletesParent) {
             mkdirSync(join(project, "top"), { recursive: true });
             fillProject(join(project, "top"), "inside");
@@ -103,7 +105,7 @@ describe("a parent folder that another process replaces by a link to an outside 
           fillProject(outside, OUTSIDE_TEXT);
         }
         linkSwapper.send("stop");
-        await linkSwapper.ended();
+        await linkSwapper.waitForEnd();
       } finally {
         closeSync(folderDescriptor);
         await linkSwapper.kill();

@@ -14,7 +14,7 @@ describe("paths that are replaced by symbolic links during file access", () => {
     const secret = join(folder.path, "secret");
     await writeFile(secret, "SECRET");
     await writeFile(join(project, "good"), "good");
-    const guard = await PathGuard.create({ roots: [project], denied: [] });
+    const guard = await PathGuard.create({ roots: [project], deniedPaths: [] });
     let isSwapping = true;
     const swapLoop = (async () => {
       for (let i = 0; isSwapping; i++) {
@@ -22,21 +22,21 @@ describe("paths that are replaced by symbolic links during file access", () => {
         await rename(join(project, "next"), join(project, "file"));
       }
     })();
-    const outcomes = { succeeded: 0, rejected: 0 };
+    const counts = { succeeded: 0, rejected: 0 };
     for (let i = 0; i < 200; i++) {
       try {
         const file = await guard.openFile(join(project, "file"));
         assert.equal(await file.handle.readFile("utf8"), "good");
         await file.handle.close();
-        outcomes.succeeded++;
+        counts.succeeded++;
       } catch (error) {
         if ((error as { code?: string }).code !== "path") throw error;
-        outcomes.rejected++;
+        counts.rejected++;
       }
     }
     isSwapping = false;
     await swapLoop;
-    assert.equal(outcomes.succeeded + outcomes.rejected, 200);
+    assert.equal(counts.succeeded + counts.rejected, 200);
   });
 
   it("the write tool creates no file outside the project", async () => {

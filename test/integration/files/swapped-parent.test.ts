@@ -1,4 +1,4 @@
-// Every file tool while its parent folder becomes a link to the outside, or stops being a link. The switch happens
+// Calls every file tool while a parent folder becomes a link to the outside, or stops being a link. The switch happens
 // before each file system call of the tool in turn. race.test.ts races two processes.
 import assert from "node:assert/strict";
 import fs from "node:fs";
@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { builtinTools } from "gantry";
 import { PathGuard } from "../../../src/files/path-guard.js";
-import { newReport, walk } from "../../../src/files/walk.js";
+import { createWalkReport, walk } from "../../../src/files/walk.js";
 import { PathError } from "../../../src/ports/errors.js";
 import { fillProject, describeFolder, OUTSIDE_TEXT } from "../../helpers/swapped-folder.js";
 import { callTool, createTemporaryFolder, createToolContext } from "../../helpers/tool-context.js";
@@ -16,7 +16,7 @@ import { callTool, createTemporaryFolder, createToolContext } from "../../helper
 /**
  * Called before each file system call of this thread that receives a path. Calls on descriptors do not depend on names.
  */
-let onCall: (() => void) | undefined;
+let beforeCall: (() => void) | undefined;
 const restoreMethods: (() => void)[] = [];
 
 function watchCalls(module: object): void {
@@ -26,7 +26,7 @@ function watchCalls(module: object): void {
     // gantry's own folders.
     if (typeof method !== "function" || !/^[a-z]/.test(name)) continue;
     const wrappedMethod = function (this: unknown, ...args: unknown[]): unknown {
-      const hook = typeof args[0] === "string" ? onCall : undefined;
+      const hook = typeof args[0] === "string" ? beforeCall : undefined;
       hook?.();
       return (method as (...args: unknown[]) => unknown).apply(this, args);
     };
@@ -88,15 +88,15 @@ const CALL_INPUTS: Record<string, readonly [tool: string, input: Record<string, 
   "grep of the parent folder": ["grep", { path: ".", pattern: "needle" }],
 };
 
-/** The part of `list` that runs in this process. */
-async function walkNames(start: string): Promise<string> {
-  const guard = await PathGuard.create({ roots: [start], denied: [] });
+/** Walks a folder in this process, as the tool `list` does. Returns the paths found before the end or a PathError. */
+async function walkNames(startFolder: string): Promise<string> {
+  const guard = await PathGuard.create({ roots: [startFolder], deniedPaths: [] });
   const names: string[] = [];
   try {
-    const folder = await guard.openFolder(start);
+    const folder = await guard.openFolder(startFolder);
     try {
-      const options = { guard, depth: 9, ignored: new Set<string>(), signal: new AbortController().signal };
-      for await (const { path } of walk(folder, options, newReport())) names.push(path);
+      const options = { guard, maxDepth: 9, ignoredPaths: new Set<string>(), signal: new AbortController().signal };
+      for await (const { path } of walk(folder, options, createWalkReport())) names.push(path);
     } finally {
       await folder.close();
     }
@@ -139,7 +139,7 @@ const ACTIONS: Record<string, (project: string) => Promise<string>> = Object.fro
 
 describe(
   "a parent folder that becomes a link to an outside folder before each file system call",
-  { skip: process.platform === "linux" ? false : "other systems reach nothing by a handle" },
+  { skip: process.platform === "linux" ? false : "only Linux opens paths relative to an open folder" },
   () => {
     for (const [name, action] of Object.entries(ACTIONS))
       it(`${name} reads and changes nothing outside the project`, async (t) => {
@@ -162,16 +162,16 @@ describe(
           if (isLinkFirst) folderSwitch.toggle();
           let callCount = 0;
           const hook = (): void => {
-            onCall = undefined;
+            beforeCall = undefined;
             if (switchCalls.includes(++callCount)) folderSwitch.toggle();
-            onCall = hook;
+            beforeCall = hook;
           };
-          onCall = hook;
+          beforeCall = hook;
           const { output, error } = await action(project).then(
             (text) => ({ output: text, error: undefined }),
             (reason: unknown) => ({ output: "", error: reason }),
           );
-          onCall = undefined;
+          beforeCall = undefined;
           const situation = `${isLinkFirst ? "a link" : "a folder"} at first, switched before ${switchCalls.join(" and ")}`;
           assert.doesNotMatch(output, new RegExp(OUTSIDE_TEXT), situation);
           assert.equal(describeFolder(outside), originalOutside, situation);
@@ -181,9 +181,9 @@ describe(
         const { error } = await runCase(false, []);
         assert.equal(error, undefined, "the call succeeds without a switch");
         let caseCount = 0;
-        for (const [isLinkFirst, duration] of SWITCHES)
+        for (const [isLinkFirst, linkCallCount] of SWITCHES)
           for (let firstCall = 1, callCount = Infinity; firstCall <= callCount; firstCall++, caseCount++)
-            ({ callCount } = await runCase(isLinkFirst, [firstCall, firstCall + duration]));
+            ({ callCount } = await runCase(isLinkFirst, [firstCall, firstCall + linkCallCount]));
         t.diagnostic(`${caseCount} cases`);
         assert.ok(caseCount > 3 * SWITCHES.length, `${caseCount} cases`);
       });

@@ -15,7 +15,7 @@ const ACTOR_FILE = fileURLToPath(new URL("../../helpers/user-actions.mjs", impor
 const bubblewrap = findBubblewrap({ env: { PATH: process.env["PATH"] ?? "" }, network: true });
 const LINUX_ONLY = { skip: process.platform === "linux" ? false : "only Linux has /proc" };
 
-/** Module of a model that calls the tool in its prompt, `name {"arguments"}`. */
+/** Module of a model that calls the tool in the prompt, `name {"arguments"}`. */
 const CALLER_MODULE = `
 const usage = { inputTokens: 1, outputTokens: 1, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 };
 export default {
@@ -143,12 +143,13 @@ describe("a command of the agent as an API client", { concurrency: true }, () =>
       const { server, client, sessionId, askId, responseFile, args } = await startWaitingRun(t, sandbox);
       await client.run({ message: message(args, responseFile) });
       const responses = await readResponses(responseFile);
+      // Number of requests of the actor script.
       assert.equal(responses.length, 21);
       assert.deepEqual(
         responses.filter(([, status, code]) => status !== 403 || code !== "command_refused"),
         [],
       );
-      // None of the requests had an effect.
+      // No request had an effect.
       assert.equal((await client.sessions.get(sessionId)).mode, "ask");
       assert.equal((await client.asks.get(askId)).state, "open");
       assert.equal(existsSync(`${server.projectDir}/asked`), false);
@@ -168,38 +169,38 @@ describe("a command of the agent as an API client", { concurrency: true }, () =>
       );
       for (const action of ["answer a question", "grant a permission", "change the mode"])
         assert.deepEqual(responsesByAction.get(action), [403, "person_required"], action);
-      // Every process of the user may send all other requests.
+      // Every process of the user may send all other requests: the actor has deleted the session.
       await assert.rejects(client.sessions.get(sessionId), { code: "session_not_found" });
     },
   );
 });
 
 /**
- * Script that sends requests through sockets that no process holds during the check. The sockets are in transit in another
- * socket pair.
+ * Script that sends requests through sockets that no process holds during the check. The sockets are in transit in
+ * another socket pair.
  */
 const IN_TRANSIT_SCRIPT = `
 import json, re, socket, sys, urllib.error, urllib.request
 _, url, file = sys.argv
-here, there = socket.socketpair()
+sender, receiver = socket.socketpair()
 for i in range(20):
     client = socket.create_connection(("127.0.0.1", int(url.split(":")[2])))
-    socket.send_fds(here, [b"x"], [client.fileno()])
+    socket.send_fds(sender, [b"x"], [client.fileno()])
     client.close()
-# The server looks for clients in the order in which they connect. When it has answered these, it has looked for the hidden
-# ones. A client that it found before its socket was hidden is a command, which is accepted below.
+# The server identifies clients in the order of their connections. After its answers to these requests, the server has
+# searched for the hidden clients. A client that was identified before its socket was hidden is a command.
 for i in range(5):
     try:
         urllib.request.urlopen(url + "/api/sessions").read()
     except urllib.error.HTTPError as error:
         assert error.code == 403
-answers = []
+responses = []
 for i in range(20):
-    client = socket.socket(fileno=socket.recv_fds(there, 1, 1)[1][0])
+    client = socket.socket(fileno=socket.recv_fds(receiver, 1, 1)[1][0])
     client.send(b"GET /api/sessions HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n")
     text = client.makefile().read()
-    answers.append([i, int(text.split(" ")[1]), "".join(re.findall('"code":"(.*?)"', text))])
-json.dump(answers, open(file, "w"))
+    responses.append([i, int(text.split(" ")[1]), "".join(re.findall('"code":"(.*?)"', text))])
+json.dump(responses, open(file, "w"))
 `;
 
 describe("a client whose process cannot be identified", () => {
@@ -218,13 +219,13 @@ describe("a client whose process cannot be identified", () => {
       assert.ok(status === 403 && /^(command|unseen)_refused$/.test(code), `${i}: ${status} ${code}`);
   });
 
-  it("has the origin unseen, for example for the inode 0", LINUX_ONLY, async () => {
+  it("has the origin `unseen`, for example for the socket inode 0", LINUX_ONLY, async () => {
     assert.equal(await findProcessOrigin("0"), "unseen");
   });
 });
 
 describe("a user as an API client", { concurrency: true }, () => {
-  it("runs, reads and restricts without the token, but needs it to answer asks and to allow more", async (t) => {
+  it("needs the token only to answer asks and to choose a less strict mode, not to run, read or choose a stricter mode", async (t) => {
     const { server, client, sessionId, askId } = await startWaitingRun(t, "off");
     const sendJson = (path: string, body: object, headers: Record<string, string> = {}, method = "POST") =>
       server.fetch(path, {
@@ -307,10 +308,10 @@ describe("a user as an API client", { concurrency: true }, () => {
       .then(async (response) => console.log(response.status, (await response.json()).code))`;
     const execFileAsync = promisify(execFile);
     const unshareArgs = ["-Urpf", "--", process.execPath, "-e", script, server.url];
-    const testRun = await execFileAsync("unshare", [...unshareArgs.slice(0, 2), "true"]).catch(
+    const trialRun = await execFileAsync("unshare", [...unshareArgs.slice(0, 2), "true"]).catch(
       (error: unknown) => error,
     );
-    if (testRun instanceof Error) return t.skip("this machine cannot create PID namespaces");
+    if (trialRun instanceof Error) return t.skip("this machine cannot create PID namespaces");
     assert.equal((await execFileAsync("unshare", [...unshareArgs, "{}"])).stdout.trim(), "403 namespace_refused");
     assert.equal(
       (await execFileAsync("unshare", [...unshareArgs, JSON.stringify(server.personHeaders)])).stdout.trim(),
@@ -320,7 +321,7 @@ describe("a user as an API client", { concurrency: true }, () => {
 
   it("receives the token from a console login with the server's origin, but not with other origins", async (t) => {
     const { server, client, askId } = await startWaitingRun(t, "off");
-    const login = async (headers: Record<string, string> = {}) => {
+    const fetchLoginHeaders = async (headers: Record<string, string> = {}) => {
       const response = await server.fetch("/console/login", {
         method: "POST",
         headers: { "content-type": "application/json", ...headers },
@@ -330,8 +331,8 @@ describe("a user as an API client", { concurrency: true }, () => {
     };
     // A command can start a development server whose page runs in the user's browser.
     for (const origin of ["http://localhost:3000", "https://evil.example"])
-      assert.deepEqual(await login({ origin, "sec-fetch-site": "same-site" }), {});
-    const headers = await login({ origin: server.url, "sec-fetch-site": "same-origin" });
+      assert.deepEqual(await fetchLoginHeaders({ origin, "sec-fetch-site": "same-site" }), {});
+    const headers = await fetchLoginHeaders({ origin: server.url, "sec-fetch-site": "same-origin" });
     assert.deepEqual(headers, server.personHeaders);
     const pageClient = new GantryClient({ url: server.url, personHeaders: () => headers });
     await pageClient.asks.answer(askId, { choice: "reject" });

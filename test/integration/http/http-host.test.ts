@@ -376,9 +376,9 @@ it(
   },
 );
 
-/** The reason that another user cannot be tested on this machine, or false. */
+/** Returns the reason why this machine cannot run a process as another user, or false. */
 function getSkipReason(): string | false {
-  if (process.platform !== "linux") return "only Linux tells users apart";
+  if (process.platform !== "linux") return "only Linux identifies the users of connections";
   return process.getuid?.() === 0 ? false : "only root can become another user";
 }
 
@@ -411,17 +411,17 @@ it("the HTTP host checks the host of an absolute request target and serves its p
 
 it("the HTTP host returns 400 for invalid HTTP and 431 for oversized headers, in JSON", async (t) => {
   const url = await openHost(t).mount(createMount("/"));
-  const badRequestText = await exchangeText(url, "this is no http\r\n\r\n");
+  const badRequestResponse = await exchangeText(url, "this is no http\r\n\r\n");
   assert.match(
-    badRequestText,
+    badRequestResponse,
     /^HTTP\/1\.1 400 Bad Request\r\nContent-Type: application\/json\r\n[\s\S]*\{"error":"bad request","code":"bad_request"\}$/,
   );
-  const longHeaderText = await exchangeText(
+  const longHeaderResponse = await exchangeText(
     url,
     `GET / HTTP/1.1\r\nHost: localhost\r\nX: ${"x".repeat(20_000)}\r\n\r\n`,
   );
   assert.match(
-    longHeaderText,
+    longHeaderResponse,
     /^HTTP\/1\.1 431 [\s\S]*\{"error":"request headers too large","code":"headers_too_large"\}$/,
   );
 });
@@ -454,7 +454,7 @@ it("the HTTP host returns 503 above the connection limit, and 200 after a client
   const rejectionText = await exchangeText(url, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
   assert.match(rejectionText, /^HTTP\/1\.1 503 [\s\S]*retry-after: 1[\s\S]*too many connections/i);
   secondConnection.destroy();
-  // The server detects the disconnect later.
+  // The server detects the disconnect with a delay.
   for (;;) if ((await sendRawRequest(url, "/")).status === 200) break;
   firstConnection.destroy();
 });
@@ -559,7 +559,7 @@ it("stopAccepting() and close() reject new requests, close idle connections and 
   await assert.rejects(host.mount(createMount("/x")), ListenError);
 });
 
-it("close() with an aborted signal destroys open connections, also as a second call", async (t) => {
+it("close() with an aborted signal destroys open connections, also if an earlier close() still waits", async (t) => {
   const host = openHost(t);
   const url = await host.mount(createMount("/", { handler: (_request, response) => void response.write("forever") }));
   const connection = (await openConnection(url)).write("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");

@@ -78,7 +78,7 @@ it("OPTIONS returns 204 on any path without authentication", async (t) => {
   );
 });
 
-it("a preflight lists PATCH, Idempotency-Key and Last-Event-ID only if it requests them", async (t) => {
+it("a preflight response lists PATCH, Idempotency-Key and Last-Event-ID only if the request names them", async (t) => {
   const { send } = await startApi(t, { http: { headers: { "X-Mine": "1" } } });
   const requestPreflight = async (headers: Record<string, string>) => {
     const response = await send("/api/run", { method: "OPTIONS", headers });
@@ -106,7 +106,7 @@ it("a preflight lists PATCH, Idempotency-Key and Last-Event-ID only if it reques
   assert.match(String((await send("/api/health")).headers["access-control-expose-headers"]), /\bX-Run-Id\b/);
 });
 
-it("a preflight lists a required header only if it requests that header and the headers authenticate clients", async (t) => {
+it("a preflight response lists a required header only if the request names it and the required headers authenticate", async (t) => {
   const requestHeaders = "access-control-request-headers";
   const getListedHeaders = async (send: Awaited<ReturnType<typeof startApi>>["send"], requestedNames?: string) => {
     const headers = { origin: "http://127.0.0.1:9", "access-control-request-method": "POST" };
@@ -132,11 +132,11 @@ it("a preflight lists a required header only if it requests that header and the 
     "Content-Type, Authorization, Idempotency-Key, Last-Event-ID, X-Key, X-Mine",
   );
   // A header that accepts any value does not authenticate clients, so it is not listed.
-  const openApi = await startApi(t, { http: { requiredHeaders: { "X-Client": "" } } });
-  assert.equal(await getListedHeaders(openApi.send, "x-client"), "Content-Type, Authorization");
+  const anyValueApi = await startApi(t, { http: { requiredHeaders: { "X-Client": "" } } });
+  assert.equal(await getListedHeaders(anyValueApi.send, "x-client"), "Content-Type, Authorization");
 });
 
-it("a preflight lists the API's own required headers instead of the port's headers", async (t) => {
+it("a preflight response lists the API's own required headers instead of the port's headers", async (t) => {
   for (const [apiOptions, allowedHeaders] of [
     [{}, "Content-Type, Authorization, X-Port"],
     [{ required_headers: { "X-Own": "k" } }, "Content-Type, Authorization, X-Own"],
@@ -172,6 +172,7 @@ const missingHeaderError = (name: string) => `missing required header: ${name}`;
 const invalidHeaderError = (name: string) => `invalid header: ${name}`;
 const VALID_HEADERS = { authorization: "Bearer S\u00e9cret-1", "x-tenant": "Blue", "x-trace": "any" };
 
+/** The first, second and third header are Authorization, X-Tenant and X-Trace. Status 200 if the error is undefined. */
 const AUTH_CASES: AuthCase[] = [
   ["all headers valid", VALID_HEADERS, undefined],
   [
@@ -325,18 +326,18 @@ const FOREIGN_PAGE_HEADERS: Record<string, string>[] = [
 
 it("every route except /api/health rejects pages of other sites with 403 cross_site", async (t) => {
   const { send, provider } = await startApi(t);
-  for (const page of FOREIGN_PAGE_HEADERS) {
+  for (const pageHeaders of FOREIGN_PAGE_HEADERS) {
     for (const [method, path, , body] of ROUTES) {
       if (path === "/api/health") continue;
       const { status, json } = await send(path, {
         method,
-        headers: { ...page, ...JSON_HEADERS },
+        headers: { ...pageHeaders, ...JSON_HEADERS },
         ...(body ? { body } : {}),
       });
       assert.deepEqual(
         [status, json()],
         [403, { error: "cross-site request refused", code: "cross_site" }],
-        `${method} ${path} ${JSON.stringify(page)}`,
+        `${method} ${path} ${JSON.stringify(pageHeaders)}`,
       );
     }
   }
@@ -345,7 +346,8 @@ it("every route except /api/health rejects pages of other sites with 403 cross_s
 
 it("GET /api/health accepts any page but checks Host, and POST is rejected", async (t) => {
   const { send } = await startApi(t);
-  for (const page of FOREIGN_PAGE_HEADERS) assert.equal((await send("/api/health", { headers: page })).status, 200);
+  for (const pageHeaders of FOREIGN_PAGE_HEADERS)
+    assert.equal((await send("/api/health", { headers: pageHeaders })).status, 200);
   assert.equal(
     (await send("/api/health", { method: "POST", headers: { ...FOREIGN_PAGE_HEADERS[0], ...JSON_HEADERS } })).status,
     403,
@@ -361,13 +363,13 @@ it("allowLoopbackPages: false rejects pages of other ports of this machine", asy
   assert.equal(await getStatus(ownHeaders), 200);
   assert.equal(await getStatus({ "sec-fetch-site": "none" }), 200);
   assert.equal(await getStatus({ ...ownHeaders, "sec-fetch-site": "same-origin" }), 200);
-  for (const page of [
+  for (const pageHeaders of [
     { origin: "http://localhost:3000" },
     { origin: "http://127.0.0.1:3000", "sec-fetch-site": "same-site" },
     { "sec-fetch-site": "same-site" },
     { "sec-fetch-site": "cross-site" },
   ] as Record<string, string>[])
-    assert.equal(await getStatus(page), 403, JSON.stringify(page));
+    assert.equal(await getStatus(pageHeaders), 403, JSON.stringify(pageHeaders));
 });
 
 it("a required header without a value does not replace the Host and Origin checks or allow a public address", async (t) => {
@@ -403,11 +405,11 @@ it("a malformed request receives a JSON error with CORS headers and server.heade
 
 it("a cross-site request is rejected before its body is read", async (t) => {
   const { url } = await startApi(t);
-  const responseText = exchangeText(
+  const pendingResponse = exchangeText(
     url,
     "POST /api/run HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nSec-Fetch-Site: cross-site\r\nContent-Length: 1000000\r\n\r\n{",
   );
-  assert.match(await responseText, /^HTTP\/1\.1 403 /);
+  assert.match(await pendingResponse, /^HTTP\/1\.1 403 /);
 });
 
 it("POST /api/run accepts native programs, pages of this machine, and authenticated or allowed pages", async (t) => {
@@ -423,18 +425,22 @@ it("POST /api/run accepts native programs, pages of this machine, and authentica
     { ...JSON_HEADERS, "sec-fetch-site": "none" },
     { ...JSON_HEADERS, origin: "http://localhost:3000" },
   ];
-  const openApi = await startApi(t);
+  const unprotectedApi = await startApi(t);
   for (const headers of acceptedHeaders)
-    assert.equal((await openApi.send("/api/run", { ...requestBody, headers })).status, 200, JSON.stringify(headers));
-  const page = { ...JSON_HEADERS, "sec-fetch-site": "cross-site", origin: "https://app.example" };
+    assert.equal(
+      (await unprotectedApi.send("/api/run", { ...requestBody, headers })).status,
+      200,
+      JSON.stringify(headers),
+    );
+  const pageHeaders = { ...JSON_HEADERS, "sec-fetch-site": "cross-site", origin: "https://app.example" };
   const crossSiteApi = await startApi(t, { host: { allowCrossSite: true } });
-  assert.equal((await crossSiteApi.send("/api/run", { ...requestBody, headers: page })).status, 200);
+  assert.equal((await crossSiteApi.send("/api/run", { ...requestBody, headers: pageHeaders })).status, 200);
   const protectedApi = await startApi(t, { http: { requiredHeaders: { "X-Key": "k" } } });
   assert.equal(
-    (await protectedApi.send("/api/run", { ...requestBody, headers: { ...page, "x-key": "k" } })).status,
+    (await protectedApi.send("/api/run", { ...requestBody, headers: { ...pageHeaders, "x-key": "k" } })).status,
     200,
   );
-  assert.equal((await protectedApi.send("/api/run", { ...requestBody, headers: page })).status, 401);
+  assert.equal((await protectedApi.send("/api/run", { ...requestBody, headers: pageHeaders })).status, 401);
 });
 
 it("a browser's POST needs a JSON content type, even with authentication", async (t) => {

@@ -19,78 +19,78 @@ type Method = "get" | "post" | "patch" | "delete";
 type Operation<Path extends keyof paths, Verb extends Method> = NonNullable<paths[Path][Verb]>;
 type Json<T> = T extends { content: { "application/json": infer Body } } ? Body : never;
 type Events<T> = T extends { content: { "text/event-stream": infer Event } } ? Event : never;
-type Responses<O> = O extends { responses: infer All } ? All : never;
-type Good<O> = Responses<O> extends infer All ? { [S in keyof All]: S extends 200 | 202 ? All[S] : never }[keyof All] : never;
-type Asked<O> = O extends { requestBody: infer Body } ? { body: Json<Body> } : { body?: undefined };
-type Query<O> = O extends { parameters: { query?: infer Q } } ? { query?: Q } : { query?: undefined };
-type Place<O> = O extends { parameters: { path: infer P } } ? { path: P } : { path?: undefined };
-type Init<O> = Asked<O> & Query<O> & Place<O>;
+type Responses<O> = O extends { responses: infer AllResponses } ? AllResponses : never;
+type SuccessContent<O> = Responses<O> extends infer AllResponses ? { [S in keyof AllResponses]: S extends 200 | 202 ? AllResponses[S] : never }[keyof AllResponses] : never;
+type BodyInit<O> = O extends { requestBody: infer Body } ? { body: Json<Body> } : { body?: undefined };
+type QueryInit<O> = O extends { parameters: { query?: infer Parameters } } ? { query?: Parameters } : { query?: undefined };
+type PathInit<O> = O extends { parameters: { path: infer Parameters } } ? { path: Parameters } : { path?: undefined };
+type OperationInit<O> = BodyInit<O> & QueryInit<O> & PathInit<O>;
 
 const [, , origin = ""] = process.argv;
 
-async function open<Path extends keyof paths & string, Verb extends Method>(
-  verb: Verb, path: Path, init: Init<Operation<Path, Verb>>,
+async function sendRequest<Path extends keyof paths & string, Verb extends Method>(
+  verb: Verb, path: Path, init: OperationInit<Operation<Path, Verb>>,
 ): Promise<Response> {
-  const { body, query, path: place } = init as { body?: unknown; query?: object; path?: Record<string, string> };
-  const url = new URL(path.replace(/\\{(\\w+)\\}/g, (_, name: string) => encodeURIComponent(place?.[name] ?? "")), origin);
+  const { body, query, path: pathParameters } = init as { body?: unknown; query?: object; path?: Record<string, string> };
+  const url = new URL(path.replace(/\\{(\\w+)\\}/g, (_, name: string) => encodeURIComponent(pathParameters?.[name] ?? "")), origin);
   for (const [name, value] of Object.entries(query ?? {})) url.searchParams.set(name, String(value));
   const response = await fetch(url, { method: verb.toUpperCase(), ...(body === undefined ? {} : { body: JSON.stringify(body) }) });
   if (!response.ok) throw new Error(await response.text());
   return response;
 }
 
-async function call<Path extends keyof paths & string, Verb extends Method>(
-  verb: Verb, path: Path, init: Init<Operation<Path, Verb>>,
-): Promise<Json<Good<Operation<Path, Verb>>>> {
-  return (await (await open(verb, path, init)).json()) as Json<Good<Operation<Path, Verb>>>;
+async function fetchJson<Path extends keyof paths & string, Verb extends Method>(
+  verb: Verb, path: Path, init: OperationInit<Operation<Path, Verb>>,
+): Promise<Json<SuccessContent<Operation<Path, Verb>>>> {
+  return (await (await sendRequest(verb, path, init)).json()) as Json<SuccessContent<Operation<Path, Verb>>>;
 }
 
-async function* events<Path extends keyof paths & string, Verb extends Method>(
-  verb: Verb, path: Path, init: Init<Operation<Path, Verb>>,
-): AsyncGenerator<Events<Good<Operation<Path, Verb>>>> {
-  const text = await (await open(verb, path, init)).text();
+async function* streamEvents<Path extends keyof paths & string, Verb extends Method>(
+  verb: Verb, path: Path, init: OperationInit<Operation<Path, Verb>>,
+): AsyncGenerator<Events<SuccessContent<Operation<Path, Verb>>>> {
+  const text = await (await sendRequest(verb, path, init)).text();
   for (const block of text.split("\\n\\n")) {
-    const found = /^event: (.*)\\n(?:id: (.*)\\n)?data: (.*)$/.exec(block);
-    if (found) yield { event: found[1], id: found[2], data: JSON.parse(found[3] ?? "") } as Events<Good<Operation<Path, Verb>>>;
+    const match = /^event: (.*)\\n(?:id: (.*)\\n)?data: (.*)$/.exec(block);
+    if (match) yield { event: match[1], id: match[2], data: JSON.parse(match[3] ?? "") } as Events<SuccessContent<Operation<Path, Verb>>>;
   }
 }
 
-const { status } = await call("get", "/api/health", {});
-const models: string[] = (await call("get", "/api/models", {})).models.map(({ model }) => model.id);
-let said = "";
-let finished = false;
-for await (const event of events("post", "/api/run", { body: { message: "Hello", stream: true, mode: "auto" } })) {
-  if (event.event === "agent" && event.data.type === "token") said += event.data.content ?? "";
-  if (event.event === "done") finished = event.data.usage.total_tokens > 0;
+const { status } = await fetchJson("get", "/api/health", {});
+const models: string[] = (await fetchJson("get", "/api/models", {})).models.map(({ model }) => model.id);
+let answerText = "";
+let hasUsage = false;
+for await (const event of streamEvents("post", "/api/run", { body: { message: "Hello", stream: true, mode: "auto" } })) {
+  if (event.event === "agent" && event.data.type === "token") answerText += event.data.content ?? "";
+  if (event.event === "done") hasUsage = event.data.usage.total_tokens > 0;
 }
-const { sessions, total } = await call("get", "/api/sessions", { query: { size: 1 } });
+const { sessions, total } = await fetchJson("get", "/api/sessions", { query: { size: 1 } });
 const id: string = sessions[0]?.id ?? "";
-const changed = await call("patch", "/api/sessions/{id}", { path: { id }, body: { title: "Mine", reasoning_effort: "low" } });
-const { messages } = await call("get", "/api/sessions/{id}/messages", { path: { id }, query: { limit: 10 } });
+const updatedSession = await fetchJson("patch", "/api/sessions/{id}", { path: { id }, body: { title: "Mine", reasoning_effort: "low" } });
+const { messages } = await fetchJson("get", "/api/sessions/{id}/messages", { path: { id }, query: { limit: 10 } });
 const roles = messages.map(({ role }) => role);
-const seen: string[] = [];
-for await (const event of events("get", "/api/sessions/{id}/events", { path: { id }, query: { follow: false, after_seq: 1 } })) {
-  if (event.event === "state") seen.push(event.data.run?.state ?? "none");
-  if (event.event === "message") seen.push(event.data.message.role);
+const watchedValues: string[] = [];
+for await (const event of streamEvents("get", "/api/sessions/{id}/events", { path: { id }, query: { follow: false, after_seq: 1 } })) {
+  if (event.event === "state") watchedValues.push(event.data.run?.state ?? "none");
+  if (event.event === "message") watchedValues.push(event.data.message.role);
 }
-const gone = await call("delete", "/api/sessions/{id}", { path: { id } });
-console.log(JSON.stringify({ status, models, said: said !== "", finished, total, title: changed.title, roles, seen, gone: gone.status }));
+const deleteResult = await fetchJson("delete", "/api/sessions/{id}", { path: { id } });
+console.log(JSON.stringify({ status, models, hasText: answerText !== "", hasUsage, total, title: updatedSession.title, roles, watchedValues, deleteStatus: deleteResult.status }));
 
-export async function wrong(): Promise<void> {
+export async function makeInvalidCalls(): Promise<void> {
   // @ts-expect-error there is no such path
-  await call("get", "/api/none", {});
+  await fetchJson("get", "/api/none", {});
   // @ts-expect-error there is no such method
-  await call("delete", "/api/runs", {});
+  await fetchJson("delete", "/api/runs", {});
   // @ts-expect-error the message is required
-  await call("post", "/api/run", { body: {} });
+  await fetchJson("post", "/api/run", { body: {} });
   // @ts-expect-error there is no such mode
-  await call("post", "/api/run", { body: { message: "x", mode: "fast" } });
+  await fetchJson("post", "/api/run", { body: { message: "x", mode: "fast" } });
   // @ts-expect-error the id is required
-  await call("get", "/api/sessions/{id}", {});
+  await fetchJson("get", "/api/sessions/{id}", {});
   // @ts-expect-error there is no such parameter
-  await call("get", "/api/sessions", { query: { sise: 1 } });
+  await fetchJson("get", "/api/sessions", { query: { sise: 1 } });
   // @ts-expect-error there is no such field
-  (await call("get", "/api/health", {})).name;
+  (await fetchJson("get", "/api/health", {})).name;
 }
 `;
 
@@ -128,9 +128,9 @@ describe("a client with types generated by openapi-typescript", () => {
     const { models, ...results } = JSON.parse(stdout) as { models: string[] };
     assert.ok(models.length > 0);
     assert.deepEqual(results, {
-      ...{ status: "ok", said: true, finished: true, total: 1, title: "Mine", gone: "deleted" },
+      ...{ status: "ok", hasText: true, hasUsage: true, total: 1, title: "Mine", deleteStatus: "deleted" },
       roles: ["user", "assistant"],
-      seen: ["finished", "assistant"],
+      watchedValues: ["finished", "assistant"],
     });
   });
 });

@@ -41,7 +41,7 @@ describe("project_dir", () => {
   it("accepts folders whose real path is in the served folder or in a project root", async (t) => {
     const { servedFolder, rootFolder, api, runInFolder } = await startProjectApi(t);
     const repoPath = await realpath(rootFolder.at("repo"));
-    for (const [requestedFolder, folder] of [
+    for (const [requestedFolder, expectedFolder] of [
       [rootFolder.at("repo"), repoPath],
       [`${rootFolder.at("repo")}/sub/../`, repoPath],
       [rootFolder.path, await realpath(rootFolder.path)],
@@ -51,8 +51,8 @@ describe("project_dir", () => {
       ["linked", repoPath],
     ] as const) {
       const runResult = await runInFolder({ project_dir: requestedFolder });
-      assert.equal(runResult.folder, folder, requestedFolder);
-      assert.equal((await api.agent.sessions.get(runResult.id))?.projectDir, folder);
+      assert.equal(runResult.folder, expectedFolder, requestedFolder);
+      assert.equal((await api.agent.sessions.get(runResult.id))?.projectDir, expectedFolder);
     }
     assert.equal((await runInFolder({ project_dir: "" })).folder, servedFolder.path);
   });
@@ -101,7 +101,7 @@ describe("project_dir", () => {
     assert.equal((await api.agent.sessions.list()).total, 0);
   });
 
-  it("is the folder of attached files, and rejects files outside the roots on a public address", async (t) => {
+  it("is the folder of relative attached files; on a public address, files outside the project roots are rejected", async (t) => {
     const { servedFolder, rootFolder, outsideFolder, api } = await startProjectApi(t);
     const { status, headers } = await api.postRun({
       message: "hi",
@@ -141,7 +141,7 @@ describe("project_dir", () => {
       args: ["serve", "--port", "0", "--config", outerFolder.at("conf/config.json")],
     });
     const createBody = (project_dir: string) => JSON.stringify({ message: "hi", project_dir });
-    const statuses = [
+    const pendingStatuses = [
       outerFolder.at("repos/one"),
       outerFolder.at("repos"),
       outerFolder.at("conf"),
@@ -150,6 +150,6 @@ describe("project_dir", () => {
       async (folderPath) =>
         (await secondServer.fetch("/api/run", { method: "POST", body: createBody(folderPath) })).status,
     );
-    assert.deepEqual(await Promise.all(statuses), [200, 200, 400, 400]);
+    assert.deepEqual(await Promise.all(pendingStatuses), [200, 200, 400, 400]);
   });
 });

@@ -6,16 +6,16 @@ import { startServer, type GantryServer } from "../../helpers/server.js";
 import { SERVER_STORES, createSessionConfig } from "../../helpers/server-stores.js";
 import { makeTempDir } from "../../helpers/temp-dir.js";
 
-/** Tested stores. The default is SQLite, because the driver contract tests cover all drivers. `STORES` adds the others. */
+/** SQLite by default, because the driver checks prove that all drivers behave alike. `STORES` adds other drivers. */
 const STORES = process.env["STORES"] ? SERVER_STORES : ["sqlite"];
 
 for (const driver of STORES)
   it(`a queue of two servers continues after one server is killed (${driver})`, async (t) => {
-    const models = await startModelServer(t);
-    models.enqueue({ say: [{ gate: "never" }, { text: "never" }] });
+    const modelServer = await startModelServer(t);
+    modelServer.enqueue({ say: [{ gate: "never" }, { text: "never" }] });
     const home = await makeTempDir();
     t.after(() => home.remove());
-    const config = createServerConfig(models, { session: await createSessionConfig(driver) });
+    const config = createServerConfig(modelServer, { session: await createSessionConfig(driver) });
     const [serverA, serverB] = await Promise.all([
       startServer(t, { home: home.path, config }),
       startServer(t, { home: home.path, config }),
@@ -32,7 +32,7 @@ for (const driver of STORES)
     };
     const activeRun = await startBackgroundRun(serverA, "under way");
     const { session_id: sessionId } = activeRun;
-    await models.waitForRequest(1);
+    await modelServer.waitForRequest(1);
     const queuedRunIds = [
       await startBackgroundRun(serverA, "a1", sessionId),
       await startBackgroundRun(serverB, "b1", sessionId),
@@ -57,12 +57,12 @@ for (const driver of STORES)
     assert.deepEqual(runs, []);
   });
 
-it("a client that joined a run receives run_interrupted when the run's server is killed, and can retry its key", async (t) => {
-  const models = await startModelServer(t);
-  models.enqueue({ say: [{ gate: "never" }, { text: "never" }] });
+it("a client that joined a run receives run_interrupted when the run's server is killed, and can retry the idempotency key", async (t) => {
+  const modelServer = await startModelServer(t);
+  modelServer.enqueue({ say: [{ gate: "never" }, { text: "never" }] });
   const home = await makeTempDir();
   t.after(() => home.remove());
-  const config = createServerConfig(models);
+  const config = createServerConfig(modelServer);
   const [serverA, serverB] = await Promise.all([
     startServer(t, { home: home.path, config }),
     startServer(t, { home: home.path, config }),
@@ -74,7 +74,7 @@ it("a client that joined a run receives run_interrupted when the run's server is
       body: JSON.stringify({ message: "once", stream: true }),
     });
   const firstResponse = await sendRequest(serverA);
-  await models.waitForRequest(1);
+  await modelServer.waitForRequest(1);
   const joinedResponse = await sendRequest(serverB);
   assert.equal(joinedResponse.headers.get("x-run-id"), firstResponse.headers.get("x-run-id"));
   await serverA.stop("SIGKILL");

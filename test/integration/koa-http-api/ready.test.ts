@@ -26,7 +26,7 @@ const createNotReadyBody = (...reasons: object[]) => ({
   reasons,
 });
 
-/** Stops the clock of this process, which `src/base/clock.ts` reads. Returns a function that advances it. */
+/** Stops the clock of this process, which `src/base/clock.ts` reads. Returns a function that advances the clock. */
 function stopClock(t: TestContext): (ms: number) => void {
   let uptimeSeconds = process.uptime();
   t.mock.method(process, "uptime", () => uptimeSeconds);
@@ -76,7 +76,7 @@ it("the first /api/ready opens the store and lists models; /api/health does neit
 });
 
 it("/api/ready returns 503 models_syncing during the first model listing, and 200 after its failure", async (t) => {
-  const advance = stopClock(t);
+  const advanceClock = stopClock(t);
   let failListing: (error: Error) => void = () => undefined;
   const list = () => new Promise<never>((_resolve, reject) => (failListing = reject));
   const api = await startApi(t, { providerOptions: { models: [], list } });
@@ -85,18 +85,18 @@ it("/api/ready returns 503 models_syncing during the first model listing, and 20
   assert.equal(headers["retry-after"], "1");
   assert.equal((await api.send("/api/health")).status, 200);
   failListing(new Error("no list here"));
-  advance(CACHE_EXPIRY_MS);
+  advanceClock(CACHE_EXPIRY_MS);
   assert.deepEqual(await fetchReadiness(api), [200, { status: "ready", version: api.agent.version }]);
 });
 
 it("/api/ready returns 503 while the store fails or hangs, logs the failure once, and recovers", async (t) => {
-  const advance = stopClock(t);
+  const advanceClock = stopClock(t);
   let outage: "" | "fail" | "hang" = "fail";
   const api = await startApi(t, { agent: { driver: withOutages(new MemoryDriver(), () => outage) } });
   /** Sets the outage of the store and lets the cached result expire. */
   const setOutage = (nextOutage: typeof outage): void => {
     outage = nextOutage;
-    advance(CACHE_EXPIRY_MS);
+    advanceClock(CACHE_EXPIRY_MS);
   };
   for (let attempt = 0; attempt < 3; attempt++) {
     assert.deepEqual(await fetchReadiness(api), [503, createNotReadyBody(STORE_UNREACHABLE)]);
@@ -116,7 +116,7 @@ it("/api/ready returns 503 while the store fails or hangs, logs the failure once
 });
 
 it("50 concurrent requests to /api/ready query the store once, and the result is cached for one second", async (t) => {
-  const advance = stopClock(t);
+  const advanceClock = stopClock(t);
   let getCount = 0;
   class CountingDriver extends MemoryDriver {
     override readonly get: MemoryDriver["get"] = async (id) => {
@@ -128,10 +128,10 @@ it("50 concurrent requests to /api/ready query the store once, and the result is
   const responses = await Promise.all(Array.from({ length: 50 }, () => api.send("/api/ready")));
   assert.ok(responses.every(({ status }) => status === 200));
   assert.equal(getCount, 1);
-  advance(CACHE_EXPIRY_MS - 2);
+  advanceClock(CACHE_EXPIRY_MS - 2);
   assert.equal((await api.send("/api/ready")).status, 200);
   assert.equal(getCount, 1, "the result is cached for a second");
-  advance(2);
+  advanceClock(2);
   assert.equal((await api.send("/api/ready")).status, 200);
   assert.equal(getCount, 2, "the result has expired");
 });
@@ -141,7 +141,7 @@ for (const [name, createDriver] of [
   ["json", (path: string) => new LowdbJsonDriver({ path, durability: "normal" })],
 ] as const)
   it(`readiness() reports store_unreachable for an invalid path of ${name}, and recovers when the path is valid`, async (t) => {
-    const advance = stopClock(t);
+    const advanceClock = stopClock(t);
     const folder = await tempDir(t);
     // A file in place of a folder makes the path invalid even for root.
     await writeFile(folder.at("blocked"), "");
@@ -151,7 +151,7 @@ for (const [name, createDriver] of [
     assert.deepEqual(await agent.readiness(), { ready: false, reasons: [STORE_UNREACHABLE] });
     await rm(folder.at("blocked"));
     await mkdir(folder.at("blocked"));
-    advance(CACHE_EXPIRY_MS);
+    advanceClock(CACHE_EXPIRY_MS);
     assert.deepEqual(await agent.readiness(), { ready: true, reasons: [] });
     assert.equal((await agent.sessions.list()).total, 0);
   });
@@ -232,8 +232,8 @@ it("open_probes exempts GET and HEAD of the probes from required headers, but no
 });
 
 it("a stopping server returns 503 draining for /api/ready on an open connection", async (t) => {
-  const models = await startModelServer(t, { fallback: { say: [{ text: "Hm" }, { stall: true }] } });
-  const server = await startServer(t, { config: createServerConfig(models) });
+  const modelServer = await startModelServer(t, { fallback: { say: [{ text: "Hm" }, { stall: true }] } });
+  const server = await startServer(t, { config: createServerConfig(modelServer) });
   const connection = await openConnection(server.url);
   const readResponse = async (path: string) => {
     connection.receivedText = "";
@@ -253,10 +253,10 @@ it("a stopping server returns 503 draining for /api/ready on an open connection"
 });
 
 it("drain_delay: SIGTERM keeps serving with 503 on /api/ready until the delay or a second signal; SIGINT exits", async (t) => {
-  const models = await startModelServer(t);
+  const modelServer = await startModelServer(t);
   const startDrainingServer = (delaySeconds: number) =>
     startServer(t, {
-      config: createServerConfig(models, { server: { drain_delay: delaySeconds, open_probes: true } }),
+      config: createServerConfig(modelServer, { server: { drain_delay: delaySeconds, open_probes: true } }),
     });
   // Only a second signal ends the delay of the first server. The delay of the second server is short.
   const server = await startDrainingServer(3_600);
@@ -281,27 +281,29 @@ it("drain_delay: SIGTERM keeps serving with 503 on /api/ready until the delay or
 });
 
 it("a server without its store returns 503 on every route, logs the cause fewer than 10 times, and recovers", async (t) => {
-  const models = await startModelServer(t);
-  const server = await startServer(t, { config: createServerConfig(models, { session: { driver: OUTAGES_MODULE } }) });
+  const modelServer = await startModelServer(t);
+  const server = await startServer(t, {
+    config: createServerConfig(modelServer, { session: { driver: OUTAGES_MODULE } }),
+  });
   const outageFile = join(server.home, "away");
   const firstResponse = await server.fetch("/api/run", { method: "POST", body: JSON.stringify({ message: "hi" }) });
   assert.equal(firstResponse.status, 200, server.stderr);
-  const id = firstResponse.headers.get("x-session-id") ?? "";
+  const sessionId = firstResponse.headers.get("x-session-id") ?? "";
   await writeFile(outageFile, "fail");
   await waitUntil(async () => (await server.fetch("/api/ready")).status === 503);
   const routes: [method: string, path: string, body?: object][] = [
     ["POST", "/api/run", { message: "hi" }],
     ["POST", "/api/run", { message: "hi", stream: true }],
-    ["POST", "/api/run", { message: "hi", session_id: id, queue: true }],
+    ["POST", "/api/run", { message: "hi", session_id: sessionId, queue: true }],
     ["POST", "/api/run", { message: "hi", background: true }],
     ["GET", "/api/sessions"],
-    ["GET", `/api/sessions/${id}`],
-    ["PATCH", `/api/sessions/${id}`, { title: "t" }],
-    ["GET", `/api/sessions/${id}/messages`],
-    ["GET", `/api/sessions/${id}/events`],
-    ["POST", `/api/sessions/${id}/cancel`],
-    ["POST", `/api/sessions/${id}/steer`, { message: "hi" }],
-    ["DELETE", `/api/sessions/${id}`],
+    ["GET", `/api/sessions/${sessionId}`],
+    ["PATCH", `/api/sessions/${sessionId}`, { title: "t" }],
+    ["GET", `/api/sessions/${sessionId}/messages`],
+    ["GET", `/api/sessions/${sessionId}/events`],
+    ["POST", `/api/sessions/${sessionId}/cancel`],
+    ["POST", `/api/sessions/${sessionId}/steer`, { message: "hi" }],
+    ["DELETE", `/api/sessions/${sessionId}`],
     ["GET", "/api/runs"],
     ["GET", "/api/runs/x"],
     ["POST", "/api/runs/x/cancel"],
@@ -320,12 +322,12 @@ it("a server without its store returns 503 on every route, logs the cause fewer 
       );
       assert.equal(response.headers.get("retry-after"), "1", route);
     }
-  const lines = server.stderr.split("\n").filter((line) => line.includes("ECONNREFUSED"));
-  assert.ok(lines.length > 0 && lines.length < 10, server.stderr);
+  const outageLines = server.stderr.split("\n").filter((line) => line.includes("ECONNREFUSED"));
+  assert.ok(outageLines.length > 0 && outageLines.length < 10, server.stderr);
   await rm(outageFile);
   const finalResponse = await server.fetch("/api/run", {
     method: "POST",
-    body: JSON.stringify({ message: "hi", session_id: id }),
+    body: JSON.stringify({ message: "hi", session_id: sessionId }),
   });
   assert.equal(finalResponse.status, 200, await finalResponse.text());
 });

@@ -16,13 +16,17 @@ import { tempDir } from "../../helpers/temp-dir.js";
 
 const execFileAsync = promisify(execFile);
 
-/** Uses the build if the test runner has made it, because it loads in a third of the time of the sources. */
+/** Uses the build if the test runner has made one, because a build loads in a third of the time of the sources. */
 const BUILD_FLAGS = process.env.GANTRY_TEST_DIST === "1" ? [] : SOURCE_FLAGS;
 
 /**
  * Runs code in a separate process: proxies are set by the environment, and loaded modules belong to the whole process.
  */
-async function runInProcess(code: string, env: Record<string, string> = {}, flags = SOURCE_FLAGS): Promise<string> {
+async function runInChildProcess(
+  code: string,
+  env: Record<string, string> = {},
+  flags = SOURCE_FLAGS,
+): Promise<string> {
   const { stdout } = await execFileAsync(process.execPath, [...flags, "--input-type=module", "-e", code], {
     env: { PATH: process.env.PATH ?? "", ...env },
     cwd: ROOT,
@@ -44,7 +48,7 @@ const REQUEST_CODE = `
   ${createRequestCode({ id: "m1", name: "m1", ownedBy: "x" })}
 `;
 
-/** Code that records all modules that are loaded after it. */
+/** Code that records the URLs of all modules that are loaded after the code. */
 const RECORD_CODE = `
   import { register } from "node:module";
   const { port1, port2 } = new MessageChannel();
@@ -112,7 +116,7 @@ async function listen(t: TestContext, server: Server | TlsServer): Promise<numbe
 }
 
 const runRequest = (url: string, env: Record<string, string>): Promise<string> =>
-  runInProcess(`process.argv[1] = ${JSON.stringify(url)};${REQUEST_CODE}`, env, BUILD_FLAGS);
+  runInChildProcess(`process.argv[1] = ${JSON.stringify(url)};${REQUEST_CODE}`, env, BUILD_FLAGS);
 
 describe("the connection to a model provider", () => {
   it("uses the proxy of the environment, except for this machine and the hosts in NO_PROXY", async (t) => {
@@ -159,7 +163,7 @@ describe("the connection to a model provider", () => {
   });
 
   it("loads no provider package, no undici and no price list before the first call", async () => {
-    const moduleReport = await runInProcess(`
+    const moduleReport = await runInChildProcess(`
       ${RECORD_CODE}
       const { AiSdkProvider } = await import("gantry/adapters/language-models");
       const provider = new AiSdkProvider({ preset: "openai", apiKey: "k" });
@@ -172,9 +176,9 @@ describe("the connection to a model provider", () => {
   it("loads no provider package, undici or zod in a request after prepare(), on each wire", async (t) => {
     const server = await startFakeModelServer({ fallback: { say: [{ text: "ready" }] } });
     t.after(() => server.close());
-    const wireRuns = WIRES.map(async (wire) => {
+    const wireReports = WIRES.map(async (wire) => {
       const options = { name: "lab", driver: wire, baseUrl: baseUrlOf(wire, server), apiKey: "k" };
-      const report = await runInProcess(`
+      const report = await runInChildProcess(`
         const { AiSdkProvider } = await import("gantry/adapters/language-models");
         const provider = new AiSdkProvider(${JSON.stringify(options)});
         await provider.prepare();
@@ -186,7 +190,7 @@ describe("the connection to a model provider", () => {
     });
     // The price list is not loaded for a server on this machine.
     assert.deepEqual(
-      await Promise.all(wireRuns),
+      await Promise.all(wireReports),
       WIRES.map((wire) => `${wire}: ready\n0 false`),
     );
     assert.equal(server.requests.length, WIRES.length);
@@ -205,8 +209,8 @@ describe("the connection to a model provider", () => {
       console.log(countFetchModules() - initialCount);
     `;
     const reports = await Promise.all([
-      runInProcess(RECORD_CODE + requestScript + REPORT_CODE),
-      runInProcess(fetchScript),
+      runInChildProcess(RECORD_CODE + requestScript + REPORT_CODE),
+      runInChildProcess(fetchScript),
     ]);
     assert.deepEqual(reports, ["light\n0 true", "light\n0"]);
   });

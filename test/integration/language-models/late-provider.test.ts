@@ -11,14 +11,14 @@ interface ListedModel {
   model: { id: string };
 }
 
-async function listModels(server: GantryServer): Promise<string[]> {
+async function listModelIds(server: GantryServer): Promise<string[]> {
   const { models } = (await (await server.fetch("/api/models")).json()) as { models: ListedModel[] };
   return models.map(({ provider, model }) => `${provider}/${model.id}`);
 }
 
 /**
- * A port on which nothing listens yet. It is below the range of automatically assigned ports, so that no other test
- * takes it.
+ * Returns a port on which no process listens. The port is below the range of automatically assigned ports, so that no
+ * other test takes the port.
  */
 async function findFreePort(): Promise<number> {
   const port = 10_000 + Math.floor(Math.random() * 20_000);
@@ -35,15 +35,15 @@ async function findFreePort(): Promise<number> {
 
 it("a server uses a provider that starts later, a slow model list, and a model that is added later", async (t) => {
   const port = await findFreePort();
-  const labModels = await startModelServer(t, { fallback: textStep("from the lab") });
-  const slowModels = await startModelServer(t, { fallback: textStep("from the slow one") });
-  // Time: the list takes longer than the 5 s that gantry once waited.
-  slowModels.listing = { delay: 5_500, body: { data: [{ id: "patience" }] }, status: 200 };
-  const config = createServerConfig(labModels);
+  const labModelServer = await startModelServer(t, { fallback: textStep("from the lab") });
+  const slowModelServer = await startModelServer(t, { fallback: textStep("from the slow one") });
+  // Time: the list takes longer than gantry's former timeout of 5 s.
+  slowModelServer.listing = { delay: 5_500, body: { data: [{ id: "patience" }] }, status: 200 };
+  const config = createServerConfig(labModelServer);
   const commonFields = { driver: "openai", api_key: "key-of-others", max_retries: 0 };
   (config["providers"] as object[]).push(
     { ...commonFields, name: "late", base_url: `http://127.0.0.1:${port}/v1` },
-    { ...commonFields, name: "slow", base_url: slowModels.baseUrl },
+    { ...commonFields, name: "slow", base_url: slowModelServer.baseUrl },
   );
   const server = await startServer(t, { config });
   const slowRun = runPrompt(server, { message: "hi", provider: "slow", model: "patience" });
@@ -55,8 +55,12 @@ it("a server uses a provider that starts later, a slow model list, and a model t
   assert.deepEqual([unreachableRun.status, unreachableRun.error], [400, expectedError]);
   assert.equal((await runPrompt(server, { message: "hi" })).output, "from the lab");
 
-  const lateModels = await startFakeModelServer({ port, models: ["early"], fallback: textStep("from the late one") });
-  t.after(() => lateModels.close());
+  const lateModelServer = await startFakeModelServer({
+    port,
+    models: ["early"],
+    fallback: textStep("from the late one"),
+  });
+  t.after(() => lateModelServer.close());
   assert.equal(
     (await runPrompt(server, { message: "hi", provider: "late", model: "early" })).output,
     "from the late one",
@@ -68,14 +72,14 @@ it("a server uses a provider that starts later, a slow model list, and a model t
     [unknownModelRun.status, unknownModelRun.error],
     [400, "model selection failed: late has no model pulled"],
   );
-  lateModels.models = ["early", "pulled"];
+  lateModelServer.models = ["early", "pulled"];
   assert.equal((await runPrompt(server, { message: "hi", provider: "late", model: "pulled" })).status, 200);
 
   assert.equal((await slowRun).output, "from the slow one");
-  assert.deepEqual(await listModels(server), ["lab/m1", "late/early", "late/pulled", "slow/patience"]);
+  assert.deepEqual(await listModelIds(server), ["lab/m1", "late/early", "late/pulled", "slow/patience"]);
 });
 
-it("a server without a reachable provider returns 400 with the causes, and uses a provider that comes back", async (t) => {
+it("a server without a reachable provider returns 400 with the causes, and uses a provider that becomes reachable", async (t) => {
   const port = await findFreePort();
   const providers = [
     { name: "late", driver: "openai", base_url: `http://127.0.0.1:${port}/v1`, api_key: "key-of-the-late" },
@@ -88,21 +92,21 @@ it("a server without a reachable provider returns 400 with the causes, and uses 
     error,
     /^model selection failed: no model available \(late: network: no connection to 127\.0\.0\.1:\d+ \(ECONNREFUSED\); is the server running\?; lost: network: no connection to models\.invalid \((ENOTFOUND|EAI_AGAIN)\)/,
   );
-  const returnedModels = await startFakeModelServer({ port, fallback: textStep("back") });
-  t.after(() => returnedModels.close());
-  await waitUntil(async () => (await listModels(server)).length > 0);
-  assert.deepEqual(await listModels(server), ["late/m1"]);
+  const lateModelServer = await startFakeModelServer({ port, fallback: textStep("back") });
+  t.after(() => lateModelServer.close());
+  await waitUntil(async () => (await listModelIds(server)).length > 0);
+  assert.deepEqual(await listModelIds(server), ["late/m1"]);
   assert.equal((await runPrompt(server, { message: "hi" })).output, "back");
 });
 
 it("a server uses the configured model if the provider forbids listing models", async (t) => {
-  const models = await startModelServer(t, { fallback: textStep("used") });
-  models.listing = { status: 403, error: "this key may not list models" };
-  const provider = { name: "gate", driver: "openai", base_url: models.baseUrl, api_key: "key-of-the-gate" };
+  const modelServer = await startModelServer(t, { fallback: textStep("used") });
+  modelServer.listing = { status: 403, error: "this key may not list models" };
+  const provider = { name: "gate", driver: "openai", base_url: modelServer.baseUrl, api_key: "key-of-the-gate" };
   const config = { providers: [provider], model: { provider: "gate", model: "mine" } };
   const server = await startServer(t, { config });
   assert.equal((await runPrompt(server, { message: "hi" })).output, "used");
   assert.equal((await runPrompt(server, { message: "hi", provider: "gate", model: "mine" })).output, "used");
-  assert.equal(models.requests.at(-1)!.model, "mine");
-  assert.deepEqual(await listModels(server), ["gate/mine"]);
+  assert.equal(modelServer.requests.at(-1)!.model, "mine");
+  assert.deepEqual(await listModelIds(server), ["gate/mine"]);
 });

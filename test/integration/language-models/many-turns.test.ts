@@ -1,4 +1,4 @@
-// A task of many answers. Every fifth connection breaks, in reasoning, in text or in a call. TURNS and SEED extend and
+// A run of many answers. Every fifth connection breaks, in reasoning, in text or in a call. TURNS and SEED extend and
 // repeat the test.
 import assert from "node:assert/strict";
 import { readdir } from "node:fs/promises";
@@ -14,19 +14,31 @@ import { makeTempDir } from "../../helpers/temp-dir.js";
 const TURN_COUNT = Number(process.env["TURNS"] ?? 20);
 const BREAK_INTERVAL = 5;
 /**
- * Positions in reasoning, in text and in a call, as shares of an answer. Each position covers the following quarter.
+ * Positions in reasoning, in text and in a call, as shares of an answer. A connection breaks at a random position in
+ * the quarter that follows.
  */
 const BREAK_POSITIONS = [0, 0.3, 0.6] as const;
 
-const createWords = (n: number, prefix: string): string[] => Array.from({ length: 8 }, (_, i) => `${prefix}${n}.${i} `);
-const createContent = (n: number): string => `file ${n}\n`.repeat(20);
+const createWords = (answerNumber: number, prefix: string): string[] =>
+  Array.from({ length: 8 }, (_, i) => `${prefix}${answerNumber}.${i} `);
+const createContent = (answerNumber: number): string => `file ${answerNumber}\n`.repeat(20);
 
-/** The answer number `n` of the task: reasoning, text, and a call that writes a file. */
-function createAnswer(n: number): FakeStep {
-  if (n > TURN_COUNT - 1)
-    return { say: [{ reasoning: createWords(n, "thought") }, { text: ["All ", "is ", "written."] }] };
-  const writeCall = { name: "write", arguments: { path: `f${n}.txt`, content: createContent(n) }, pieces: 10 };
-  return { say: [{ reasoning: createWords(n, "thought") }, { text: createWords(n, "word") }, { call: writeCall }] };
+/** Creates an answer of the run: reasoning, text, and a call that writes a file. The last answer has no call. */
+function createAnswer(answerNumber: number): FakeStep {
+  if (answerNumber > TURN_COUNT - 1)
+    return { say: [{ reasoning: createWords(answerNumber, "thought") }, { text: ["All ", "is ", "written."] }] };
+  const writeCall = {
+    name: "write",
+    arguments: { path: `f${answerNumber}.txt`, content: createContent(answerNumber) },
+    pieces: 10,
+  };
+  return {
+    say: [
+      { reasoning: createWords(answerNumber, "thought") },
+      { text: createWords(answerNumber, "word") },
+      { call: writeCall },
+    ],
+  };
 }
 
 describe("a run of many turns whose connection breaks at every fifth answer", { concurrency: WIRES.length }, () => {
@@ -36,21 +48,24 @@ describe("a run of many turns whose connection breaks at every fifth answer", { 
       t.diagnostic(`seed ${seed}`);
       const random = createRandom(seed);
       const folder = await makeTempDir();
-      const store = await makeTempDir();
+      const storeFolder = await makeTempDir();
       let requestCount = 0;
       let turn = 1;
-      let brokenCount = 0;
+      let brokenAnswerCount = 0;
       const server = await startFakeModelServer({
         toolFreeAnswer: textStep("A title"),
-        // Like a real model, it continues with the first file that does not exist yet.
+        // Like a real model, the server continues with the first file that does not exist yet.
         fallback: (_: FakeRequest) => {
           requestCount += 1;
           const step = createAnswer(turn);
           if (requestCount % BREAK_INTERVAL === 0) {
-            brokenCount += 1;
+            brokenAnswerCount += 1;
             return {
               ...step,
-              breaks: { at: BREAK_POSITIONS[brokenCount % 3]! + random() * 0.25, by: random() < 0.5 ? "reset" : "cut" },
+              breaks: {
+                at: BREAK_POSITIONS[brokenAnswerCount % BREAK_POSITIONS.length]! + random() * 0.25,
+                by: random() < 0.5 ? "reset" : "cut",
+              },
             };
           }
           turn += 1;
@@ -61,7 +76,7 @@ describe("a run of many turns whose connection breaks at every fifth answer", { 
       const provider = new AiSdkProvider({
         ...{ name: "lab", driver: wire, baseUrl: baseUrlOf(wire, server), apiKey: "key", models: [model] },
       });
-      const driver = new SqliteDriver({ path: store.at("sessions.db"), durability: "normal" });
+      const driver = new SqliteDriver({ path: storeFolder.at("sessions.db"), durability: "normal" });
       const tools = builtinTools();
       const options = { providers: [provider], driver, projectDir: folder.path, tools, maxIterations: TURN_COUNT + 1 };
       const agent = new Agent(options);
@@ -69,10 +84,10 @@ describe("a run of many turns whose connection breaks at every fifth answer", { 
         await agent.close();
         await server.close();
         await folder.remove();
-        await store.remove();
+        await storeFolder.remove();
       });
-      const retries: string[] = [];
-      agent.on("model.retried", ({ error }) => retries.push(error.message));
+      const retryErrors: string[] = [];
+      agent.on("model.retried", ({ error }) => retryErrors.push(error.message));
       const run = await agent.run({ message: "Write them.", model: model.id, reasoningEffort: "low" });
       let streamedText = "";
       for await (const event of run) if (event.type === "token") streamedText += event.text ?? "";
@@ -80,8 +95,8 @@ describe("a run of many turns whose connection breaks at every fifth answer", { 
       assert.ok(output.endsWith("All is written."), output);
       assert.ok(streamedText.endsWith(output));
       assert.equal(iterations, TURN_COUNT);
-      assert.equal(retries.length, brokenCount);
-      assert.ok(brokenCount >= TURN_COUNT / BREAK_INTERVAL);
+      assert.equal(retryErrors.length, brokenAnswerCount);
+      assert.ok(brokenAnswerCount >= TURN_COUNT / BREAK_INTERVAL);
       const fileNames = await readdir(folder.path);
       assert.equal(fileNames.length, TURN_COUNT - 1);
       for (let n = 1; n < TURN_COUNT; n++) assert.equal(await folder.read(`f${n}.txt`), createContent(n));
@@ -90,7 +105,7 @@ describe("a run of many turns whose connection breaks at every fifth answer", { 
       assert.ok(storedMessages.filter(({ role }) => role === "tool").every(({ failed }) => !failed));
       assert.deepEqual(server.violations, []);
       t.diagnostic(
-        `${wire}: ${requestCount} answers, ${brokenCount} broken, ${storedMessages.filter((m) => !m.finished).length} stored in part`,
+        `${wire}: ${requestCount} answers, ${brokenAnswerCount} broken, ${storedMessages.filter((m) => !m.finished).length} stored in part`,
       );
     });
   }

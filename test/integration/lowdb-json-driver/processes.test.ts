@@ -25,31 +25,31 @@ async function openDriver(path: string): Promise<LowdbJsonDriver> {
   return driver;
 }
 
-/** Several processes open the store at once. One succeeds. The others report which process holds it and what to do. */
+/** Opens the store in six processes at once. Returns the successful process, which the errors of the others name. */
 async function openConcurrently(path: string): Promise<Child> {
   const children = Array.from({ length: 6 }, () => startChild(path, "hold"));
-  await Promise.all(children.map((child) => child.message()));
-  const answers = children.map((child) => child.message());
+  await Promise.all(children.map((child) => child.waitForMessage()));
+  const pendingReplies = children.map((child) => child.waitForMessage());
   for (const child of children) child.send("go");
-  const texts = (await Promise.all(answers)) as string[];
-  const openChildren = children.filter((_, n) => texts[n] === "open");
-  assert.equal(openChildren.length, 1, texts.join("\n"));
-  const [winner] = openChildren as [Child];
+  const replies = (await Promise.all(pendingReplies)) as string[];
+  const openChildren = children.filter((_, n) => replies[n] === "open");
+  assert.equal(openChildren.length, 1, replies.join("\n"));
+  const [openChild] = openChildren as [Child];
   for (const [n, child] of children.entries()) {
-    if (child === winner) continue;
-    assert.ok(texts[n]?.startsWith(`session store ${path}: the process ${winner.process.pid} on `), texts[n]);
-    assert.match(texts[n] ?? "", /session\.driver to "sqlite"/);
-    await child.ended();
+    if (child === openChild) continue;
+    assert.ok(replies[n]?.startsWith(`session store ${path}: the process ${openChild.process.pid} on `), replies[n]);
+    assert.match(replies[n] ?? "", /session\.driver to "sqlite"/);
+    await child.waitForEnd();
   }
-  return winner;
+  return openChild;
 }
 
-it("one of six processes that open a store at the same time gets it, also after its owner was killed", async (t) => {
+it("one of six processes that open a store at the same time succeeds, also after the previous owner was killed", async (t) => {
   const path = (await tempDir(t)).at("sessions");
   await (await openConcurrently(path)).kill();
-  const winner = await openConcurrently(path);
-  winner.send("close");
-  await winner.ended();
+  const openChild = await openConcurrently(path);
+  openChild.send("close");
+  await openChild.waitForEnd();
   assert.deepEqual(await readdir(join(`${path}.d`, "lock")), ["free"]);
 });
 
@@ -59,23 +59,23 @@ it(`SIGKILL at random moments loses no acknowledged write (SEED=${SEED})`, async
   for (let trial = 0; trial < TRIAL_COUNT; trial++) {
     const id = `s${trial}`;
     const child = startChild(path, "append", id);
-    await child.lines(1 + Math.floor(random() * MAX_WRITES));
+    await child.waitForLines(1 + Math.floor(random() * MAX_WRITES));
     await child.kill();
     const acknowledgedCount = child.stdout.split("\n").length - 1;
     const driver = await openDriver(path);
     const messages = await driver.messages(id);
     const messageTexts = messages.flatMap((message) => message.parts.map((part) => ("text" in part ? part.text : "")));
-    const numbers = messageTexts.join("").split(";").slice(0, -1);
+    const storedNumbers = messageTexts.join("").split(";").slice(0, -1);
     assert.deepEqual(
-      numbers,
-      numbers.map((_, n) => `${n}`),
+      storedNumbers,
+      storedNumbers.map((_, n) => `${n}`),
       `trial ${trial}: the writes are stored in order, each once`,
     );
     assert.ok(
-      numbers.length >= acknowledgedCount,
-      `trial ${trial}: ${acknowledgedCount} acknowledged, ${numbers.length} found`,
+      storedNumbers.length >= acknowledgedCount,
+      `trial ${trial}: ${acknowledgedCount} acknowledged, ${storedNumbers.length} found`,
     );
-    assert.ok(numbers.length <= acknowledgedCount + 1, `trial ${trial}: only sent writes are stored`);
+    assert.ok(storedNumbers.length <= acknowledgedCount + 1, `trial ${trial}: only sent writes are stored`);
     assert.equal((await driver.get(id))?.lastSeq, messages.at(-1)?.seq, "the index has the last message");
     await driver.write(id, change({ add: [aMessage(id, 1000)] }));
     await driver.close();
@@ -87,10 +87,10 @@ it(`SIGKILL at random moments loses no acknowledged write (SEED=${SEED})`, async
   }
 });
 
-it("run and sessions list fail with a hint to sqlite while a server has the store open; the list works later", async (t) => {
-  const models = await startModelServer(t);
+it("run and sessions list fail with a hint to sqlite while a server has the store open; the list works after a SIGKILL", async (t) => {
+  const modelServer = await startModelServer(t);
   const home = await tempDir(t);
-  const config = createServerConfig(models, { session: { driver: "json" } });
+  const config = createServerConfig(modelServer, { session: { driver: "json" } });
   const server = await startServer(t, { config, home: home.path });
   const { sessionId, status } = await runPrompt(server, { message: "first" });
   assert.equal(status, 200);

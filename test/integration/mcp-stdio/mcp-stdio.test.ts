@@ -32,7 +32,7 @@ class ProcessTransport implements Transport {
     child.stdout.on("data", (text: string) => {
       const lines = (this.#partialLine + text).split("\n");
       this.#partialLine = lines.pop() ?? "";
-      // A line that is not a message fails the test.
+      // A line that is not JSON fails the test.
       for (const line of lines) this.onmessage?.(JSON.parse(line) as JSONRPCMessage);
     });
     child.on("close", () => this.onclose?.());
@@ -51,24 +51,28 @@ class ProcessTransport implements Transport {
 }
 
 async function connectClient(t: Hooks, config: Record<string, unknown> = {}, capabilities: ClientCapabilities = {}) {
-  const models = await startModelServer(t);
-  const gantry = await spawnGantry(t, { args: ["mcp", "serve"], config: createServerConfig(models, config) });
+  const modelServer = await startModelServer(t);
+  const gantry = await spawnGantry(t, { args: ["mcp", "serve"], config: createServerConfig(modelServer, config) });
   const client = new Client({ name: "a test", version: "1" }, { capabilities });
   await client.connect(new ProcessTransport(gantry));
-  return { models, gantry, client };
+  return { modelServer, gantry, client };
 }
 
 type ToolResult = { content: { text: string }[]; isError?: boolean; structuredContent?: Record<string, unknown> };
 
 describe("gantry mcp serve", () => {
-  it("runs prompts in one session, reports progress, and serves the session as a resource and by its tools", async (t) => {
-    const { models, gantry, client } = await connectClient(t);
+  it("runs prompts in one session, reports progress, and serves the session as a resource and through the tools", async (t) => {
+    const { modelServer, gantry, client } = await connectClient(t);
     assert.equal(client.getServerVersion()?.name, "gantry");
     assert.deepEqual(
       (await client.listTools()).tools.map(({ name }) => name),
       ["run", "sessions", "session"],
     );
-    models.enqueue(callStep("bash", { command: "echo from the shell" }), textStep("All done."), textStep("Again."));
+    modelServer.enqueue(
+      callStep("bash", { command: "echo from the shell" }),
+      textStep("All done."),
+      textStep("Again."),
+    );
     const progressReports: Progress[] = [];
     const onprogress = (progress: Progress) => void progressReports.push(progress);
     const firstResult = (await client.callTool({ name: "run", arguments: { prompt: "Do it" } }, undefined, {
@@ -95,8 +99,8 @@ describe("gantry mcp serve", () => {
     assert.equal(resources[0]?.uri, `gantry://sessions/${String(session)}`);
     const { contents } = await client.readResource({ uri: resources[0].uri });
     const text = String((contents[0] as { text?: string }).text);
-    for (const part of ["Do it", "> bash", "from the shell", "All done.", "More", "Again."])
-      assert.ok(text.includes(part), part);
+    for (const expectedText of ["Do it", "> bash", "from the shell", "All done.", "More", "Again."])
+      assert.ok(text.includes(expectedText), expectedText);
     const sessionList = (await client.callTool({ name: "sessions", arguments: {} })) as ToolResult;
     assert.equal(sessionList.structuredContent?.total, 1);
     const laterMessages = (await client.callTool({ name: "session", arguments: { session, after: 4 } })) as ToolResult;
@@ -106,7 +110,7 @@ describe("gantry mcp serve", () => {
   });
 
   it("returns errors as tool results or JSON-RPC errors, and keeps serving", async (t) => {
-    const { models, client } = await connectClient(t);
+    const { modelServer, client } = await connectClient(t);
     const callTool = async (name: string, args: Record<string, unknown>) =>
       (await client.callTool({ name, arguments: args })) as ToolResult;
     const unknownSessionResult = await callTool("run", { prompt: "x", session: "none" });
@@ -129,13 +133,13 @@ describe("gantry mcp serve", () => {
     for (const uri of ["gantry://sessions/none", "file:///etc/passwd", "gantry://sessions/../x"])
       await assert.rejects(client.readResource({ uri }), /resource not found/);
     await assert.rejects(client.listResources({ cursor: "x" }), /unknown cursor/);
-    models.enqueue(textStep("Fine."));
+    modelServer.enqueue(textStep("Fine."));
     assert.equal((await callTool("run", { prompt: "x" })).structuredContent?.output, "Fine.");
   });
 
   it("reads a request of 300,000 characters, and exits with 0 after a message larger than 16 MB", async (t) => {
-    const { models, client, gantry } = await connectClient(t);
-    models.enqueue(textStep("Fine."));
+    const { modelServer, client, gantry } = await connectClient(t);
+    modelServer.enqueue(textStep("Fine."));
     const { structuredContent } = (await client.callTool({
       name: "run",
       arguments: { prompt: `Sum up. ${"x".repeat(300_000)}` },
@@ -148,17 +152,17 @@ describe("gantry mcp serve", () => {
   });
 
   it("requests permission by elicitation; accept allows the call, and decline denies the call", async (t) => {
-    const { models, client } = await connectClient(t, { permissions: { mode: "ask" } }, { elicitation: {} });
-    const messages: string[] = [];
+    const { modelServer, client } = await connectClient(t, { permissions: { mode: "ask" } }, { elicitation: {} });
+    const elicitationMessages: string[] = [];
     const elicitResults: ({ action: "accept"; content: { answer: string } } | { action: "decline" })[] = [
       { action: "accept", content: { answer: "allow" } },
       { action: "decline" },
     ];
     client.setRequestHandler(ElicitRequestSchema, ({ params }) => {
-      messages.push(params.message);
+      elicitationMessages.push(params.message);
       return elicitResults.shift() ?? { action: "cancel" as const };
     });
-    models.enqueue(
+    modelServer.enqueue(
       callStep("write", { filePath: "yes.txt", content: "one\n" }),
       callStep("write", { filePath: "no.txt", content: "two\n" }),
       textStep("Ended."),
@@ -168,8 +172,8 @@ describe("gantry mcp serve", () => {
       arguments: { prompt: "Write" },
     })) as ToolResult;
     assert.equal(structuredContent?.output, "Ended.");
-    assert.equal(messages.length, 2);
-    assert.match(messages[0] ?? "", /gantry asks: .*yes\.txt[^]*one/);
+    assert.equal(elicitationMessages.length, 2);
+    assert.match(elicitationMessages[0] ?? "", /gantry asks: .*yes\.txt[^]*one/);
     const transcript = (await client.callTool({
       name: "session",
       arguments: { session: structuredContent.session },
@@ -178,8 +182,8 @@ describe("gantry mcp serve", () => {
   });
 
   it("denies a call that needs permission if the client does not support elicitation", async (t) => {
-    const { models, client } = await connectClient(t, { permissions: { mode: "ask" } });
-    models.enqueue(callStep("write", { filePath: "no.txt", content: "two\n" }), textStep("Ended."));
+    const { modelServer, client } = await connectClient(t, { permissions: { mode: "ask" } });
+    modelServer.enqueue(callStep("write", { filePath: "no.txt", content: "two\n" }), textStep("Ended."));
     const { structuredContent } = (await client.callTool({
       name: "run",
       arguments: { prompt: "Write" },
@@ -193,17 +197,19 @@ describe("gantry mcp serve", () => {
 
   for (const condition of ["is cancelled", "loses its client"])
     it(`ends the command of a run that ${condition}`, async (t) => {
-      const { models, gantry, client } = await connectClient(t, { tools: { bash: { sandbox: "off" } } });
-      models.enqueue(callStep("bash", { command: "echo $$ > pid; exec sleep 600" }), textStep("Never."));
-      const abort = new AbortController();
-      const run = client.callTool({ name: "run", arguments: { prompt: "Sleep" } }, undefined, { signal: abort.signal });
-      run.catch(() => undefined);
-      const file = join(gantry.projectDir, "pid");
+      const { modelServer, gantry, client } = await connectClient(t, { tools: { bash: { sandbox: "off" } } });
+      modelServer.enqueue(callStep("bash", { command: "echo $$ > pid; exec sleep 600" }), textStep("Never."));
+      const abortController = new AbortController();
+      const pendingRun = client.callTool({ name: "run", arguments: { prompt: "Sleep" } }, undefined, {
+        signal: abortController.signal,
+      });
+      pendingRun.catch(() => undefined);
+      const pidFile = join(gantry.projectDir, "pid");
       let pid = 0;
-      await waitUntil(async () => (pid = Number(await readFile(file, "utf8").catch(() => "0"))) > 0);
-      if (condition === "is cancelled") abort.abort();
+      await waitUntil(async () => (pid = Number(await readFile(pidFile, "utf8").catch(() => "0"))) > 0);
+      if (condition === "is cancelled") abortController.abort();
       else gantry.child.stdin.end();
-      await assert.rejects(run);
+      await assert.rejects(pendingRun);
       await waitUntil(() => !isAlive(pid));
       if (condition !== "is cancelled") return assert.equal((await gantry.exited).code, 0);
       const sessionList = (await client.callTool({ name: "sessions", arguments: {} })) as ToolResult;

@@ -4,7 +4,7 @@ import { builtinTools } from "gantry";
 import { McpServers } from "gantry/adapters/mcp-tools";
 import { callTools } from "gantry/testing";
 import { InProcessAcp, createScriptedAgent } from "../../helpers/acp-agent.js";
-import { startHostileHttpServer, hostileStdioServer, isAlive, PATH_ENV } from "../../helpers/mcp-servers.js";
+import { startFaultyHttpServer, createFaultyStdioServer, isAlive, PATH_ENV } from "../../helpers/mcp-servers.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
 it("the agent calls tools of MCP servers from an ACP client, and the server process ends with the agent", async (t) => {
@@ -16,8 +16,8 @@ it("the agent calls tools of MCP servers from an ACP client, and the server proc
   );
   const peer = new InProcessAcp(t, agent).connect();
   await peer.initialize();
-  const { command, args } = hostileStdioServer("kind");
-  const { url } = (await startHostileHttpServer(t, "kind")).server;
+  const { command, args } = createFaultyStdioServer("kind");
+  const { url } = (await startFaultyHttpServer(t, "kind")).server;
   const { sessionId } = await peer.request("session/new", {
     cwd,
     mcpServers: [

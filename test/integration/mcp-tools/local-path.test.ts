@@ -4,11 +4,11 @@ import { homedir } from "node:os";
 import { delimiter } from "node:path";
 import { it } from "node:test";
 import { McpServers } from "gantry/adapters/mcp-tools";
-import { pathOutsideProject } from "../../../adapters/mcp-tools/local-path.js";
+import { removeProjectFolders } from "../../../adapters/mcp-tools/local-path.js";
 import { openToolSource } from "../../helpers/mcp-servers.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
-it("an MCP server whose command is in the project folder is rejected for every form of the folder in PATH", async (t) => {
+it("an MCP server whose command is in the project folder is rejected for every form of the command's folder in PATH", async (t) => {
   const folder = await tempDir(t);
   const project = folder.at("project");
   await mkdir(`${project}/bin`, { recursive: true });
@@ -27,12 +27,12 @@ it("an MCP server whose command is in the project folder is rejected for every f
   await assert.rejects(folder.read("ran"));
 });
 
-it("pathOutsideProject keeps absolute entries if the project folder contains the home folder", () => {
+it("removeProjectFolders keeps absolute entries if the project folder contains the home folder", () => {
   const homeBin = `${homedir()}/bin`;
   assert.equal(
-    pathOutsideProject(["bin", homeBin, "/usr/bin"].join(delimiter), homedir()),
+    removeProjectFolders(["bin", homeBin, "/usr/bin"].join(delimiter), homedir()),
     [homeBin, "/usr/bin"].join(delimiter),
   );
-  assert.equal(pathOutsideProject(["", "/usr/bin"].join(delimiter), "/"), "/usr/bin");
-  assert.equal(pathOutsideProject(undefined, "/"), undefined);
+  assert.equal(removeProjectFolders(["", "/usr/bin"].join(delimiter), "/"), "/usr/bin");
+  assert.equal(removeProjectFolders(undefined, "/"), undefined);
 });

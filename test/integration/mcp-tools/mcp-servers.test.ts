@@ -6,8 +6,8 @@ import type { OpenTools, McpServer } from "gantry/plugin";
 import { McpServers } from "gantry/adapters/mcp-tools";
 import { pause, waitUntil } from "../../helpers/server-runs.js";
 import {
-  startHostileHttpServer,
-  hostileStdioServer,
+  startFaultyHttpServer,
+  createFaultyStdioServer,
   isAlive,
   createRecordingLogger,
   openToolSource,
@@ -19,12 +19,12 @@ import { callTool, createToolContext } from "../../helpers/tool-context.js";
 type Question = Parameters<ToolContext["askUser"]>[0];
 const LINUX_ONLY = { skip: process.platform === "linux" ? false : "needs /proc" };
 
-/** Start functions of the same server. */
-const SERVERS_BY_TRANSPORT = {
+/** Functions that start the same server. */
+const START_SERVER_BY_TRANSPORT = {
   "over stdio": (_t: TestContext, behavior: string, env?: Record<string, string>) =>
-    Promise.resolve<McpServer>(hostileStdioServer(behavior, env)),
+    Promise.resolve<McpServer>(createFaultyStdioServer(behavior, env)),
   "over HTTP": async (t: TestContext, behavior: string, env?: Record<string, string>): Promise<McpServer> =>
-    (await startHostileHttpServer(t, behavior, env)).server,
+    (await startFaultyHttpServer(t, behavior, env)).server,
 };
 
 function createServers(logger = createRecordingLogger()) {
@@ -39,7 +39,7 @@ async function call(openTools: OpenTools, name: string, input: unknown = {}, cha
 
 const assertRejects = (promise: Promise<unknown>, message: RegExp) => assert.rejects(promise, { message });
 
-for (const [transport, startServer] of Object.entries(SERVERS_BY_TRANSPORT))
+for (const [transport, startServer] of Object.entries(START_SERVER_BY_TRANSPORT))
   describe(`an MCP server ${transport}`, () => {
     it("answers 500 calls, up to 9 at the same time, from one process", async (t) => {
       const { servers } = createServers();
@@ -115,7 +115,7 @@ for (const [transport, startServer] of Object.entries(SERVERS_BY_TRANSPORT))
         questions.push(request);
         return Promise.resolve(answers.shift());
       };
-      const { text } = await call(openTools, "ask", {}, { askUser: askUser });
+      const { text } = await call(openTools, "ask", {}, { askUser });
       assert.deepEqual(JSON.parse(text), {
         action: "accept",
         content: { name: "Ada", age: 36, colour: "blue", sure: true },
@@ -141,12 +141,12 @@ for (const [transport, startServer] of Object.entries(SERVERS_BY_TRANSPORT))
         openToolSource(t, source, "/", "one"),
         openToolSource(t, source, "/", "two"),
       ]);
-      const callAbort = new AbortController();
-      const hangingCall = call(firstTools, "hang", {}, { sessionId: "one", signal: callAbort.signal });
+      const callController = new AbortController();
+      const hangingCall = call(firstTools, "hang", {}, { sessionId: "one", signal: callController.signal });
       const askUser = () => assert.fail("no user is asked");
-      const { text } = await call(secondTools, "ask", {}, { sessionId: "two", askUser: askUser });
+      const { text } = await call(secondTools, "ask", {}, { sessionId: "two", askUser });
       assert.deepEqual(JSON.parse(text), { action: "decline" });
-      callAbort.abort(new Error("enough"));
+      callController.abort(new Error("enough"));
       await assertRejects(hangingCall, /^enough$/);
     });
 
@@ -162,7 +162,7 @@ for (const [transport, startServer] of Object.entries(SERVERS_BY_TRANSPORT))
         openQuestions -= 1;
         return "so";
       };
-      await assertRejects(call(openTools, "nag", {}, { askUser: askUser }), /^hostile did not answer within 2 s/);
+      await assertRejects(call(openTools, "nag", {}, { askUser }), /^hostile did not answer within 2 s/);
       assert.deepEqual([questionCount, maxOpenQuestions], [32, 1]);
     });
 
@@ -176,10 +176,10 @@ for (const [transport, startServer] of Object.entries(SERVERS_BY_TRANSPORT))
         openQuestions -= 1;
         return "so";
       };
-      assert.equal((await call(openTools, "nag", { at_once: true }, { askUser: askUser })).text, "never mind");
+      assert.equal((await call(openTools, "nag", { at_once: true }, { askUser })).text, "never mind");
       assert.equal(maxOpenQuestions, 1);
       const earlierCount = questionCount;
-      await call(openTools, "echo", {}, { askUser: askUser });
+      await call(openTools, "echo", {}, { askUser });
       assert.equal(questionCount, earlierCount);
     });
 
@@ -191,10 +191,10 @@ for (const [transport, startServer] of Object.entries(SERVERS_BY_TRANSPORT))
         servers.source(await startServer(t, "kind", { CANCELLED: folder.at("cancelled") })),
         "/",
       );
-      const callAbort = new AbortController();
-      const hangingCall = call(openTools, "hang", {}, { signal: callAbort.signal });
+      const callController = new AbortController();
+      const hangingCall = call(openTools, "hang", {}, { signal: callController.signal });
       await call(openTools, "echo");
-      callAbort.abort(new Error("enough"));
+      callController.abort(new Error("enough"));
       await assertRejects(hangingCall, /^enough$/);
       await waitUntil(async () => /requestId/.test(await readFile(folder.at("cancelled"), "utf8").catch(() => "")));
       assert.equal((await call(openTools, "echo", { text: "on" })).text, "on");
@@ -239,9 +239,9 @@ for (const [transport, startServer] of Object.entries(SERVERS_BY_TRANSPORT))
     it("that offers invalid tools and prompts has these renamed, cleaned or ignored, with one warning", async (t) => {
       const { servers, logger } = createServers();
       const openTools = await openToolSource(t, servers.source(await startServer(t, "lies")), "/");
-      const names = openTools.tools.map(({ name }) => name);
+      const toolNames = openTools.tools.map(({ name }) => name);
       assert.deepEqual(
-        names.map((name) => name.replace(/_[0-9a-f]{8}$/, "_#")),
+        toolNames.map((name) => name.replace(/_[0-9a-f]{8}$/, "_#")),
         [
           "hostile__good",
           `hostile__${"x".repeat(46)}_#`,
@@ -255,11 +255,11 @@ for (const [transport, startServer] of Object.entries(SERVERS_BY_TRANSPORT))
           "hostile__read_resource",
         ],
       );
-      assert.equal(new Set(names).size, names.length);
+      assert.equal(new Set(toolNames).size, toolNames.length);
       const origins = openTools.tools.map(({ origin }) => origin);
       for (const toolName of ["delete all; rm -rf", "x".repeat(100)])
         assert.ok(origins.includes(`mcp:hostile/${toolName}`), toolName);
-      assert.ok(names.every((name) => /^[a-zA-Z0-9_-]{1,64}$/.test(name)));
+      assert.ok(toolNames.every((name) => /^[a-zA-Z0-9_-]{1,64}$/.test(name)));
       const findTool = (name: string) => openTools.tools.find((candidate) => candidate.name === `hostile__${name}`);
       assert.equal(findTool("long")?.description.length, 2_048);
       assert.equal(findTool("hidden")?.description, "Is[8m hidden.\nSo.");
@@ -328,11 +328,11 @@ for (const [transport, startServer] of Object.entries(SERVERS_BY_TRANSPORT))
     it("that never answers initialize fails to open with the reason of the abort signal", async (t) => {
       const { servers } = createServers();
       const source = servers.source(await startServer(t, "silent"));
-      const callAbort = new AbortController();
-      const openPromise = source.open({ sessionId: "s", projectDir: "/" }, callAbort.signal);
-      // Time: the server has probably started after the pause. The result is the same if it has not.
+      const callController = new AbortController();
+      const openPromise = source.open({ sessionId: "s", projectDir: "/" }, callController.signal);
+      // Time: the server has probably started after the pause. The result is the same before the start.
       await pause(100);
-      callAbort.abort(new Error("enough"));
+      callController.abort(new Error("enough"));
       await assertRejects(openPromise, /^enough$/);
       // The message of the platform's own abort reason cannot be changed.
       await assert.rejects(source.open({ sessionId: "s", projectDir: "/" }, AbortSignal.timeout(10)), {
@@ -379,8 +379,8 @@ describe("the process of an MCP server", () => {
   it("is shared by the sessions of a folder and ends with the last session", LINUX_ONLY, async (t) => {
     const folder = await tempDir(t);
     const { servers } = createServers();
-    const source = servers.source(hostileStdioServer("kind"));
-    assert.equal(servers.source(hostileStdioServer("kind")), source);
+    const source = servers.source(createFaultyStdioServer("kind"));
+    assert.equal(servers.source(createFaultyStdioServer("kind")), source);
     const [firstTools, secondTools, otherFolderTools] = await Promise.all([
       openToolSource(t, source, "/", "one"),
       openToolSource(t, source, "/", "two"),
@@ -398,18 +398,18 @@ describe("the process of an MCP server", () => {
 
   it("receives only PATH, PWD, GANTRY_CALL and the configured environment variables", async (t) => {
     const { servers } = createServers();
-    const openTools = await openToolSource(t, servers.source(hostileStdioServer("kind", { OWN: "1" })), "/");
+    const openTools = await openToolSource(t, servers.source(createFaultyStdioServer("kind", { OWN: "1" })), "/");
     const { text } = await call(openTools, "env");
-    const names = Object.keys(JSON.parse(text) as object).sort();
+    const variableNames = Object.keys(JSON.parse(text) as object).sort();
     assert.deepEqual(
-      names.filter((name) => name !== "GANTRY_CALL"),
-      ["OWN", "PATH", "PWD"].filter((name) => names.includes(name)),
+      variableNames.filter((name) => name !== "GANTRY_CALL"),
+      ["OWN", "PATH", "PWD"].filter((name) => variableNames.includes(name)),
     );
   });
 
   it("that exits during a call fails the call and restarts for the next call, with a delay after a second exit", async (t) => {
     const { servers, logger } = createServers();
-    const openTools = await openToolSource(t, servers.source(hostileStdioServer("kind")), "/");
+    const openTools = await openToolSource(t, servers.source(createFaultyStdioServer("kind")), "/");
     const { text: firstPid } = await call(openTools, "pid");
     await assertRejects(call(openTools, "die"), /^hostile: the server exited with code 7; the tool may have run\.$/);
     const { text: restartedPid } = await call(openTools, "pid");
@@ -428,7 +428,7 @@ describe("the process of an MCP server", () => {
 
   it("that is killed restarts for the next call", LINUX_ONLY, async (t) => {
     const { servers } = createServers();
-    const openTools = await openToolSource(t, servers.source(hostileStdioServer("kind")), "/");
+    const openTools = await openToolSource(t, servers.source(createFaultyStdioServer("kind")), "/");
     const pid = Number((await call(openTools, "pid")).text);
     const hangingCall = call(openTools, "hang");
     await call(openTools, "echo");
@@ -442,10 +442,10 @@ describe("the process of an MCP server", () => {
     const openServer = (server: McpServer) =>
       servers.source(server).open({ sessionId: "s", projectDir: "/" }, new AbortController().signal);
     await assertRejects(
-      openServer({ ...hostileStdioServer("kind"), command: "no-such-program" }),
+      openServer({ ...createFaultyStdioServer("kind"), command: "no-such-program" }),
       /^command no-such-program or the working directory of hostile was not found/,
     );
-    const failingServer = hostileStdioServer("dies", { SECRET_KEY: "abcdef0123456789" });
+    const failingServer = createFaultyStdioServer("dies", { SECRET_KEY: "abcdef0123456789" });
     for (let i = 0; i < 2; i++)
       await assertRejects(
         openServer(failingServer),
@@ -460,7 +460,7 @@ describe("the process of an MCP server", () => {
   it("that did not start in time delays the next attempt; an aborted attempt does not", async () => {
     const { servers } = createServers();
     const openServer = (signal: AbortSignal) =>
-      servers.source(hostileStdioServer("silent")).open({ sessionId: "s", projectDir: "/" }, signal);
+      servers.source(createFaultyStdioServer("silent")).open({ sessionId: "s", projectDir: "/" }, signal);
     await assertRejects(openServer(AbortSignal.abort(new Error("cancelled"))), /^cancelled$/);
     await assert.rejects(openServer(AbortSignal.timeout(300)), { name: "TimeoutError" });
     await assertRejects(
@@ -471,13 +471,13 @@ describe("the process of an MCP server", () => {
 
   it("that prints invalid messages still answers calls", async (t) => {
     const { servers } = createServers();
-    const openTools = await openToolSource(t, servers.source(hostileStdioServer("garbage")), "/");
+    const openTools = await openToolSource(t, servers.source(createFaultyStdioServer("garbage")), "/");
     assert.equal((await call(openTools, "echo", { text: "on" })).text, "on");
   });
 
   it("that prints an endless line fails to open with the limit of 8 MB", async () => {
     const { servers } = createServers();
-    const source = servers.source(hostileStdioServer("one-line"));
+    const source = servers.source(createFaultyStdioServer("one-line"));
     await assertRejects(
       source.open({ sessionId: "s", projectDir: "/" }, new AbortController().signal),
       /^the server sent a message larger than 8 MB/,
@@ -492,7 +492,7 @@ describe("the process of an MCP server", () => {
       const { servers, logger } = createServers();
       const openTools = await openToolSource(
         t,
-        servers.source(hostileStdioServer("stubborn", { PIDS: folder.at("pids") })),
+        servers.source(createFaultyStdioServer("stubborn", { PIDS: folder.at("pids") })),
         "/",
       );
       const pids = (await folder.read("pids")).split(" ").map(Number);
@@ -508,7 +508,7 @@ describe("the process of an MCP server", () => {
 describe("an MCP server at a URL", () => {
   it("that has lost its session answers the next call", async (t) => {
     const { servers } = createServers();
-    const { server, kill } = await startHostileHttpServer(t, "forgets");
+    const { server, kill } = await startFaultyHttpServer(t, "forgets");
     const openTools = await openToolSource(t, servers.source(server), "/");
     await call(openTools, "echo");
     await kill("SIGUSR2");
@@ -519,20 +519,20 @@ describe("an MCP server at a URL", () => {
 
   it("that is killed fails its calls, and answers calls after a restart", async (t) => {
     const { servers } = createServers();
-    const firstServer = await startHostileHttpServer(t, "kind");
+    const firstServer = await startFaultyHttpServer(t, "kind");
     const openTools = await openToolSource(t, servers.source(firstServer.server), "/");
     const brokenCall = assertRejects(call(openTools, "hang"), /^hostile: the response was incomplete\.$/);
     await call(openTools, "echo");
     await firstServer.kill();
     await brokenCall;
     await assertRejects(call(openTools, "echo"), /^hostile: the server is unreachable \(ECONNREFUSED\)\.$/);
-    await startHostileHttpServer(t, "kind", { PORT: new URL(firstServer.server.url).port });
+    await startFaultyHttpServer(t, "kind", { PORT: new URL(firstServer.server.url).port });
     assert.equal((await call(openTools, "echo", { text: "on" })).text, "on");
   });
 
   it("works over HTTP with SSE, with and without type sse; a closed event stream fails the call", async (t) => {
     const { servers } = createServers();
-    const { server, kill } = await startHostileHttpServer(t, "sse");
+    const { server, kill } = await startFaultyHttpServer(t, "sse");
     for (const mcpServer of [server, { ...server, type: "sse" as const }]) {
       const openTools = await openToolSource(t, servers.source(mcpServer), "/");
       assert.equal((await call(openTools, "echo", { text: "so" })).text, "so");
@@ -552,8 +552,8 @@ describe("an MCP server at a URL", () => {
   it("receives the configured headers, which are not sent to the target of a redirect", async (t) => {
     const folder = await tempDir(t);
     const { servers } = createServers();
-    const redirectTarget = await startHostileHttpServer(t, "kind", { SEEN: folder.at("other") });
-    const { server } = await startHostileHttpServer(t, "elsewhere", {
+    const redirectTarget = await startFaultyHttpServer(t, "kind", { SEEN: folder.at("other") });
+    const { server } = await startFaultyHttpServer(t, "elsewhere", {
       SEEN: folder.at("own"),
       ELSEWHERE: redirectTarget.server.url,
     });
@@ -571,7 +571,7 @@ describe("an MCP server at a URL", () => {
   it("that sets extreme retry delays for its event stream is polled at a limited rate", async (t) => {
     const folder = await tempDir(t);
     const { servers } = createServers();
-    const { server } = await startHostileHttpServer(t, "again", { SEEN: folder.at("seen") });
+    const { server } = await startFaultyHttpServer(t, "again", { SEEN: folder.at("seen") });
     const openTools = await openToolSource(t, servers.source(server), "/");
     const countRequests = async () => (await folder.read("seen")).match(/^GET /gm)?.length ?? 0;
     await waitUntil(async () => (await countRequests()) >= 2);
@@ -579,14 +579,17 @@ describe("an MCP server at a URL", () => {
     // Time: this test measures the rate of requests.
     await pause(600);
     const extraRequests = (await countRequests()) - earlierCount;
-    assert.ok(extraRequests < 4 * Math.ceil((performance.now() - startMs) / 600), `${extraRequests} requests`);
+    assert.ok(
+      extraRequests < 4 * Math.ceil((performance.now() - startMs) / 600),
+      `${extraRequests} requests, more than 3 per 600 ms`,
+    );
     assert.equal((await call(openTools, "echo", { text: "on" })).text, "on");
   });
 
   it("that returns HTTP 400 fails the call after one request; a result nested too deeply fails its call", async (t) => {
     const folder = await tempDir(t);
     const { servers } = createServers();
-    const { server } = await startHostileHttpServer(t, "picky", { SEEN: folder.at("seen") });
+    const { server } = await startFaultyHttpServer(t, "picky", { SEEN: folder.at("seen") });
     const openTools = await openToolSource(t, servers.source(server), "/");
     const countRequests = async () => (await folder.read("seen")).match(/^POST /gm)?.length ?? 0;
     const earlierCount = await countRequests();
@@ -597,7 +600,7 @@ describe("an MCP server at a URL", () => {
 
   it("that returns HTTP 401 fails to open with a hint to set the authentication headers", async (t) => {
     const { servers } = createServers();
-    const { server } = await startHostileHttpServer(t, "forbidden");
+    const { server } = await startFaultyHttpServer(t, "forbidden");
     await assertRejects(
       servers.source(server).open({ sessionId: "s", projectDir: "/" }, new AbortController().signal),
       /^HTTP status 401: set the authentication headers in the config of the server$/,
@@ -606,7 +609,7 @@ describe("an MCP server at a URL", () => {
 
   it("that sends an endless response fails to open with the limit of 8 MB", async (t) => {
     const { servers } = createServers();
-    const { server } = await startHostileHttpServer(t, "fat");
+    const { server } = await startFaultyHttpServer(t, "fat");
     await assertRejects(
       servers.source(server).open({ sessionId: "s", projectDir: "/" }, new AbortController().signal),
       /^the server sent a message larger than 8 MB$/,

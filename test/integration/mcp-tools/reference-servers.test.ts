@@ -7,7 +7,7 @@ import type { ToolContext } from "gantry";
 import type { OpenTools, McpServer } from "gantry/plugin";
 import { McpServers } from "gantry/adapters/mcp-tools";
 import { waitUntil } from "../../helpers/server-runs.js";
-import { openToolSource, PATH_ENV, referenceStdioServer } from "../../helpers/mcp-servers.js";
+import { openToolSource, PATH_ENV, createReferenceStdioServer } from "../../helpers/mcp-servers.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 import { callTool, createToolContext } from "../../helpers/tool-context.js";
 
@@ -25,7 +25,7 @@ async function startEverythingServer(t: TestContext, transport: "streamableHttp"
   await once(portHolder, "listening");
   const { port } = portHolder.address() as { port: number };
   await new Promise((resolve) => portHolder.close(resolve));
-  const { command, args } = referenceStdioServer("everything");
+  const { command, args } = createReferenceStdioServer("everything");
   const child = spawn(command, [...args, transport], { env: { ...PATH_ENV, PORT: String(port) }, stdio: "ignore" });
   t.after(async () => {
     child.kill("SIGKILL");
@@ -41,7 +41,7 @@ describe("the reference MCP servers", () => {
     const folder = await tempDir(t, { "a.txt": "found me" });
     const openTools = await openToolSource(
       t,
-      servers.source(referenceStdioServer("filesystem", folder.path)),
+      servers.source(createReferenceStdioServer("filesystem", folder.path)),
       folder.path,
     );
     assert.equal((await call(openTools, "filesystem__read_text_file", { path: folder.at("a.txt") })).text, "found me");
@@ -57,7 +57,10 @@ describe("the reference MCP servers", () => {
 
   it("memory keeps entities across a restart", async (t) => {
     const folder = await tempDir(t);
-    const memoryServer = { ...referenceStdioServer("memory"), env: { MEMORY_FILE_PATH: folder.at("memory.json") } };
+    const memoryServer = {
+      ...createReferenceStdioServer("memory"),
+      env: { MEMORY_FILE_PATH: folder.at("memory.json") },
+    };
     const openTools = await openToolSource(t, servers.source(memoryServer), folder.path);
     const entities = [{ name: "Ada", entityType: "person", observations: ["writes programs"] }];
     await call(openTools, "memory__create_entities", { entities });
@@ -67,19 +70,21 @@ describe("the reference MCP servers", () => {
     assert.match((await call(reopenedTools, "memory__read_graph")).text, /"Ada"/);
   });
 
-  const serversByTransport: Record<string, (t: TestContext) => Promise<McpServer>> = {
-    "over stdio": () => Promise.resolve(referenceStdioServer("everything")),
+  const startServerByTransport: Record<string, (t: TestContext) => Promise<McpServer>> = {
+    "over stdio": () => Promise.resolve(createReferenceStdioServer("everything")),
     "over streamable HTTP": (t) => startEverythingServer(t, "streamableHttp"),
     "over HTTP with SSE": (t) => startEverythingServer(t, "sse"),
   };
-  for (const [transport, server] of Object.entries(serversByTransport))
+  for (const [transport, startServer] of Object.entries(startServerByTransport))
     it(`everything works ${transport}: calls, images, progress, resources, prompts, roots and elicitation`, async (t) => {
       const folder = await tempDir(t);
-      const openTools = await openToolSource(t, servers.source(await server(t)), folder.path);
+      const openTools = await openToolSource(t, servers.source(await startServer(t)), folder.path);
       for (let i = 0; i < 20; i++) {
-        const sums = await Promise.all([1, 2, 3, 4].map((b) => call(openTools, "everything__get-sum", { a: i, b })));
+        const sumResults = await Promise.all(
+          [1, 2, 3, 4].map((b) => call(openTools, "everything__get-sum", { a: i, b })),
+        );
         assert.deepEqual(
-          sums.map(({ text }) => text),
+          sumResults.map(({ text }) => text),
           [1, 2, 3, 4].map((b) => `The sum of ${i} and ${b} is ${i + b}.`),
         );
       }

@@ -13,7 +13,7 @@ import { STORES } from "../../helpers/stores.js";
 const createRateLimitError = (retryAfterMs: number) =>
   new ProviderError("scripted", "rate_limit", "slow down, Bearer abcdef123456", { status: 429, retryAfterMs });
 
-/** The run records that a watcher receives, up to the first for which `isLast` returns true. */
+/** Returns the run records that a watcher receives. The last record is the first for which `isLast` returns true. */
 async function collectRuns(agent: Agent, id: string, isLast: (run: RunRecord) => boolean): Promise<RunRecord[]> {
   const runs: RunRecord[] = [];
   for await (const event of agent.sessions.watch(id)) {
@@ -31,20 +31,20 @@ describe("the retry of a run record", () => {
       const provider = new ScriptedProvider([createRateLimitError(60_000)], { maxRetries: 2 });
       const agent = new Agent({ providers: [provider], driver });
       t.after(() => agent.close());
-      const cancel = new AbortController();
-      const run = await agent.run({ message: "go", signal: cancel.signal });
+      const cancelController = new AbortController();
+      const run = await agent.run({ message: "go", signal: cancelController.signal });
       const startMs = Date.now();
       const [waitingRun] = (await collectRuns(agent, run.sessionId, ({ retry }) => retry !== null)).slice(-1);
       const { nextAttemptAt, ...retry } = waitingRun!.retry!;
       assert.deepEqual(retry, { attempt: 1, reason: "scripted: 429: slow down, Bearer [redacted]" });
       assert.ok(Date.parse(nextAttemptAt) > startMs);
       assert.deepEqual(await agent.runs.get(run.id), waitingRun);
-      cancel.abort();
+      cancelController.abort();
       await assert.rejects(run.result);
       const cancelledRun = await agent.runs.get(run.id);
       assert.deepEqual([cancelledRun?.state, cancelledRun?.retry], ["cancelled", null]);
 
-      // The process of this run died while the run waited for a retry.
+      // Simulates a run whose process died while the run waited for a retry.
       const deadRun = aRun("dead", run.sessionId, { retry: waitingRun!.retry, startedAt: new Date().toISOString() });
       await driver.write(run.sessionId, change({ runs: [deadRun] }));
       const interruptedRun = await agent.runs.get("dead");
@@ -68,20 +68,20 @@ describe("the retry of a run record", () => {
     const provider = new ScriptedProvider([createRateLimitError(60_000)], { maxRetries: 1 });
     const agent = new Agent({ providers: [provider], compaction: { strategy, threshold: 0.01 } });
     t.after(() => agent.close());
-    const cancel = new AbortController();
-    const run = await agent.run({ message: "go on ".repeat(2000), signal: cancel.signal });
+    const cancelController = new AbortController();
+    const run = await agent.run({ message: "go on ".repeat(2000), signal: cancelController.signal });
     await collectRuns(agent, run.sessionId, ({ retry }) => retry?.attempt === 1);
-    cancel.abort();
+    cancelController.abort();
     await assert.rejects(run.result);
     assert.equal((await agent.runs.get(run.id))?.retry, null);
   });
 
   it("is in the responses and events of the HTTP API only during the wait", async (t) => {
-    const models = await startModelServer(t);
-    const server = await startServer(t, { config: createServerConfig(models) });
+    const modelServer = await startModelServer(t);
+    const server = await startServer(t, { config: createServerConfig(modelServer) });
     const createRetryStep = (seconds: number) => errorStep(429, "Slow down.", { "retry-after": String(seconds) });
-    const startRun = async (...steps: Parameters<typeof models.enqueue>) => {
-      models.enqueue(...steps);
+    const startRun = async (...steps: Parameters<typeof modelServer.enqueue>) => {
+      modelServer.enqueue(...steps);
       const body = JSON.stringify({ message: "x", background: true });
       const response = await server.fetch("/api/run", { method: "POST", body });
       const { run_id: id, session_id: session } = (await response.json()) as { run_id: string; session_id: string };
@@ -112,10 +112,10 @@ describe("the retry of a run record", () => {
         if (data.run?.state === "finished") return;
       }
     })();
-    await models.waitForRequest(4);
-    const runState = await fetchRun();
-    assert.deepEqual([runState.state, "retry" in runState], ["running", false]);
-    models.openGate("open");
+    await modelServer.waitForRequest(4);
+    const runBody = await fetchRun();
+    assert.deepEqual([runBody.state, "retry" in runBody], ["running", false]);
+    modelServer.openGate("open");
     await eventWatcher;
     assert.deepEqual([...attempts], [1, 2]);
     assert.equal("retry" in (await fetchRun()), false);

@@ -23,6 +23,7 @@ function runInSandbox(command: string, projectDir: string) {
   return callTool(bash, { command }, createToolContext(projectDir));
 }
 
+/** Whether a process exists and is no zombie. `name`: part of its line in /proc/PID/stat; default: any name. */
 function isLiving(pid: number, name = ""): boolean {
   try {
     const line = readFileSync(`/proc/${pid}/stat`, "latin1");
@@ -85,7 +86,7 @@ describe("the end of a sandbox", () => {
       [],
     );
     const statPids = files.map((call) => /^openSync \/proc\/(\d+)\/stat$/.exec(call)?.[1]);
-    // Looks up at most three processes: the start times of this bubblewrap and of the one for the next command, and the
+    // Looks up at most three processes: the start times of the bubblewrap of this and of the next command, and the
     // state of the namespace's first process.
     assert.ok(new Set(statPids.filter((pid) => pid !== undefined)).size <= 3);
   });
@@ -95,16 +96,16 @@ describe("the end of a sandbox", () => {
     const firstProcess = spawn("sleep", ["4722"], { stdio: "ignore" });
     const group = new ProcessGroup(bubblewrap.pid!, "mark");
     try {
-      assert.equal(group.namespaceEnded(), undefined);
+      assert.equal(group.hasNamespaceEnded(), undefined);
       const bubblewrapInfo = `{\n    "child-pid": ${firstProcess.pid},\n    "mnt-namespace": 1\n}\n`;
       const splitIndex = bubblewrapInfo.indexOf(String(firstProcess.pid)) + 1;
       group.readNamespaceInfo(bubblewrapInfo.slice(0, splitIndex));
-      assert.equal(group.namespaceEnded(), undefined);
+      assert.equal(group.hasNamespaceEnded(), undefined);
       group.readNamespaceInfo(bubblewrapInfo.slice(splitIndex));
-      assert.equal(group.namespaceEnded(), false);
+      assert.equal(group.hasNamespaceEnded(), false);
       firstProcess.kill("SIGKILL");
       await once(firstProcess, "exit");
-      assert.equal(group.namespaceEnded(), true);
+      assert.equal(group.hasNamespaceEnded(), true);
     } finally {
       for (const child of [bubblewrap, firstProcess]) child.kill("SIGKILL");
     }
@@ -124,7 +125,7 @@ describe("the end of a sandbox", () => {
       await waitUntil(() => isLiving(parent.pid!, "(sleep)"));
       (parent.stdio[3] as Writable).end();
       await waitUntil(() => !isLiving(pid));
-      assert.equal(group.namespaceEnded(), true);
+      assert.equal(group.hasNamespaceEnded(), true);
     } finally {
       parent.kill("SIGKILL");
     }

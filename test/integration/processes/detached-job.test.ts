@@ -22,7 +22,7 @@ function isLiving(pid: number): boolean {
   }
 }
 
-/** Tools of consecutive gantry processes on the same home folder. */
+/** Creates the tools of consecutive gantry processes on one home. `startMs`: time that `bash` waits for first output. */
 async function createInstances(t: TestContext, options: BuiltinToolsOptions = {}) {
   const home = await makeTempDir();
   const keptPath = home.at("kept");
@@ -32,7 +32,7 @@ async function createInstances(t: TestContext, options: BuiltinToolsOptions = {}
     await home.remove();
   });
   const folder = await tempDir(t);
-  const start = (startMs = 10) => {
+  const startInstance = (startMs = 10) => {
     const tools = builtinTools({ env, ...options, bash: { sandbox: "off", keptPath, startMs, ...options.bash } });
     const findTool = (name: string) => tools.find((tool) => tool.name === name)!;
     const call = (name: string, input: object, sessionId = "one") =>
@@ -45,14 +45,14 @@ async function createInstances(t: TestContext, options: BuiltinToolsOptions = {}
       end: (id: string) => findTool("bash").background!.end(id),
     };
   };
-  return { folder, keptPath, start };
+  return { folder, keptPath, startInstance };
 }
 
-/** Starts a detached command whose first output is part of the start result. A slow machine needs a longer wait. */
+/** Starts a detached command. Repeats the start with a longer wait until the result has the expected output. */
 async function startDetached(t: TestContext, input: object, expectedOutput: RegExp, options: BuiltinToolsOptions = {}) {
   for (const startMs of [300, 3_000, 30_000]) {
     const instances = await createInstances(t, options);
-    const firstInstance = instances.start(startMs);
+    const firstInstance = instances.startInstance(startMs);
     const { text } = await firstInstance.call("bash", { ...input, detached: true });
     if (expectedOutput.test(text)) return { ...instances, firstInstance, text, id: readCommandId(text) };
     await firstInstance.close();
@@ -66,8 +66,8 @@ const SERVICE_COMMAND =
   'trap "" TERM; echo $$ > pid; sleep 300 & echo $! > child; echo up; while read -r line; do echo "got $line"; done; exit 6';
 
 describe("a detached command", { skip: process.platform === "linux" ? false : "needs /proc" }, () => {
-  it("survives the close of the tools; later instances list, read, write to and stop it, in its session only", async (t) => {
-    const { folder, start, firstInstance, text, id } = await startDetached(
+  it("survives the close of the tools; later instances list, read, write to and stop the command, only in its session", async (t) => {
+    const { folder, startInstance, firstInstance, text, id } = await startDetached(
       t,
       { command: SERVICE_COMMAND, background: true },
       /^up\n/,
@@ -77,7 +77,7 @@ describe("a detached command", { skip: process.platform === "linux" ? false : "n
     await firstInstance.close();
     assert.ok(pids.every(isLiving));
 
-    const secondInstance = start();
+    const secondInstance = startInstance();
     const [{ startedAt, ...listedFields }] = (await secondInstance.list()) as [
       Awaited<ReturnType<typeof secondInstance.list>>[0],
     ];
@@ -91,7 +91,7 @@ describe("a detached command", { skip: process.platform === "linux" ? false : "n
     assert.match((await secondInstance.call("bash_output", { id, wait_for: "got hello" })).text, /^got hello\n/);
     await secondInstance.close();
 
-    const thirdInstance = start();
+    const thirdInstance = startInstance();
     assert.match((await thirdInstance.call("bash_output", { id })).text, /^\(no new output\)/);
     const stopResult = await thirdInstance.call("bash_stop", { id });
     assert.match(stopResult.text, /was stopped/);
@@ -101,11 +101,11 @@ describe("a detached command", { skip: process.platform === "linux" ? false : "n
   });
 
   it("reports exit code 6 to the next instance and leaves no child process running", async (t) => {
-    const { folder, start } = await createInstances(t);
-    const firstInstance = start();
+    const { folder, startInstance } = await createInstances(t);
+    const firstInstance = startInstance();
     const id = readCommandId((await firstInstance.call("bash", { command: SERVICE_COMMAND, detached: true })).text);
     await firstInstance.close();
-    const secondInstance = start();
+    const secondInstance = startInstance();
     await secondInstance.call("bash_input", { id, text: "", close: true });
     const { text } = await secondInstance.call("bash_output", { id, wait_end: true });
     assert.match(text, /\[exit code 6\]$/);
@@ -117,8 +117,8 @@ describe("a detached command", { skip: process.platform === "linux" ? false : "n
   });
 
   it("is listed as running and can be stopped after only its keeper was killed", async (t) => {
-    const { folder, keptPath, start } = await createInstances(t);
-    const firstInstance = start();
+    const { folder, keptPath, startInstance } = await createInstances(t);
+    const firstInstance = startInstance();
     const id = readCommandId(
       (await firstInstance.call("bash", { command: "echo $$ > pid; exec sleep 300", detached: true })).text,
     );
@@ -132,7 +132,7 @@ describe("a detached command", { skip: process.platform === "linux" ? false : "n
     process.kill(keeperPid, "SIGKILL");
     await waitUntil(() => !isLiving(keeperPid));
     await firstInstance.close();
-    const secondInstance = start();
+    const secondInstance = startInstance();
     assert.equal((await secondInstance.list())[0]?.state, "running");
     assert.match((await secondInstance.call("bash_stop", { id })).text, /\[ended by SIGKILL\]\n\[bg-\w+ was stopped/);
     assert.ok(!isLiving(pid));
@@ -140,8 +140,8 @@ describe("a detached command", { skip: process.platform === "linux" ? false : "n
   });
 
   it("keeps running while its output cannot be written, and records the number of lost bytes", async (t) => {
-    const { folder, keptPath, start } = await createInstances(t);
-    const instance = start();
+    const { folder, keptPath, startInstance } = await createInstances(t);
+    const instance = startInstance();
     const command =
       "read -r line; head -c 20000000 /dev/zero; echo > printed; while read -r line; do echo got $line; done";
     const id = readCommandId((await instance.call("bash", { command, detached: true })).text);
@@ -162,9 +162,9 @@ describe("a detached command", { skip: process.platform === "linux" ? false : "n
     await instance.close();
   });
 
-  it("rejects further input while it has not read 1 MiB of earlier input", async (t) => {
-    const { start } = await createInstances(t);
-    const onlyInstance = start();
+  it("rejects further input while the command has not read 1 MiB of earlier input", async (t) => {
+    const { startInstance } = await createInstances(t);
+    const onlyInstance = startInstance();
     const id = readCommandId((await onlyInstance.call("bash", { command: "exec sleep 300", detached: true })).text);
     const text = "x".repeat(1024 * 1024);
     await onlyInstance.call("bash_input", { id, text });
@@ -174,12 +174,12 @@ describe("a detached command", { skip: process.platform === "linux" ? false : "n
   });
 
   it("survives a SIGKILL of gantry and the deletion of its session", async (t) => {
-    const { folder, keptPath, start } = await createInstances(t);
-    const holder = new Child("process-starter.ts", ["kept", SERVICE_COMMAND, folder.path, keptPath]);
+    const { folder, keptPath, startInstance } = await createInstances(t);
+    const starterProcess = new Child("process-starter.ts", ["kept", SERVICE_COMMAND, folder.path, keptPath]);
     await folder.readWhenWritten("child");
-    await holder.kill();
+    await starterProcess.kill();
     const pid = Number(await folder.read("pid"));
-    const nextInstance = start();
+    const nextInstance = startInstance();
     const [listedCommand] = await nextInstance.list();
     await nextInstance.end("one");
     assert.ok(isLiving(pid));
@@ -188,26 +188,26 @@ describe("a detached command", { skip: process.platform === "linux" ? false : "n
     await nextInstance.close();
   });
 
-  it("is listed as ended if its pid is another process or the machine restarted; invalid records are ignored", async (t) => {
-    const { keptPath, start } = await createInstances(t);
+  it("is listed as ended if its pid belongs to another process or the machine restarted; invalid records are ignored", async (t) => {
+    const { keptPath, startInstance } = await createInstances(t);
     await mkdir(path.join(keptPath, "one"), { recursive: true });
-    const boot = (await readFile("/proc/sys/kernel/random/boot_id", "utf8")).trim();
+    const bootId = (await readFile("/proc/sys/kernel/random/boot_id", "utf8")).trim();
     const processStat = readFileSync("/proc/self/stat", "latin1");
-    const started = Number(processStat.slice(processStat.lastIndexOf(")") + 2).split(" ")[19]);
+    const startTicks = Number(processStat.slice(processStat.lastIndexOf(")") + 2).split(" ")[19]);
     const record = { command: "x", since: "2026-01-01T00:00:00.000Z", mark: "m", pid: process.pid };
     const writeRecord = (id: string, fields: object) =>
       writeFile(path.join(keptPath, "one", `${id}.json`), JSON.stringify({ ...record, id, ...fields }));
-    await writeRecord("bg-000001", { started: started + 1, boot });
-    await writeRecord("bg-000002", { started, boot: "another" });
-    await writeRecord("bg-000003", { pid: 1, started, boot });
-    await writeRecord("bg-000004", { pid: "x", started, boot });
+    await writeRecord("bg-000001", { started: startTicks + 1, boot: bootId });
+    await writeRecord("bg-000002", { started: startTicks, boot: "another" });
+    await writeRecord("bg-000003", { pid: 1, started: startTicks, boot: bootId });
+    await writeRecord("bg-000004", { pid: "x", started: startTicks, boot: bootId });
     await writeFile(path.join(keptPath, "one", "bg-000005.json"), "{");
-    const laterInstance = start();
+    const laterInstance = startInstance();
     assert.deepEqual(
       (await laterInstance.list()).map(({ id, state }) => `${id} ${state}`),
       ["bg-000001 ended", "bg-000002 ended"],
     );
-    // No other process is stopped in its place.
+    // The process that now has the pid is not stopped.
     assert.match((await laterInstance.call("bash_stop", { id: "bg-000001" })).text, /\[exit status unknown\]/);
     await laterInstance.close();
   });
@@ -216,11 +216,11 @@ describe("a detached command", { skip: process.platform === "linux" ? false : "n
     if (!(await bubblewrap)) return t.skip("no working bubblewrap");
     const command = "touch /outside || echo held; while read -r line; do echo got $line > said; echo told; done";
     const sandboxOutput = /Read-only file system\nheld\n/;
-    const { start, folder, firstInstance, id } = await startDetached(t, { command }, sandboxOutput, {
+    const { startInstance, folder, firstInstance, id } = await startDetached(t, { command }, sandboxOutput, {
       bash: { sandbox: "required" },
     });
     await firstInstance.close();
-    const secondInstance = start();
+    const secondInstance = startInstance();
     await secondInstance.call("bash_input", { id, text: "you" });
     assert.match((await secondInstance.call("bash_output", { id, wait_for: "told" })).text, /^told/);
     assert.equal(await folder.read("said"), "got you\n");
@@ -228,10 +228,10 @@ describe("a detached command", { skip: process.platform === "linux" ? false : "n
     await secondInstance.close();
   });
 
-  it("redacts secrets; its files are private to the user, and a later start deletes the expired ones", async (t) => {
+  it("redacts secrets; its files are private to the user, and a later start deletes expired files", async (t) => {
     const secret = "Hq7vTz31LmWx90RsKd";
-    const { start, keptPath } = await createInstances(t, { secrets: [secret] });
-    const firstInstance = start();
+    const { startInstance, keptPath } = await createInstances(t, { secrets: [secret] });
+    const firstInstance = startInstance();
     const id = readCommandId(
       (await firstInstance.call("bash", { command: `read -r line; echo ${secret}`, detached: true })).text,
     );
@@ -240,13 +240,13 @@ describe("a detached command", { skip: process.platform === "linux" ? false : "n
     assert.equal(text, "[redacted]\n[exit code 0]");
     assert.match((await firstInstance.list())[0]!.command, /echo \[redacted\]/);
     const folder = path.join(keptPath, "one");
-    const names = await readdir(folder);
-    for (const name of names) assert.equal((await stat(path.join(folder, name))).mode & 0o077, 0, name);
+    const fileNames = await readdir(folder);
+    for (const name of fileNames) assert.equal((await stat(path.join(folder, name))).mode & 0o077, 0, name);
     await firstInstance.close();
     const { pid } = JSON.parse(await readFile(path.join(folder, `${id}.json`), "utf8")) as { pid: number };
     await waitUntil(() => !isLiving(pid));
     await utimes(path.join(folder, `${id}.end`), new Date(0), new Date(0));
-    const secondInstance = start();
+    const secondInstance = startInstance();
     await secondInstance.call("bash", { command: "true", detached: true }, "two");
     assert.equal(existsSync(folder), false);
     await secondInstance.close();

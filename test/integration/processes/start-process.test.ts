@@ -12,7 +12,7 @@ import { tempDir, type TempDir } from "../../helpers/temp-dir.js";
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 const linuxOnly = { skip: process.platform === "linux" ? false : "needs /proc" };
 
-/** Three processes that ignore TERM: one in the group, one outside it, and one outside it without the environment. */
+/** Three processes that ignore TERM: in the group, outside the group, and outside the group without the environment. */
 const THREE_CHILDREN =
   `hold='trap "" TERM HUP; echo $$ > "$1"; while :; do sleep 0.2; done'; ` +
   `sh -c "$hold" - one & setsid sh -c "$hold" - two & setsid env -i PATH="$PATH" sh -c "$hold" - three & ` +
@@ -42,7 +42,7 @@ const readCommandLine = (pid: number): string => {
   }
 };
 
-const findGuardian = (pid: number): number | undefined =>
+const findGuardianPid = (pid: number): number | undefined =>
   readdirSync("/proc")
     .map(Number)
     .find(
@@ -86,8 +86,8 @@ describe("startProcess", () => {
         [],
       );
       // The guardian process does not have the environment either.
-      const guardian = findGuardian(process.pid);
-      const environment = await readFile(`/proc/${guardian}/environ`, "latin1");
+      const guardianPid = findGuardianPid(process.pid);
+      const environment = await readFile(`/proc/${guardianPid}/environ`, "latin1");
       assert.deepEqual(
         environment.split("\0").filter((variable) => variable !== "" && !/^(PATH|PWD|OLDPWD|SHLVL|_)=/.test(variable)),
         [],
@@ -131,50 +131,50 @@ describe("processes whose parent has ended", linuxOnly, () => {
   for (const launcher of ["program", "bash"])
     it(`are killed after SIGKILL of the parent (started with "${launcher}")`, async (t) => {
       const folder = await tempDir(t);
-      const holder = new Child("process-starter.ts", [
+      const parent = new Child("process-starter.ts", [
         launcher,
         `trap "" TERM; ${THREE_CHILDREN} echo > all; wait`,
         folder.path,
       ]);
-      // Until this file exists, the shell writes to the holder and would die with it. The child without the mark could
-      // then not be found.
+      // Until this file exists, the shell writes to the parent and would die with the parent. The child without the mark
+      // could then not be found.
       await folder.readWhenWritten("all");
-      await holder.kill();
+      await parent.kill();
       await waitUntilDead(folder);
     });
 
   it("are killed after the parent exits normally", async (t) => {
     const folder = await tempDir(t);
-    const holder = new Child("process-starter.ts", ["exit", `trap "" TERM; ${THREE_CHILDREN} wait`, folder.path]);
-    await holder.ended();
+    const parent = new Child("process-starter.ts", ["exit", `trap "" TERM; ${THREE_CHILDREN} wait`, folder.path]);
+    await parent.waitForEnd();
     await waitUntilDead(folder);
   });
 
-  it("are killed after SIGKILL of the parent, even if its first guardian was killed before", async (t) => {
+  it("are killed after SIGKILL of the parent, even if the parent's first guardian was killed before", async (t) => {
     const folder = await tempDir(t);
-    const holder = new Child("process-starter.ts", ["program", `trap "" TERM; ${THREE_CHILDREN} wait`, folder.path]);
-    await holder.lines(1);
-    const { pid = 0 } = holder.process;
+    const parent = new Child("process-starter.ts", ["program", `trap "" TERM; ${THREE_CHILDREN} wait`, folder.path]);
+    await parent.waitForLines(1);
+    const { pid = 0 } = parent.process;
     // Time: a guardian that lived for less than a second is not restarted.
     await pause(1_100);
-    const firstGuardian = findGuardian(pid);
-    assert.ok(firstGuardian !== undefined);
-    process.kill(firstGuardian, "SIGKILL");
-    await waitUntil(() => ![undefined, firstGuardian].includes(findGuardian(pid)));
-    // The guardian exists a moment before it receives its target. It has received the target when the holder answers.
-    holder.send("told?");
-    await holder.message();
-    await holder.kill();
+    const firstGuardianPid = findGuardianPid(pid);
+    assert.ok(firstGuardianPid !== undefined);
+    process.kill(firstGuardianPid, "SIGKILL");
+    await waitUntil(() => ![undefined, firstGuardianPid].includes(findGuardianPid(pid)));
+    // The guardian exists a moment before it receives its target. It has received the target when the parent answers.
+    parent.send("ready?");
+    await parent.waitForMessage();
+    await parent.kill();
     await waitUntilDead(folder);
   });
 
   it("have no guardian left after SIGKILL of the parent", async (t) => {
     const folder = await tempDir(t);
-    const holder = new Child("process-starter.ts", ["program", "echo ready; read -r line", folder.path]);
-    await holder.lines(1);
-    const guardian = findGuardian(holder.process.pid ?? 0);
-    assert.ok(guardian !== undefined);
-    await holder.kill();
-    await waitUntil(() => !isLiving(guardian));
+    const parent = new Child("process-starter.ts", ["program", "echo ready; read -r line", folder.path]);
+    await parent.waitForLines(1);
+    const guardianPid = findGuardianPid(parent.process.pid ?? 0);
+    assert.ok(guardianPid !== undefined);
+    await parent.kill();
+    await waitUntil(() => !isLiving(guardianPid));
   });
 });

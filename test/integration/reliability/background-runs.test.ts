@@ -15,26 +15,26 @@ import { SERVER_STORES, createSessionConfig } from "../../helpers/server-stores.
 import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 
 const KEY_COUNT = Number(process.env["KEYS"] ?? 5);
-/** SQLite by default, because the driver checks prove that the drivers behave alike. `STORES` adds the others. */
+/** SQLite by default, because the driver checks prove that all drivers behave alike. `STORES` adds other drivers. */
 const STORES = process.env["STORES"] ? SERVER_STORES : ["sqlite"];
 const STALLED_ANSWER = { say: [{ text: "Hm" }, { stall: true as const }] };
 
 interface Setup {
-  models: FakeModelServer;
+  modelServer: FakeModelServer;
   /** Starts one more server on the store. */
   serve(): Promise<GantryServer>;
 }
 
-async function setUp(hooks: Hooks, driver: string): Promise<Setup> {
-  const models = await startModelServer(hooks, { fallback: textStep("Yes.") });
+async function createSetup(hooks: Hooks, driver: string): Promise<Setup> {
+  const modelServer = await startModelServer(hooks, { fallback: textStep("Yes.") });
   const home = await tempDir(hooks);
   const project = await tempDir(hooks);
   const options = {
-    config: createServerConfig(models, { session: await createSessionConfig(driver) }),
+    config: createServerConfig(modelServer, { session: await createSessionConfig(driver) }),
     home: home.path,
     projectDir: project.path,
   };
-  return { models, serve: () => startServer(hooks, options) };
+  return { modelServer, serve: () => startServer(hooks, options) };
 }
 
 const post = (server: GantryServer, path: string, body: object, headers: Record<string, string> = {}) =>
@@ -43,9 +43,9 @@ const post = (server: GantryServer, path: string, body: object, headers: Record<
 /** Starts a background run whose model sends one word and then stalls. */
 async function startStalledRun(
   server: GantryServer,
-  models: FakeModelServer,
+  modelServer: FakeModelServer,
 ): Promise<{ runId: string; sessionId: string }> {
-  models.enqueue(STALLED_ANSWER);
+  modelServer.enqueue(STALLED_ANSWER);
   const startResponse = await post(server, "/api/run", { message: "think", background: true });
   assert.equal(startResponse.status, 202);
   const { run_id: runId, session_id: sessionId } = (await startResponse.json()) as {
@@ -65,9 +65,9 @@ async function readRun(server: GantryServer, id: string): Promise<{ state: strin
 describe("a background run", { concurrency: true }, () => {
   for (const driver of STORES)
     it(`${driver}: is interrupted after a SIGKILL and restart of its server, and its session accepts a new prompt`, async (t) => {
-      const { models, serve } = await setUp(t, driver);
+      const { modelServer, serve } = await createSetup(t, driver);
       const firstServer = await serve();
-      const { runId, sessionId } = await startStalledRun(firstServer, models);
+      const { runId, sessionId } = await startStalledRun(firstServer, modelServer);
       assert.equal((await readRun(firstServer, runId)).state, "running");
       await firstServer.stop("SIGKILL");
       const secondServer = await serve();
@@ -82,45 +82,45 @@ describe("a background run", { concurrency: true }, () => {
       const nextAnswer = await runPrompt(secondServer, { message: "go on", session_id: sessionId });
       assert.deepEqual([nextAnswer.status, nextAnswer.output], [200, "Yes."], nextAnswer.error);
       assert.equal((await readRun(secondServer, runId)).state, "interrupted");
-      assert.deepEqual(models.violations, []);
+      assert.deepEqual(modelServer.violations, []);
     });
 
   for (const driver of STORES)
     it(`${driver}: is reported as interrupted to a watcher in another process when its server is killed`, async (t) => {
-      const { models, serve } = await setUp(t, driver);
-      const [holder, otherServer] = await Promise.all([serve(), serve()]);
-      const { runId, sessionId } = await startStalledRun(holder, models);
+      const { modelServer, serve } = await createSetup(t, driver);
+      const [runServer, otherServer] = await Promise.all([serve(), serve()]);
+      const { runId, sessionId } = await startStalledRun(runServer, modelServer);
       const states: string[] = [];
       for await (const { type, data } of readSessionEvents(`${otherServer.url}/api/sessions/${sessionId}/events`)) {
         if (type !== "state") continue;
         const { id, state } = (data as { run: { id: string; state: string } }).run;
         assert.equal(id, runId);
         states.push(state);
-        if (states.length === 1) await holder.stop("SIGKILL");
+        if (states.length === 1) await runServer.stop("SIGKILL");
         if (state === "interrupted") break;
       }
       assert.deepEqual(states, ["running", "interrupted"]);
     });
 
   for (const driver of STORES)
-    it(`${driver}: is cancelled via another server once its own resumes, or interrupted if its own is dead`, async (t) => {
-      const { models, serve } = await setUp(t, driver);
-      const [holder, otherServer] = await Promise.all([serve(), serve()]);
-      const { runId } = await startStalledRun(holder, models);
-      holder.child.kill("SIGSTOP");
+    it(`${driver}: is cancelled through another server when its own server resumes, and interrupted if its own server is dead`, async (t) => {
+      const { modelServer, serve } = await createSetup(t, driver);
+      const [runServer, otherServer] = await Promise.all([serve(), serve()]);
+      const { runId } = await startStalledRun(runServer, modelServer);
+      runServer.child.kill("SIGSTOP");
       const cancelResponse = await post(otherServer, `/api/runs/${runId}/cancel`, {});
       assert.deepEqual(
         [cancelResponse.status, ((await cancelResponse.json()) as { state: string }).state],
         [200, "running"],
       );
-      holder.child.kill("SIGCONT");
+      runServer.child.kill("SIGCONT");
       await waitUntil(async () => (await readRun(otherServer, runId)).state === "cancelled");
 
-      const secondRun = await startStalledRun(holder, models);
-      await holder.stop("SIGKILL");
-      const lateResponse = await post(otherServer, `/api/runs/${secondRun.runId}/cancel`, {});
+      const secondRun = await startStalledRun(runServer, modelServer);
+      await runServer.stop("SIGKILL");
+      const deadServerResponse = await post(otherServer, `/api/runs/${secondRun.runId}/cancel`, {});
       assert.deepEqual(
-        [lateResponse.status, ((await lateResponse.json()) as { state: string }).state],
+        [deadServerResponse.status, ((await deadServerResponse.json()) as { state: string }).state],
         [200, "interrupted"],
       );
       const sessionCancelResponse = await post(otherServer, `/api/sessions/${secondRun.sessionId}/cancel`, {});
@@ -131,9 +131,9 @@ describe("a background run", { concurrency: true }, () => {
 describe("an idempotency key", { concurrency: true }, () => {
   for (const driver of STORES)
     it(`${driver}: creates one run when two servers receive it at the same time`, async (t) => {
-      const { models, serve } = await setUp(t, driver);
+      const { modelServer, serve } = await createSetup(t, driver);
       let answerCount = 0;
-      models.fallback = () => textStep(`Answer ${(answerCount += 1)}.`);
+      modelServer.fallback = () => textStep(`Answer ${(answerCount += 1)}.`);
       const servers = await Promise.all([serve(), serve()]);
       const distinctResponses = new Set<string>();
       for (let n = 0; n < KEY_COUNT; n += 1) {
@@ -153,6 +153,7 @@ describe("an idempotency key", { concurrency: true }, () => {
       assert.equal(distinctResponses.size, KEY_COUNT);
       assert.equal(answerCount, KEY_COUNT);
       const { runs } = (await (await servers[0].fetch("/api/runs?size=1000")).json()) as { runs: unknown[] };
+      // A page has at most 100 runs.
       assert.equal(runs.length, Math.min(KEY_COUNT, 100));
       const { total } = (await (await servers[1].fetch("/api/sessions?size=1")).json()) as { total: number };
       assert.equal(total, KEY_COUNT);
@@ -161,19 +162,21 @@ describe("an idempotency key", { concurrency: true }, () => {
 
   for (const driver of STORES)
     it(`${driver}: starts one new run in the same session if the server of the first run was killed`, async (t) => {
-      const { models, serve } = await setUp(t, driver);
-      const [holder, otherServer] = await Promise.all([serve(), serve()]);
-      models.enqueue(STALLED_ANSWER);
+      const { modelServer, serve } = await createSetup(t, driver);
+      const [runServer, otherServer] = await Promise.all([serve(), serve()]);
+      modelServer.enqueue(STALLED_ANSWER);
       const headers = { "idempotency-key": "heal" };
       const body = { message: "think" };
-      const brokenRequest = assert.rejects(post(holder, "/api/run", body, headers).then((answer) => answer.text()));
+      const brokenRequest = assert.rejects(
+        post(runServer, "/api/run", body, headers).then((response) => response.text()),
+      );
       let firstRun: { id: string; session_id: string } | undefined;
       await waitUntil(async () => {
         const { runs } = (await (await otherServer.fetch("/api/runs")).json()) as { runs: (typeof firstRun)[] };
         [firstRun] = runs;
         return firstRun !== undefined && (await fetchMessages(otherServer, firstRun.session_id)).length > 1;
       });
-      await holder.stop("SIGKILL");
+      await runServer.stop("SIGKILL");
       await brokenRequest;
       const retryResponse = await post(otherServer, "/api/run", body, headers);
       assert.equal(retryResponse.status, 200);
@@ -187,6 +190,6 @@ describe("an idempotency key", { concurrency: true }, () => {
         [retryResponse.headers.get("x-run-id"), retryText],
         "a third request repeats the answer of the second",
       );
-      assert.deepEqual(models.violations, []);
+      assert.deepEqual(modelServer.violations, []);
     });
 });

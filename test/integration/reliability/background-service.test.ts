@@ -23,56 +23,61 @@ function isLiving(pid: number): boolean {
   }
 }
 
-const probe = (port: string) =>
+/** Returns the response text of the service, which is `here`, or `gone` if the service is not reachable. */
+const fetchServiceText = (port: string) =>
   fetch(`http://127.0.0.1:${port}/`).then(
     (response) => response.text(),
     () => "gone",
   );
 
-/** The background processes in the first state that a new watcher receives. */
+/** Returns the background processes in the first state that a new watcher receives. */
 async function readProcesses(server: GantryServer, id: string): Promise<unknown> {
-  const abort = new AbortController();
+  const abortController = new AbortController();
   let processes: unknown;
   try {
-    for await (const { type, data } of readSessionEvents(`${server.url}/api/sessions/${id}/events`, {}, abort.signal)) {
+    for await (const { type, data } of readSessionEvents(
+      `${server.url}/api/sessions/${id}/events`,
+      {},
+      abortController.signal,
+    )) {
       if (type !== "state") continue;
       processes = data.processes;
-      abort.abort();
+      abortController.abort();
     }
   } catch (error) {
-    if (!abort.signal.aborted) throw error;
+    if (!abortController.signal.aborted) throw error;
   }
   return processes;
 }
 
 describe("a background service", { skip: process.platform === "linux" ? false : "needs /proc" }, () => {
-  it("is started, probed and stopped; after a SIGKILL of gantry only a detached one continues and can be stopped", async (t) => {
+  it("is started, probed and stopped; after a SIGKILL of gantry only a detached service continues and can be stopped", async (t) => {
     const home = await makeTempDir();
     t.after(async () => {
       killDetached(home.at("kept"));
       await home.remove();
     });
     const folder = await tempDir(t, { "service.cjs": SERVICE_CODE });
-    const models = await startModelServer(t);
-    const config = createServerConfig(models, { tools: { bash: { sandbox: "off" } } });
+    const modelServer = await startModelServer(t);
+    const config = createServerConfig(modelServer, { tools: { bash: { sandbox: "off" } } });
     const options = { config, home: home.path, projectDir: folder.path };
-    const results: string[] = [];
-    const callService = (name: string, detached: boolean): ScriptedAnswer =>
+    const requestTexts: string[] = [];
+    const createServiceStep = (name: string, detached: boolean): ScriptedAnswer =>
       callStep("bash", { command: `echo $$ > ${name}.pid; exec node service.cjs ${name}`, background: true, detached });
     /** Calls a tool with the last id that the model received. */
-    const callWithLastId = (tool: string, input: object = {}): ScriptedAnswer => {
+    const createStepWithLastId = (tool: string, input: object = {}): ScriptedAnswer => {
       return (request) => {
         const text = JSON.stringify(request.body);
         return callStep(tool, { id: text.match(/bg-[0-9a-f]{6}/g)!.at(-1)!, ...input });
       };
     };
-    const run = async (
+    const runSteps = async (
       server: GantryServer,
       session: string | undefined,
       ...steps: ScriptedAnswer[]
     ): Promise<string> => {
-      models.enqueue(...steps, (request) => {
-        results.push(JSON.stringify(request.body).slice(-50_000));
+      modelServer.enqueue(...steps, (request) => {
+        requestTexts.push(JSON.stringify(request.body).slice(-50_000));
         return textStep("done");
       });
       const sessionFields = session === undefined ? {} : { session_id: session };
@@ -84,28 +89,38 @@ describe("a background service", { skip: process.platform === "linux" ? false : 
 
     const firstServer = await startServer(t, options);
     const readyOptions = { wait_for: "ready", timeout: 60 };
-    const serviceSessionId = await run(
+    const serviceSessionId = await runSteps(
       firstServer,
       undefined,
-      callService("one", false),
-      callWithLastId("bash_output", readyOptions),
+      createServiceStep("one", false),
+      createStepWithLastId("bash_output", readyOptions),
     );
-    assert.equal(await probe(await folder.read("one")), "here");
-    await run(firstServer, serviceSessionId, callWithLastId("bash_stop"));
-    assert.ok(results.at(-1)!.includes("was stopped, with all processes that it started"));
-    assert.equal(await probe(await folder.read("one")), "gone");
+    assert.equal(await fetchServiceText(await folder.read("one")), "here");
+    await runSteps(firstServer, serviceSessionId, createStepWithLastId("bash_stop"));
+    assert.ok(requestTexts.at(-1)!.includes("was stopped, with all processes that it started"));
+    assert.equal(await fetchServiceText(await folder.read("one")), "gone");
 
-    await run(firstServer, serviceSessionId, callService("lost", false), callWithLastId("bash_output", readyOptions));
-    await run(firstServer, serviceSessionId, callService("kept", true), callWithLastId("bash_output", readyOptions));
+    await runSteps(
+      firstServer,
+      serviceSessionId,
+      createServiceStep("lost", false),
+      createStepWithLastId("bash_output", readyOptions),
+    );
+    await runSteps(
+      firstServer,
+      serviceSessionId,
+      createServiceStep("kept", true),
+      createStepWithLastId("bash_output", readyOptions),
+    );
     const port = await folder.read("kept");
-    assert.equal(await probe(port), "here");
+    assert.equal(await fetchServiceText(port), "here");
     const processesText = JSON.stringify(await readProcesses(firstServer, serviceSessionId));
     assert.match(processesText, /"detached":true/);
     await firstServer.stop("SIGKILL");
-    // A process that is not detached ends with the server. The others continue.
+    // A process that is not detached ends with the server. A detached process continues.
     const lostPid = await readPid("lost");
     await waitUntil(() => !isLiving(lostPid));
-    assert.equal(await probe(port), "here");
+    assert.equal(await fetchServiceText(port), "here");
 
     const secondServer = await startServer(t, options);
     const [onlyProcess, ...otherProcesses] = (await readProcesses(secondServer, serviceSessionId)) as {
@@ -113,9 +128,14 @@ describe("a background service", { skip: process.platform === "linux" ? false : 
       state: string;
     }[];
     assert.deepEqual([onlyProcess?.detached, onlyProcess?.state, otherProcesses], [true, "running", []]);
-    await run(secondServer, serviceSessionId, callWithLastId("bash_output"), callWithLastId("bash_stop"));
-    assert.ok(results.at(-1)!.includes("was stopped, with all processes that it started"));
-    assert.equal(await probe(port), "gone");
+    await runSteps(
+      secondServer,
+      serviceSessionId,
+      createStepWithLastId("bash_output"),
+      createStepWithLastId("bash_stop"),
+    );
+    assert.ok(requestTexts.at(-1)!.includes("was stopped, with all processes that it started"));
+    assert.equal(await fetchServiceText(port), "gone");
     const keptPid = await readPid("kept");
     assert.ok(!isLiving(keptPid));
   });

@@ -18,7 +18,7 @@ import {
 import { startServer } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
-/** A command prefix that mounts a small disk at `path`, visible to this process only. */
+/** A command prefix that mounts a small disk at `path` for one process. The file `ballast` fills most of the disk. */
 const createSmallDiskPrefix = (path: string): string[] => [
   "unshare",
   "--user",
@@ -53,17 +53,17 @@ describe("a session store on a full disk", { concurrency: true }, () => {
       `${driver}: reports store_full, keeps all answered runs, and works again once space is free`,
       { skip },
       async (t) => {
-        const models = await startModelServer(t, { fallback: textStep("Noted.") });
+        const modelServer = await startModelServer(t, { fallback: textStep("Noted.") });
         const home = await tempDir(t);
-        const disk = home.at("disk");
-        await mkdir(disk);
+        const diskPath = home.at("disk");
+        await mkdir(diskPath);
         const server = await startServer(t, {
-          config: createServerConfig(models, {
-            session: { driver, path: join(disk, "sessions") },
+          config: createServerConfig(modelServer, {
+            session: { driver, path: join(diskPath, "sessions") },
             log: { level: "debug" },
           }),
           home: home.path,
-          commandPrefix: createSmallDiskPrefix(disk),
+          commandPrefix: createSmallDiskPrefix(diskPath),
           sendsToken: true,
         });
         const firstRun = await runPrompt(server, { message: "first" });
@@ -84,23 +84,23 @@ describe("a session store on a full disk", { concurrency: true }, () => {
         assert.ok(storedSessionIds.length > 1);
         assert.match(server.stderr, /no space left; free some space/, "the log reports the full disk");
 
-        // Streams report the full disk too: as a plain response before they start, otherwise as their last event.
+        // A stream reports the full disk too: as a plain response before its start, otherwise as its last event.
         const largeBody = { message: "y".repeat(100_000), stream: true };
         const startRun = () => server.fetch("/api/run", { method: "POST", body: JSON.stringify(largeBody) });
-        let response = await startRun();
+        let streamResponse = await startRun();
         // The JSON driver may have compacted its log, which frees space for a few more runs.
-        for (let extraRuns = 0; response.status === 200; extraRuns += 1) {
-          assert.ok(extraRuns < 50, "the disk fills within 50 runs");
-          const lastEvent = parseSseEvents(await response.text()).at(-1);
+        for (let extraRunCount = 0; streamResponse.status === 200; extraRunCount += 1) {
+          assert.ok(extraRunCount < 50, "the disk fills within 50 runs");
+          const lastEvent = parseSseEvents(await streamResponse.text()).at(-1);
           if (lastEvent?.event !== "done")
             assert.deepEqual(lastEvent, { event: "error", data: { error: STORE_FULL_ERROR, code: "store_full" } });
-          response = await startRun();
+          streamResponse = await startRun();
         }
         assert.deepEqual(
-          [response.status, await response.json()],
+          [streamResponse.status, await streamResponse.json()],
           [500, { error: STORE_FULL_ERROR, code: "store_full" }],
         );
-        models.fallback = { say: [{ text: Array.from({ length: 400 }, () => "z".repeat(2_000)) }] };
+        modelServer.fallback = { say: [{ text: Array.from({ length: 400 }, () => "z".repeat(2_000)) }] };
         const streamOrError = await startStreamedRun(server, {
           message: "small",
           session_id: firstRun.sessionId,
@@ -114,7 +114,7 @@ describe("a session store on a full disk", { concurrency: true }, () => {
           });
         }
 
-        models.fallback = textStep("Noted.");
+        modelServer.fallback = textStep("Noted.");
 
         // All answered runs are stored, and the server is healthy.
         assert.equal((await server.fetch("/api/health")).status, 200);
@@ -124,8 +124,8 @@ describe("a session store on a full disk", { concurrency: true }, () => {
           assert.ok(messages[0]?.content.startsWith(`${n}: x`));
         }
 
-        // The store needs no restart: it continues when space is free again.
-        await rm(join(`/proc/${server.pid}/root`, disk, "ballast"));
+        // The store needs no restart after the test has freed space.
+        await rm(join(`/proc/${server.pid}/root`, diskPath, "ballast"));
         const deleteResponse = await server.fetch(`/api/sessions/${storedSessionIds.at(-1)}`, { method: "DELETE" });
         assert.equal(deleteResponse.status, 200, await deleteResponse.text());
         const nextRun = await runPrompt(server, { message: `again: ${"x".repeat(60_000)}` });
@@ -133,7 +133,7 @@ describe("a session store on a full disk", { concurrency: true }, () => {
         const resumedRun = await runPrompt(server, { message: "still there?", session_id: firstRun.sessionId });
         assert.deepEqual([resumedRun.status, resumedRun.output], [200, "Noted."], resumedRun.error);
         assert.equal((await fetchMessages(server, storedSessionIds[0] ?? ""))[1]?.content, "Noted.");
-        assert.deepEqual(models.violations, []);
+        assert.deepEqual(modelServer.violations, []);
         assert.deepEqual(await server.stop(), { code: 0, signal: null });
       },
     );

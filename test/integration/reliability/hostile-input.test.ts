@@ -15,17 +15,18 @@ import { tempDir } from "../../helpers/temp-dir.js";
 
 const MIB = 1024 * 1024;
 
-const IGNORE_RULES = `*${"[!b-d]".repeat(60)}*x\n`.repeat(Math.floor(MIB / 364));
-/** Tool results in a request to the model. */
+const SLOW_IGNORE_RULE = `*${"[!b-d]".repeat(60)}*x\n`;
+const IGNORE_RULES = SLOW_IGNORE_RULE.repeat(Math.floor(MIB / SLOW_IGNORE_RULE.length));
+/** Returns the tool results in a request to the model. */
 const readToolResults = ({ body }: FakeRequest): string[] =>
   (body as { messages: { role: string; content: unknown }[] }).messages
     .filter(({ role }) => role === "tool")
     .map(({ content }) => JSON.stringify(content));
-const ENDLESS_GREP = { pattern: "(a+)+$", path: "evil.txt" };
+const ENDLESS_GREP_INPUT = { pattern: "(a+)+$", path: "evil.txt" };
 
 /** Starts a server whose model reads a page and a repository that once blocked the server for minutes. */
 async function startAttackedServer(t: { after(run: () => Promise<void> | void): void }) {
-  const page = "<div>".repeat((4.5 * MIB) / 5);
+  const page = "<div>".repeat((4.5 * MIB) / "<div>".length);
   const site = createServer((_, response) => {
     response.writeHead(200, { "content-type": "text/html" }).end(page);
   });
@@ -46,32 +47,32 @@ async function startAttackedServer(t: { after(run: () => Promise<void> | void): 
     ["grep", { pattern: "x", glob: `many/${"*{a,b}".repeat(8)}*x*`, all: true }],
   ] as const;
   const includesText = ({ body }: FakeRequest, text: string): boolean => JSON.stringify(body).includes(text);
-  const models = await startModelServer(t, {
+  const modelServer = await startModelServer(t, {
     fallback: (request) => {
       const resultCount = readToolResults(request).length;
       if (includesText(request, "for ever"))
-        return resultCount > 0 ? { say: [{ text: "done" }] } : callStep("grep", ENDLESS_GREP);
+        return resultCount > 0 ? { say: [{ text: "done" }] } : callStep("grep", ENDLESS_GREP_INPUT);
       const nextCall = toolCalls[resultCount];
       return nextCall ? callStep(nextCall[0], nextCall[1]) : { say: [{ text: "done" }] };
     },
   });
   const server = await startServer(t, {
-    config: createServerConfig(models, { tools: { webfetch: { allow_private: true } } }),
+    config: createServerConfig(modelServer, { tools: { webfetch: { allow_private: true } } }),
     projectDir: project.path,
   });
-  return { server, models };
+  return { server, modelServer };
 }
 
 it("a run over an untrusted page, repository and globs finishes while /api/health keeps answering", async (t) => {
-  const { server, models } = await startAttackedServer(t);
+  const { server, modelServer } = await startAttackedServer(t);
   let isRunOver = false;
-  const run = runPrompt(server, { message: "all of it" }).finally(() => (isRunOver = true));
+  const pendingRun = runPrompt(server, { message: "all of it" }).finally(() => (isRunOver = true));
   await waitUntil(async () => {
     assert.equal((await server.fetch("/api/health")).status, 200);
     return isRunOver;
   });
-  assert.equal((await run).output, "done");
-  const results = readToolResults(models.requests.findLast(({ tools }) => tools.length > 0)!);
+  assert.equal((await pendingRun).output, "done");
+  const results = readToolResults(modelServer.requests.findLast(({ tools }) => tools.length > 0)!);
   assert.equal(results.length, 4, results.join("\n"));
   assert.match(results[0]!, /has no text/);
   for (const result of results.slice(1)) assert.match(result, /No (file|match)|aaaa/);
@@ -79,11 +80,11 @@ it("a run over an untrusted page, repository and globs finishes while /api/healt
 
 it("SIGTERM stops the server while a worker thread evaluates an endless expression", async (t) => {
   const { server } = await startAttackedServer(t);
-  const run = await startStreamedRun(server, { message: "for ever" });
+  const runStream = await startStreamedRun(server, { message: "for ever" });
   // The call is running when its event has arrived. The server answers health requests meanwhile.
-  await waitUntil(() => run.latestEvent?.data.type === "tool_call");
+  await waitUntil(() => runStream.latestEvent?.data.type === "tool_call");
   assert.equal((await server.fetch("/api/health")).status, 200);
   // A server that waited for the worker thread would never end.
   assert.deepEqual(await server.stop("SIGTERM"), { code: 0, signal: null });
-  await run.ended;
+  await runStream.ended;
 });

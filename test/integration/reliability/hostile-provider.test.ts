@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFile, stat } from "node:fs/promises";
 import { it } from "node:test";
 import { textStep, type FakeModelServer, type FakeRequest } from "../../helpers/fake-model-server.js";
-import { HOSTILE_ANSWERS, HOSTILE_LISTINGS } from "../../helpers/untrusted-answers.js";
+import { UNTRUSTED_ANSWERS, UNTRUSTED_LISTINGS } from "../../helpers/untrusted-answers.js";
 import {
   runPrompt,
   startModelServer,
@@ -16,7 +16,7 @@ import { startServer, type GantryServer } from "../../helpers/server.js";
 const MAX_EXTRA_KIB = 400 * 1024;
 const MAX_STORED_BYTES = 96 * 1024 * 1024;
 
-const ERROR_PATTERNS: Record<keyof typeof HOSTILE_ANSWERS, RegExp> = {
+const ERROR_PATTERNS: Record<keyof typeof UNTRUSTED_ANSWERS, RegExp> = {
   "endless JSON": /^bad: too_large: an event, or a body without events, of more than 8 MB$/,
   "endless JSON in gzip": /^bad: too_large: an event, or a body without events, of more than 8 MB$/,
   "an event without a line feed": /^bad: too_large: an event, .* of more than 8 MB$/,
@@ -33,27 +33,28 @@ const ERROR_PATTERNS: Record<keyof typeof HOSTILE_ANSWERS, RegExp> = {
 };
 
 it("a provider that sends unlimited data fails its own runs with a reason; the server and another run continue", async (t) => {
-  const badModels = await startModelServer(t, {
+  const badModelServer = await startModelServer(t, {
     fallback: (request) => {
-      const answerName = Object.keys(HOSTILE_ANSWERS).find((name) => readLastContent(request).includes(`<${name}>`));
-      return HOSTILE_ANSWERS[answerName as keyof typeof HOSTILE_ANSWERS];
+      const answerName = Object.keys(UNTRUSTED_ANSWERS).find((name) => readLastContent(request).includes(`<${name}>`));
+      return UNTRUSTED_ANSWERS[answerName as keyof typeof UNTRUSTED_ANSWERS];
     },
   });
-  const listings: [name: string, models: FakeModelServer][] = [];
-  for (const [name, listing] of Object.entries(HOSTILE_LISTINGS)) {
-    const models = await startModelServer(t);
-    models.listing = listing;
-    listings.push([name.replaceAll(/\W/g, "-"), models]);
+  const listingServers: [name: string, models: FakeModelServer][] = [];
+  for (const [name, listing] of Object.entries(UNTRUSTED_LISTINGS)) {
+    const listingServer = await startModelServer(t);
+    listingServer.listing = listing;
+    listingServers.push([name.replaceAll(/\W/g, "-"), listingServer]);
   }
-  const goodModels = await startModelServer(t, {
+  const goodModelServer = await startModelServer(t, {
     fallback: { say: [{ text: "begun " }, { gate: "rest" }, { text: "done" }] },
   });
-  goodModels.enqueue(textStep("warm"));
-  const config = createServerConfig(goodModels);
+  goodModelServer.enqueue(textStep("warm"));
+  const config = createServerConfig(goodModelServer);
   const providers = config["providers"] as object[];
   const commonFields = { driver: "openai", api_key: "key-of-the-bad", max_retries: 0 };
-  providers.push({ ...commonFields, name: "bad", base_url: badModels.baseUrl, models: ["m1"] });
-  for (const [name, models] of listings) providers.push({ ...commonFields, name, base_url: models.baseUrl });
+  providers.push({ ...commonFields, name: "bad", base_url: badModelServer.baseUrl, models: ["m1"] });
+  for (const [name, listingServer] of listingServers)
+    providers.push({ ...commonFields, name, base_url: listingServer.baseUrl });
   const server = await startServer(t, { config });
 
   await runPrompt(server, { message: "warm up", provider: "lab", model: "m1" });
@@ -61,14 +62,14 @@ it("a provider that sends unlimited data fails its own runs with a reason; the s
   const openStream = await startStreamedRun(server, { message: "go on", provider: "lab", model: "m1" });
   await openStream.waitForCharacters("begun ".length);
 
-  for (const [name, reason] of Object.entries(ERROR_PATTERNS)) {
+  for (const [name, errorPattern] of Object.entries(ERROR_PATTERNS)) {
     const { status, error, sessionId } = await runPrompt(server, {
       message: `<${name}>`,
       provider: "bad",
       model: "m1",
     });
     assert.equal(status, 500, name);
-    assert.match(error, reason, name);
+    assert.match(error, errorPattern, name);
     // No tool call ran, and none is stored.
     const messages = await fetchMessages(server, sessionId);
     assert.ok(!messages.some(({ role }) => role === "tool"), name);
@@ -82,7 +83,7 @@ it("a provider that sends unlimited data fails its own runs with a reason; the s
   assert.match(server.stderr, /a list of models of more than 16 MB/);
   assert.match(server.stderr, /a list of models of more than 1,000,000 values/);
 
-  goodModels.openGate("rest");
+  goodModelServer.openGate("rest");
   await openStream.ended;
   assert.equal(openStream.pieces.map(({ text }) => text).join(""), "begun done");
   assert.equal(openStream.latestEvent?.event, "done");
@@ -100,7 +101,7 @@ function readLastContent({ body }: FakeRequest): string {
   return JSON.stringify(messages.at(-1)?.content ?? "");
 }
 
-/** The peak memory of the process, in KiB. 0 if the system does not report it. */
+/** Returns the peak memory of the process in KiB, or 0 if the system does not report the peak. */
 async function readPeakKib(server: GantryServer): Promise<number> {
   const status = await readFile(`/proc/${server.pid}/status`, "utf8").catch(() => "");
   return Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0);

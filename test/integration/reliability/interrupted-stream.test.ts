@@ -12,9 +12,9 @@ import {
 import { startServer } from "../../helpers/server.js";
 
 it("a stream continues after a connection reset, the log records it, and the partial message is unfinished", async (t) => {
-  const models = await startModelServer(t);
-  const server = await startServer(t, { config: createServerConfig(models) });
-  models.enqueue({ say: [{ text: ["Half ", "an "] }, { reset: true }] }, { say: [{ text: "answer." }] });
+  const modelServer = await startModelServer(t);
+  const server = await startServer(t, { config: createServerConfig(modelServer) });
+  modelServer.enqueue({ say: [{ text: ["Half ", "an "] }, { reset: true }] }, { say: [{ text: "answer." }] });
   const runStream = await startStreamedRun(server, { message: "x" });
   await runStream.ended;
   assert.equal(runStream.pieces.map(({ text }) => text).join(""), "Half an answer.");
@@ -29,23 +29,23 @@ it("a stream continues after a connection reset, the log records it, and the par
     ],
   );
   assert.match(server.stderr, /answer interrupted; continuing it .*"attempt":1/);
-  assert.deepEqual(models.violations, []);
+  assert.deepEqual(modelServer.violations, []);
 });
 
 it("a run that fails permanently returns 500 with the reason", async (t) => {
-  const models = await startModelServer(t);
-  const server = await startServer(t, { config: createServerConfig(models) });
-  models.fallback = { say: [] };
+  const modelServer = await startModelServer(t);
+  const server = await startServer(t, { config: createServerConfig(modelServer) });
+  modelServer.fallback = { say: [] };
   const emptyAnswerRun = await runPrompt(server, { message: "x" });
   assert.equal(emptyAnswerRun.status, 500);
   assert.match(emptyAnswerRun.error, /^lab: malformed_answer: .*empty/);
-  models.fallback = errorStep(429, "Slow down.", { "retry-after": "3600" });
+  modelServer.fallback = errorStep(429, "Slow down.", { "retry-after": "3600" });
   const longWaitRun = await runPrompt(server, { message: "x" });
   assert.deepEqual(
     [longWaitRun.status, longWaitRun.error],
     [500, "lab: 429: requested wait of 3600 s exceeds max_wait (60 s): Slow down."],
   );
-  models.fallback = { say: [{ call: { name: "glob", arguments: { pattern: "*" } } }] };
+  modelServer.fallback = { say: [{ call: { name: "glob", arguments: { pattern: "*" } } }] };
   const stuckRun = await runPrompt(server, { message: "x" });
   assert.deepEqual(
     [stuckRun.status, stuckRun.error],

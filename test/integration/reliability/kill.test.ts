@@ -44,13 +44,14 @@ async function openStore(driver: string, session: Readonly<Record<string, unknow
   return store;
 }
 
-/** Count of numbers in the stored answer of a session. */
+/** Returns the count of numbers in the stored answer of a session. */
 async function countStoredNumbers(store: SessionDriver, sessionId: string): Promise<number> {
   const [, answer] = await store.messages(sessionId);
   const text = answer?.parts.map((part) => (part.type === "text" ? part.text : "")).join("") ?? "";
   return countNumbers(text);
 }
 
+/** Checks of the stored files after a kill, by driver. A driver without an entry has no check. */
 const STORE_CHECKS: Record<string, (home: string) => Promise<void>> = {
   sqlite: (home) => {
     const db = retain(new Sqlite(join(home, "sessions.db")));
@@ -70,21 +71,21 @@ interface Trial {
   storedCounts: number[];
 }
 
-/** Text of a stream that the client has received. */
+/** Returns the text of a stream that the client has received. */
 const readText = ({ pieces }: StreamedRun): string => pieces.map(({ text }) => text).join("");
 const countNumbers = (text: string): number => text.split(";").length - 1;
 
 /**
- * Runs streams, and short runs beside them, until the server is killed after `furtherCount` more numbers. `isEarly`:
- * the kill can happen before any answer is stored.
+ * Starts streams and short runs at the same time. Kills the server when the client has received `furtherCount` more
+ * numbers. `isEarly`: the kill can happen before any answer is stored.
  */
 async function runAndKill(
   server: GantryServer,
-  models: FakeModelServer,
+  modelServer: FakeModelServer,
   store: SessionDriver,
   { furtherCount, isEarly }: { furtherCount: number; isEarly: boolean },
 ): Promise<Trial> {
-  models.fallback = ({ body }) =>
+  modelServer.fallback = ({ body }) =>
     JSON.stringify(body).includes("numbers-from-0")
       ? // Time: the pace causes several batches between the first piece and the kill.
         { say: [{ text: NUMBER_PIECES }, { stall: true }], pace: 8 }
@@ -118,7 +119,7 @@ async function runAndKill(
 }
 
 /** Checks the stored state after the restart. Returns the number of lost pieces per stream. */
-async function checkStoredState(server: GantryServer, models: FakeModelServer, trial: Trial): Promise<number[]> {
+async function checkStoredState(server: GantryServer, modelServer: FakeModelServer, trial: Trial): Promise<number[]> {
   for (const { sessionId, output } of trial.answeredRuns) {
     const messages = await fetchMessages(server, sessionId);
     assert.deepEqual(
@@ -128,7 +129,7 @@ async function checkStoredState(server: GantryServer, models: FakeModelServer, t
     );
   }
   const lostCounts: number[] = [];
-  models.fallback = { say: [{ text: "On." }] };
+  modelServer.fallback = { say: [{ text: "On." }] };
   for (const [n, trialStream] of trial.streams.entries()) {
     const messages = await fetchMessages(server, trialStream.sessionId);
     const receivedCount = countNumbers(readText(trialStream));
@@ -138,10 +139,10 @@ async function checkStoredState(server: GantryServer, models: FakeModelServer, t
       NUMBER_PIECES.slice(0, storedPieces.length).map((piece) => piece.slice(0, -1)),
       "the pieces are stored in order, each once",
     );
-    const storedBeforeKill = trial.storedCounts[n]!;
+    const storedBeforeKillCount = trial.storedCounts[n]!;
     assert.ok(
-      storedPieces.length >= storedBeforeKill,
-      `${storedPieces.length} of ${storedBeforeKill} that were stored before the kill`,
+      storedPieces.length >= storedBeforeKillCount,
+      `${storedPieces.length} of ${storedBeforeKillCount} that were stored before the kill`,
     );
     lostCounts.push(Math.max(0, receivedCount - storedPieces.length));
     assert.equal(messages[1]?.finished, messages[1] && false, "a partial answer is stored as unfinished");
@@ -155,13 +156,13 @@ async function checkStoredState(server: GantryServer, models: FakeModelServer, t
       "the partial answer stays unfinished after the next run",
     );
     const roles = laterMessages.map(({ role }) => role);
-    const expected =
+    const expectedRoles =
       storedPieces.length > 0 || messages.length > 1
         ? ["user", "assistant", "user", "assistant"]
         : ["user", "user", "assistant"];
-    assert.deepEqual(roles, expected);
+    assert.deepEqual(roles, expectedRoles);
   }
-  assert.deepEqual(models.violations, []);
+  assert.deepEqual(modelServer.violations, []);
   return lostCounts;
 }
 
@@ -171,21 +172,21 @@ describe("a server killed with SIGKILL during its streams", { concurrency: true 
       const seed = readSeed();
       t.diagnostic(`SEED=${seed} TRIALS=${TRIAL_COUNT}`);
       const random = createRandom(seed);
-      const models = await startModelServer(t);
+      const modelServer = await startModelServer(t);
       const home = await tempDir(t);
       const session = await createSessionConfig(driver);
-      const options = { config: createServerConfig(models, { session }), home: home.path };
+      const options = { config: createServerConfig(modelServer, { session }), home: home.path };
       const allLostCounts: number[] = [];
       let server = await startServer(t, options);
       for (let trial = 0; trial < TRIAL_COUNT; trial++) {
         const store = await openStore(driver, session, home.path);
         const isEarly = trial % 2 === 1;
         const furtherCount = Math.floor(random() * (isEarly ? MAX_NUMBERS / 5 : MAX_NUMBERS));
-        const outcome = await runAndKill(server, models, store, { furtherCount, isEarly });
+        const outcome = await runAndKill(server, modelServer, store, { furtherCount, isEarly });
         await store.close();
         await STORE_CHECKS[driver]?.(home.path);
         server = await startServer(t, options);
-        allLostCounts.push(...(await checkStoredState(server, models, outcome)));
+        allLostCounts.push(...(await checkStoredState(server, modelServer, outcome)));
       }
       assert.doesNotMatch(server.stderr, / error /);
       assert.deepEqual(await server.stop(), { code: 0, signal: null });

@@ -12,8 +12,8 @@ import { spawnGantry, startServer, type GantryProcess } from "../../helpers/serv
 /** Number of frames per wire. */
 const FRAME_COUNT = Number(process.env["FRAMES"] ?? 250);
 /**
- * Maximum memory in bytes, far more than a server needs. In the longer form, a leak of rejected requests would exceed
- * it.
+ * Maximum memory, far more than a server needs. In the longer form of the test, a leak of rejected requests would
+ * exceed this limit.
  */
 const MAX_MEMORY_BYTES = 500 * 1024 * 1024;
 
@@ -73,26 +73,28 @@ function replaceRandomValue(random: () => number, value: unknown): unknown {
   return copy;
 }
 
-/** Half of the results are JSON of a wrong shape, most of the others are not JSON. */
-function mutate(random: () => number, text: string): Buffer {
+/** Returns a mutated message. Half of the results are JSON of a wrong shape, most other results are not JSON. */
+function mutateMessage(random: () => number, text: string): Buffer {
   const randomBelow = (limit: number) => Math.floor(random() * limit);
   if (random() < 0.5) return Buffer.from(JSON.stringify(replaceRandomValue(random, JSON.parse(text))));
   let result = text;
   for (let n = randomBelow(4) + 1; n > 0; n--) {
-    const start = randomBelow(result.length);
+    const offset = randomBelow(result.length);
     const piece =
-      random() < 0.2 ? result.slice(randomBelow(start + 1), start) : (FRAGMENTS[randomBelow(FRAGMENTS.length)] ?? "");
+      random() < 0.2 ? result.slice(randomBelow(offset + 1), offset) : (FRAGMENTS[randomBelow(FRAGMENTS.length)] ?? "");
     result =
-      random() < 0.05 ? result.slice(0, start) : result.slice(0, start) + piece + result.slice(start + randomBelow(6));
+      random() < 0.05
+        ? result.slice(0, offset)
+        : result.slice(0, offset) + piece + result.slice(offset + randomBelow(6));
   }
   const bytes = Buffer.from(result.replaceAll("\n", " "), "utf8");
   if (random() < 0.1 && bytes.length > 0)
     bytes[randomBelow(bytes.length)] = [0x80, 0xff, 0xc0, 0x00][randomBelow(4)] ?? 0;
-  // A byte 0x0a would end a stdio line. None of the bytes above is 0x0a.
+  // A byte 0x0a would end a stdio line. The bytes above are never 0x0a.
   return bytes;
 }
 
-/** One client message for each method. `session` is a session of this client. */
+/** Creates one client message for each method. `session`: id of a session of this client. */
 function createMessages(session: string, cwd: string): string[] {
   const prompt = [
     { type: "text", text: "hi" },
@@ -126,15 +128,18 @@ async function assertHealthy(process: GantryProcess): Promise<void> {
   assert.ok((await readMemoryBytes(process)) < MAX_MEMORY_BYTES, "memory stays below the limit");
 }
 
-const config = { limits: { connections: 4096 }, log: { level: "info" } };
+const serverConfig = { limits: { connections: 4096 }, log: { level: "info" } };
 
 it("a server that receives mutated HTTP and WebSocket messages stays healthy and answers later requests", async (t) => {
   const seed = readSeed();
   t.diagnostic(`SEED=${seed} FRAMES=${FRAME_COUNT}`);
   const random = createRandom(seed);
-  const models = await startModelServer(t, { fallback: textStep("Yes.") });
+  const modelServer = await startModelServer(t, { fallback: textStep("Yes.") });
   const server = await startServer(t, {
-    config: createServerConfig(models, { ...config, server: { transports: ["koa-http-api", "acp-http-sse-ws"] } }),
+    config: createServerConfig(modelServer, {
+      ...serverConfig,
+      server: { transports: ["koa-http-api", "acp-http-sse-ws"] },
+    }),
   });
   const url = `${server.url}/acp`;
 
@@ -147,16 +152,16 @@ it("a server that receives mutated HTTP and WebSocket messages stays healthy and
     seedMessages = createMessages(await socket.newSession(server.projectDir), server.projectDir);
   };
   await connect();
-  let closedCount = 0;
+  let closedSocketCount = 0;
   for (let n = 0; n < FRAME_COUNT; n++) {
     // Invalid UTF-8 closes the connection, as the WebSocket protocol requires.
     if (socket.socket.readyState !== socket.socket.OPEN) {
-      closedCount++;
+      closedSocketCount++;
       await connect();
     }
-    const frame = mutate(random, seedMessages[n % seedMessages.length] ?? "");
+    const frame = mutateMessage(random, seedMessages[n % seedMessages.length] ?? "");
     socket.socket.send(frame, { binary: random() < 0.05 });
-    // The pong proves that the server has read all frames. Otherwise one of them closes the connection.
+    // The pong proves that the server has read all frames. Otherwise a frame has closed the connection.
     if (n % 50 === 49) {
       const { socket: webSocket, closed } = socket;
       webSocket.ping();
@@ -173,7 +178,7 @@ it("a server that receives mutated HTTP and WebSocket messages stays healthy and
     if (listingResult) assert.ok((sessionCount = listingResult.sessions.length) > 0);
   }
   socket.assertNoValidationErrors();
-  t.diagnostic(`${closedCount} WebSockets were closed`);
+  t.diagnostic(`${closedSocketCount} WebSockets were closed`);
 
   const peer = new HttpPeer(url);
   await peer.open();
@@ -204,8 +209,8 @@ it("a server that receives mutated HTTP and WebSocket messages stays healthy and
     await Promise.all(
       Array.from({ length: 10 }, (_, i) =>
         i % 5 === 0
-          ? post("/api/run", mutate(random, runBody), "")
-          : post("/acp", mutate(random, seedMessages[(n + i) % seedMessages.length] ?? ""), acpHeaders),
+          ? post("/api/run", mutateMessage(random, runBody), "")
+          : post("/acp", mutateMessage(random, seedMessages[(n + i) % seedMessages.length] ?? ""), acpHeaders),
       ),
     );
   }
@@ -221,9 +226,9 @@ it("gantry serve --acp --stdio prints only JSON-RPC lines for mutated input and 
   const seed = readSeed();
   t.diagnostic(`SEED=${seed} FRAMES=${FRAME_COUNT}`);
   const random = createRandom(seed);
-  const models = await startModelServer(t, { fallback: textStep("Yes.") });
+  const modelServer = await startModelServer(t, { fallback: textStep("Yes.") });
   const gantry = await spawnGantry(t, {
-    config: createServerConfig(models, config),
+    config: createServerConfig(modelServer, serverConfig),
     args: ["serve", "--acp", "--stdio"],
   });
   const readLines = () => gantry.stdout.split("\n").slice(0, -1);
@@ -240,7 +245,7 @@ it("gantry serve --acp --stdio prints only JSON-RPC lines for mutated input and 
   const stdioMessages = createMessages(result.sessionId, gantry.projectDir);
   for (let n = 0; n < FRAME_COUNT; n++) {
     gantry.child.stdin.write(
-      Buffer.concat([mutate(random, stdioMessages[n % stdioMessages.length] ?? ""), Buffer.from("\n")]),
+      Buffer.concat([mutateMessage(random, stdioMessages[n % stdioMessages.length] ?? ""), Buffer.from("\n")]),
     );
   }
   assert.ok("result" in (await request("last", "session/list", {})));

@@ -15,7 +15,7 @@ import { runPrompt, startModelServer, createServerConfig, fetchMessages } from "
 import { startServer } from "../../helpers/server.js";
 import { makeTempDir, type Hooks, type TempDir } from "../../helpers/temp-dir.js";
 
-/** Everything below a folder that a change would affect, except access times. */
+/** Returns a line per entry of a folder tree, with everything that a change would affect, except access times. */
 async function readTree(folder: string): Promise<string[]> {
   const entries: string[] = [];
   const addEntry = async (path: string): Promise<void> => {
@@ -39,7 +39,7 @@ async function readTree(folder: string): Promise<string[]> {
 const TOOL_CODE = `
 import { appendFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-export const toolOf = ({ name, kind, parallel = false, needsPermission = false, logFile }) => ({
+export const createTool = ({ name, kind, parallel = false, needsPermission = false, logFile }) => ({
   name, kind, parallel, needsPermission, description: name, inputSchema: { type: "object" },
   parse: (input) => input ?? {},
   describe: () => ({ title: name, locations: [] }),
@@ -53,11 +53,11 @@ export const toolOf = ({ name, kind, parallel = false, needsPermission = false, 
 });
 `;
 const PLUGIN_CODE = `${TOOL_CODE}
-export default { gantry: 1, kind: "tool", name: "plug", parse: (raw) => raw, create: (options) => toolOf(options) };`;
+export default { gantry: 1, kind: "tool", name: "plug", parse: (raw) => raw, create: (options) => createTool(options) };`;
 const TOOL_SOURCE_CODE = `${TOOL_CODE}
 export default { gantry: 1, kind: "tool-source", name: "server", parse: (raw) => raw, create: ({ tools }) => ({
   name: "server",
-  open: async () => ({ tools: tools.map(toolOf), close: async () => {} }),
+  open: async () => ({ tools: tools.map(createTool), close: async () => {} }),
 }) };`;
 
 const READ_ONLY_KINDS = ["read", "search", "think", "fetch"];
@@ -76,11 +76,11 @@ const KINDS = [
   "",
 ];
 
-/** A folder with a project, files around it, and links between them. */
+/** Creates a folder with a project, files outside the project, and links between them. */
 async function createWorkspace(t: Hooks): Promise<TempDir> {
-  const base = await makeTempDir();
-  t.after(() => base.remove());
-  await base.write({
+  const workspace = await makeTempDir();
+  t.after(() => workspace.remove());
+  await workspace.write({
     "project/a.txt": "a\n",
     "project/src/b.ts": "b\n",
     "project/.git/config": "[core]\n",
@@ -88,22 +88,22 @@ async function createWorkspace(t: Hooks): Promise<TempDir> {
     "outside/c.txt": "c\n",
     "user/.bashrc": "# as it was\n",
   });
-  await mkdir(base.at("project", "empty"));
-  await symlink(base.at("outside"), base.at("project", "link"));
-  await symlink(base.at("outside", "c.txt"), base.at("project", "c.txt"));
-  execFileSync("mkfifo", [base.at("project", "pipe")]);
-  return base;
+  await mkdir(workspace.at("project", "empty"));
+  await symlink(workspace.at("outside"), workspace.at("project", "link"));
+  await symlink(workspace.at("outside", "c.txt"), workspace.at("project", "c.txt"));
+  execFileSync("mkfifo", [workspace.at("project", "pipe")]);
+  return workspace;
 }
 
-/** Commands of the sandbox test and further commands. None of them may run. */
-async function createCommands(base: TempDir): Promise<string[]> {
+/** Returns the commands of the sandbox test and further commands. No command may run. */
+async function createCommands(workspace: TempDir): Promise<string[]> {
   const source = await readFile(new URL("../../helpers/sandbox-attacks.ts", import.meta.url), "utf8");
   const sandboxAttacks = [...source.matchAll(/await attack\(\s*("[^"]*"|`[^`]*`),\s*("[^"\n]*"|'[^'\n]*'|`[^`]*`),/g)]
-    .map(([, , text = ""]) => text.slice(1, -1).replace(/\$\{[^}]*\}/g, base.at("outside")))
-    // These would damage more than this folder if they ran by mistake.
+    .map(([, , text = ""]) => text.slice(1, -1).replace(/\$\{[^}]*\}/g, workspace.at("outside")))
+    // The removed commands would damage more than this folder if they ran by mistake.
     .filter((text) => !/\/proc|mount|mknod|nsenter|unshare|\/tmp|kill/.test(text));
   assert.ok(sandboxAttacks.length >= 8, `${sandboxAttacks.length} commands were found`);
-  const outsidePath = base.at("outside");
+  const outsidePath = workspace.at("outside");
   return [
     ...sandboxAttacks,
     "echo x > new.txt",
@@ -136,12 +136,12 @@ async function createCommands(base: TempDir): Promise<string[]> {
   ];
 }
 
-/** The calls of built-in tools that a model attempts. */
+/** Returns the calls of built-in tools that a model attempts. */
 function createCalls(
-  base: TempDir,
+  workspace: TempDir,
   url: string,
 ): { changingCalls: [string, unknown][]; readingCalls: [string, unknown][] } {
-  const outsideFolder = base.at("outside");
+  const outsideFolder = workspace.at("outside");
   const paths = [
     "new.txt",
     "a.txt",
@@ -176,11 +176,12 @@ function createCalls(
       ["todowrite", { todos: [{ content: "x", status: "pending" }] }],
       ["todoread", {}],
       ["webfetch", { url }],
-      ["webfetch", { url: `file://${base.at("project", "a.txt")}` }],
+      ["webfetch", { url: `file://${workspace.at("project", "a.txt")}` }],
     ],
   };
 }
 
+/** Creates answers of up to eight calls. The ids of the calls are `c0`, `c1` and so on. */
 function createAnswers(calls: readonly [string, unknown][]): FakeStep[] {
   const steps: FakeStep[] = [];
   for (let i = 0; i < calls.length; i += 8)
@@ -197,14 +198,14 @@ describe("plan mode", () => {
     "denies every changing tool call despite allow-all rules, and leaves the disk unchanged",
     { timeout: 120_000 },
     async (t) => {
-      const base = await createWorkspace(t);
+      const workspace = await createWorkspace(t);
       const home = await makeTempDir();
       t.after(() => home.remove());
       const pageServer = createServer((_, response) => response.end("a page")).listen(0, "127.0.0.1");
       await once(pageServer, "listening");
       t.after(() => void pageServer.close());
       const url = `http://127.0.0.1:${(pageServer.address() as AddressInfo).port}/`;
-      const models = await startModelServer(t);
+      const modelServer = await startModelServer(t);
       const logFile = home.at("ran.txt");
       await writeFile(logFile, "");
       await home.write({ "plug.mjs": PLUGIN_CODE, "source.mjs": TOOL_SOURCE_CODE });
@@ -212,7 +213,7 @@ describe("plan mode", () => {
         [true, false].map((parallel) => ({ name: `plug-${i}-${parallel}`, kind, parallel, logFile })),
       );
       const sourceTools = KINDS.map((kind, i) => ({ name: `source-${i}`, kind, parallel: i % 2 === 0, logFile }));
-      const config = createServerConfig(models, {
+      const config = createServerConfig(modelServer, {
         agent: {
           tools: [
             "*",
@@ -221,7 +222,7 @@ describe("plan mode", () => {
           ],
         },
         tools: {
-          allow_paths: [base.at("outside")],
+          allow_paths: [workspace.at("outside")],
           protected_paths: [],
           bash: { sandbox: "off" },
           webfetch: { allow_private: true },
@@ -229,11 +230,11 @@ describe("plan mode", () => {
         // Everything else is as permissive as possible.
         permissions: { mode: "plan", rules: [{ tool: "*", action: "allow" }], unattended: "allow" },
       });
-      const treeBefore = await readTree(base.path);
-      const projectDir = base.at("project");
-      const server = await startServer(t, { config, home: home.path, projectDir, env: { HOME: base.at("user") } });
-      const { changingCalls, readingCalls } = createCalls(base, url);
-      const bashCalls = (await createCommands(base)).map((command): [string, unknown] => ["bash", { command }]);
+      const originalTree = await readTree(workspace.path);
+      const projectDir = workspace.at("project");
+      const server = await startServer(t, { config, home: home.path, projectDir, env: { HOME: workspace.at("user") } });
+      const { changingCalls, readingCalls } = createCalls(workspace, url);
+      const bashCalls = (await createCommands(workspace)).map((command): [string, unknown] => ["bash", { command }]);
       const thirdPartyTools = [...pluginTools, ...sourceTools];
       const deniedCalls: [string, unknown][] = [
         ...changingCalls,
@@ -245,7 +246,7 @@ describe("plan mode", () => {
       const readOnlyTools = thirdPartyTools
         .filter(({ kind }) => READ_ONLY_KINDS.includes(kind))
         .map(({ name }) => name);
-      models.enqueue(
+      modelServer.enqueue(
         ...createAnswers([
           ...deniedCalls,
           ...readingCalls,
@@ -264,7 +265,7 @@ describe("plan mode", () => {
       assert.equal(results.length, deniedCalls.length + readingCalls.length + readOnlyTools.length);
       for (const [i, call] of deniedCalls.entries())
         assert.match(results[i]!.content, /^The session is in plan mode/, JSON.stringify(call));
-      // Read-only tools work.
+      // The results are in the order of `readingCalls`. Item 11 is the fetched page.
       const readResults = results
         .slice(deniedCalls.length, deniedCalls.length + readingCalls.length)
         .map(({ content }) => content);
@@ -272,58 +273,64 @@ describe("plan mode", () => {
       for (const text of readResults.slice(1, 5)) assert.match(text, /not a regular file|access is denied|outside/);
       assert.match(readResults[11]!, /a page/);
       assert.deepEqual((await readFile(logFile, "utf8")).split("\n").filter(Boolean).sort(), [...readOnlyTools].sort());
-      assert.deepEqual(await readTree(base.path), treeBefore);
+      assert.deepEqual(await readTree(workspace.path), originalTree);
       // Over ACP and HTTP the mode belongs to the session: setting it for one run changes the session.
-      models.enqueue(...createAnswers([["write", { path: "new.txt", content: "x" }]]), { say: [{ text: "done" }] });
+      modelServer.enqueue(...createAnswers([["write", { path: "new.txt", content: "x" }]]), {
+        say: [{ text: "done" }],
+      });
       await runPrompt(server, { message: "now", session_id: sessionId, mode: "auto" }, server.personHeaders);
-      assert.equal(await readFile(base.at("project", "new.txt"), "utf8"), "x");
+      assert.equal(await readFile(workspace.at("project", "new.txt"), "utf8"), "x");
     },
   );
 
-  it("applies from the next tool call when another process sets it during a run", { timeout: 120_000 }, async (t) => {
-    const base = await createWorkspace(t);
-    const home = await makeTempDir();
-    t.after(() => home.remove());
-    const models = await startModelServer(t);
-    const config = createServerConfig(models, { tools: { bash: { sandbox: "off" } } });
-    const server = await startServer(t, { config, home: home.path, projectDir: base.at("project") });
-    let treeAfterModeChange: string[] = [];
-    const createWriteCall = (path: string): [string, unknown] => ["write", { path, content: "x" }];
-    models.enqueue(...createAnswers([createWriteCall("first.txt")]), async () => {
-      assert.equal(await readFile(base.at("project", "first.txt"), "utf8"), "x");
-      const agent = new Agent({
-        driver: new SqliteDriver({ path: home.at("sessions.db"), durability: "full" }),
-        providers: [new ScriptedProvider([])],
+  it(
+    "applies from the next tool call when another process sets plan mode during a run",
+    { timeout: 120_000 },
+    async (t) => {
+      const workspace = await createWorkspace(t);
+      const home = await makeTempDir();
+      t.after(() => home.remove());
+      const modelServer = await startModelServer(t);
+      const config = createServerConfig(modelServer, { tools: { bash: { sandbox: "off" } } });
+      const server = await startServer(t, { config, home: home.path, projectDir: workspace.at("project") });
+      let treeAfterModeChange: string[] = [];
+      const createWriteCall = (path: string): [string, unknown] => ["write", { path, content: "x" }];
+      modelServer.enqueue(...createAnswers([createWriteCall("first.txt")]), async () => {
+        assert.equal(await readFile(workspace.at("project", "first.txt"), "utf8"), "x");
+        const agent = new Agent({
+          driver: new SqliteDriver({ path: home.at("sessions.db"), durability: "full" }),
+          providers: [new ScriptedProvider([])],
+        });
+        const [{ id } = { id: "" }] = (await agent.sessions.list()).sessions;
+        await agent.sessions.update(id, { mode: "plan" });
+        await agent.close();
+        treeAfterModeChange = await readTree(workspace.path);
+        return createAnswers([
+          createWriteCall("a.txt"),
+          ["bash", { command: "touch b.txt" }],
+          createWriteCall("c2.txt"),
+          createWriteCall("d.txt"),
+        ])[0]!;
       });
-      const [{ id } = { id: "" }] = (await agent.sessions.list()).sessions;
-      await agent.sessions.update(id, { mode: "plan" });
-      await agent.close();
-      treeAfterModeChange = await readTree(base.path);
-      return createAnswers([
-        createWriteCall("a.txt"),
-        ["bash", { command: "touch b.txt" }],
-        createWriteCall("c2.txt"),
-        createWriteCall("d.txt"),
-      ])[0]!;
-    });
-    models.enqueue(...createAnswers([createWriteCall("e.txt"), ["bash", { command: "rm a.txt" }]]), {
-      say: [{ text: "done" }],
-    });
-    const { sessionId } = await runPrompt(server, { message: "go" });
-    assert.deepEqual(await readTree(base.path), treeAfterModeChange);
-    const results = (await fetchMessages(server, sessionId))
-      .filter(({ role }) => role === "tool")
-      .map(({ content }) => content);
-    assert.equal(results.filter((text) => text.startsWith("The session is in plan mode")).length, 6);
-  });
+      modelServer.enqueue(...createAnswers([createWriteCall("e.txt"), ["bash", { command: "rm a.txt" }]]), {
+        say: [{ text: "done" }],
+      });
+      const { sessionId } = await runPrompt(server, { message: "go" });
+      assert.deepEqual(await readTree(workspace.path), treeAfterModeChange);
+      const results = (await fetchMessages(server, sessionId))
+        .filter(({ role }) => role === "tool")
+        .map(({ content }) => content);
+      assert.equal(results.filter((text) => text.startsWith("The session is in plan mode")).length, 6);
+    },
+  );
 
   it("denies changing calls of built-in tools in an SDK agent whose policy and ask callback allow everything", async (t) => {
-    const base = await createWorkspace(t);
-    const originalTree = await readTree(base.path);
-    const { changingCalls } = createCalls(base, "http://127.0.0.1:1/");
+    const workspace = await createWorkspace(t);
+    const originalTree = await readTree(workspace.path);
+    const { changingCalls } = createCalls(workspace, "http://127.0.0.1:1/");
     const attemptedCalls = [
       ...changingCalls,
-      ...(await createCommands(base)).map((command): [string, unknown] => ["bash", { command }]),
+      ...(await createCommands(workspace)).map((command): [string, unknown] => ["bash", { command }]),
     ];
     const steps = createAnswers(attemptedCalls).map(({ say = [] }) =>
       callTools(
@@ -335,8 +342,8 @@ describe("plan mode", () => {
     );
     const agent = new Agent({
       providers: [new ScriptedProvider([...steps, "end"])],
-      tools: builtinTools({ allowPaths: [base.at("outside")], protectedPaths: [], bash: { sandbox: "off" } }),
-      projectDir: base.at("project"),
+      tools: builtinTools({ allowPaths: [workspace.at("outside")], protectedPaths: [], bash: { sandbox: "off" } }),
+      projectDir: workspace.at("project"),
       permissions: { name: "yes", judge: () => ({ action: "allow" }) },
       mode: "plan",
     });
@@ -345,6 +352,6 @@ describe("plan mode", () => {
     for await (const event of await agent.run({ message: "x", ask: () => Promise.resolve("allow_always") }))
       if (event.type === "tool_result" && event.output.startsWith("The session is in plan mode")) deniedCount += 1;
     assert.equal(deniedCount, attemptedCalls.length);
-    assert.deepEqual(await readTree(base.path), originalTree);
+    assert.deepEqual(await readTree(workspace.path), originalTree);
   });
 });

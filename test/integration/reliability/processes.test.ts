@@ -16,13 +16,13 @@ import { tempDir } from "../../helpers/temp-dir.js";
 
 const PROMPT_COUNT = Number(process.env["PROMPTS"] ?? 10);
 const SERVER_COUNT = 4;
-/** SQLite by default, because the driver checks prove that the drivers behave alike. `STORES` adds the others. */
+/** SQLite by default, because the driver checks prove that all drivers behave alike. `STORES` adds other drivers. */
 const STORES = process.env["STORES"] ? SERVER_STORES : ["sqlite"];
-/** Store errors that report a conflict with another process. No client may see them. */
+/** Store errors that report a conflict with another process. No server may log such an error. */
 const LOCK_ERRORS = /database is locked|SQLITE_BUSY|SQLITE_LOCKED|EEXIST|ENOENT|has held/;
 
-/** Repeats a prompt while its session is busy. */
-async function promptUntilAccepted(server: GantryServer, body: object): Promise<string> {
+/** Repeats a prompt while its session is busy. Returns the session id. */
+async function sendPromptUntilAccepted(server: GantryServer, body: object): Promise<string> {
   let id = "";
   await waitUntil(async () => {
     const { status, error, sessionId } = await runPrompt(server, body);
@@ -35,12 +35,12 @@ async function promptUntilAccepted(server: GantryServer, body: object): Promise<
 
 describe("four servers on one store", { concurrency: true }, () => {
   for (const driver of STORES) {
-    it(`${driver}: lose no prompt, run a session in one server at a time, replace a killed one, end deleted runs`, async (t) => {
-      const models = await startModelServer(t, { fallback: textStep("Yes.") });
+    it(`${driver}: lose no prompt, run a session in one server at a time, replace a killed server, end runs of deleted sessions`, async (t) => {
+      const modelServer = await startModelServer(t, { fallback: textStep("Yes.") });
       const home = await tempDir(t);
       const project = await tempDir(t);
       const options = {
-        config: createServerConfig(models, { session: await createSessionConfig(driver) }),
+        config: createServerConfig(modelServer, { session: await createSessionConfig(driver) }),
         home: home.path,
         projectDir: project.path,
       };
@@ -48,17 +48,17 @@ describe("four servers on one store", { concurrency: true }, () => {
       const [serverA, serverB, serverC, serverD] = servers as [GantryServer, GantryServer, GantryServer, GantryServer];
 
       // Each server prompts in its own session, in new sessions, and in a session that all servers share.
-      const sharedId = await promptUntilAccepted(serverA, { message: "shared" });
+      const sharedId = await sendPromptUntilAccepted(serverA, { message: "shared" });
       const ownSessions = await Promise.all(
         servers.map(async (server, serverIndex) => {
-          const id = await promptUntilAccepted(server, { message: `own ${serverIndex}` });
+          const id = await sendPromptUntilAccepted(server, { message: `own ${serverIndex}` });
           const newSessions: string[] = [];
           for (let n = 1; n < PROMPT_COUNT; n++) {
             if (n % 3 === 0)
-              await promptUntilAccepted(server, { message: `shared ${serverIndex}.${n}`, session_id: sharedId });
+              await sendPromptUntilAccepted(server, { message: `shared ${serverIndex}.${n}`, session_id: sharedId });
             else if (n % 3 === 1)
-              await promptUntilAccepted(server, { message: `own ${serverIndex}.${n}`, session_id: id });
-            else newSessions.push(await promptUntilAccepted(server, { message: `new ${serverIndex}.${n}` }));
+              await sendPromptUntilAccepted(server, { message: `own ${serverIndex}.${n}`, session_id: id });
+            else newSessions.push(await sendPromptUntilAccepted(server, { message: `new ${serverIndex}.${n}` }));
           }
           return { id, newSessions };
         }),
@@ -76,13 +76,13 @@ describe("four servers on one store", { concurrency: true }, () => {
         "each prompt is answered",
       );
       for (const [sessionIndex, { id }] of ownSessions.entries()) {
-        const expected = [
+        const expectedPrompts = [
           `own ${sessionIndex}`,
           ...Array.from({ length: PROMPT_COUNT }, (_, n) => n)
             .filter((n) => n % 3 === 1)
             .map((n) => `own ${sessionIndex}.${n}`),
         ];
-        assert.deepEqual(await readPrompts(id), expected, "the server's own session has its prompts in order");
+        assert.deepEqual(await readPrompts(id), expectedPrompts, "the server's own session has its prompts in order");
       }
       for (const server of servers) {
         const { total } = (await (await server.fetch("/api/sessions?size=1")).json()) as { total: number };
@@ -93,8 +93,8 @@ describe("four servers on one store", { concurrency: true }, () => {
         );
       }
 
-      // A session that is busy in one process is busy in all. A killed process is replaced at once.
-      models.enqueue({ say: [{ text: "Wait" }, { stall: true }] });
+      // A session that is busy in one process is busy in all processes. A killed process is replaced at once.
+      modelServer.enqueue({ say: [{ text: "Wait" }, { stall: true }] });
       const stalledStream = await startStreamedRun(serverA, { message: "hold" });
       await stalledStream.waitForCharacters(1);
       const busyResponse = await serverB.fetch("/api/run", {
@@ -111,11 +111,13 @@ describe("four servers on one store", { concurrency: true }, () => {
       assert.deepEqual([nextAnswer.status, nextAnswer.output], [200, "Yes."], nextAnswer.error);
 
       // A session is deleted in one process and its run ends in another, at the next text.
-      models.enqueue({ say: [{ text: "First words. " }, { gate: "deleted" }, { text: "More." }, { stall: true }] });
+      modelServer.enqueue({
+        say: [{ text: "First words. " }, { gate: "deleted" }, { text: "More." }, { stall: true }],
+      });
       const deletedStream = await startStreamedRun(serverC, { message: "speak" });
       await deletedStream.waitForCharacters(1);
       assert.equal((await serverD.fetch(`/api/sessions/${deletedStream.sessionId}`, { method: "DELETE" })).status, 200);
-      models.openGate("deleted");
+      modelServer.openGate("deleted");
       await deletedStream.ended;
       assert.deepEqual(deletedStream.latestEvent, {
         event: "error",
@@ -130,7 +132,7 @@ describe("four servers on one store", { concurrency: true }, () => {
         assert.doesNotMatch(server.stderr, LOCK_ERRORS);
         assert.doesNotMatch(server.stderr, / error /);
       }
-      assert.deepEqual(models.violations, []);
+      assert.deepEqual(modelServer.violations, []);
     });
   }
 });

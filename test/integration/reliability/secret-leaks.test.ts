@@ -10,17 +10,15 @@ import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
 import { startServer } from "../../helpers/server.js";
 
 const WIRES: readonly FakeWireName[] = ["openai", "openai-responses", "anthropic", "google"];
-/**
- * The key contains letters that no id contains by chance. No pattern detects it, so only its value can be redacted. The
- * key from the environment contains characters that JSON escapes.
- */
-const keyOf = (wire: string) => `canary.${wire}.7zq3k9`;
+/** The key contains letters that no id contains by chance. No pattern detects the key, so only its value is redacted. */
+const createKey = (wire: string) => `canary.${wire}.7zq3k9`;
+/** Contains characters that JSON escapes. */
 const ENVIRONMENT_SECRET = 'canary"env\\7zq3k9';
 const HEADER_SECRET = "canary.header.7zq3k9";
 const REQUIRED_HEADER_SECRET = "canary.required.7zq3k9";
 
 it("no configured secret is in HTTP responses, ACP messages, logs, output or files, with any provider API", async (t) => {
-  const models = await startModelServer(t);
+  const modelServer = await startModelServer(t);
   const server = await startServer(t, {
     config: {
       server: {
@@ -32,8 +30,8 @@ it("no configured secret is in HTTP responses, ACP messages, logs, output or fil
       providers: WIRES.map((wire) => ({
         name: wire,
         driver: wire,
-        base_url: baseUrlOf(wire, models),
-        api_key: keyOf(wire),
+        base_url: baseUrlOf(wire, modelServer),
+        api_key: createKey(wire),
         headers: { "X-Own": HEADER_SECRET, "X-Env": "${CANARY}" },
         max_retries: 0,
         models: [{ id: WIRE_MODELS[wire].id }],
@@ -51,66 +49,66 @@ it("no configured secret is in HTTP responses, ACP messages, logs, output or fil
   await socket.waitUntilOpen();
   await socket.initialize();
 
-  for (const [n, wire] of WIRES.entries()) {
-    const secrets = `${keyOf(wire)} ${HEADER_SECRET} ${ENVIRONMENT_SECRET}`;
+  for (const [wireIndex, wire] of WIRES.entries()) {
+    const secrets = `${createKey(wire)} ${HEADER_SECRET} ${ENVIRONMENT_SECRET}`;
     const run = async (stream: boolean, sessionId?: string): Promise<string> => {
       const body = { message: "go", provider: wire, model: WIRE_MODELS[wire].id, stream, session_id: sessionId };
       const response = await fetchAndRecord("/api/run", { method: "POST", body: JSON.stringify(body) });
       return response.headers.get("x-session-id") ?? "";
     };
-    models.enqueue(
+    modelServer.enqueue(
       callStep("bash", { command: "env; cat /proc/$PPID/environ /proc/$PPID/cmdline 2>&1 | tr '\\0' '\\n'" }),
       textStep("Done."),
     );
     const id = await run(false);
     // The provider echoes the received key in different ways.
     for (const stream of [false, true]) {
-      models.enqueue(errorStep(401, `Incorrect API key provided: ${secrets}`));
+      modelServer.enqueue(errorStep(401, `Incorrect API key provided: ${secrets}`));
       await run(stream, id);
-      models.enqueue({ status: 400, body: `<html>bad request: ${secrets}</html>` });
+      modelServer.enqueue({ status: 400, body: `<html>bad request: ${secrets}</html>` });
       await run(stream, id);
-      models.enqueue({ say: [{ text: "Half" }, { error: { message: `broken: ${secrets}` } }] });
+      modelServer.enqueue({ say: [{ text: "Half" }, { error: { message: `broken: ${secrets}` } }] });
       await run(stream, id);
-      models.enqueue({ say: [{ text: "Half" }, { raw: `data: {"x": "${secrets}\n\n` }, { cut: true }] });
+      modelServer.enqueue({ say: [{ text: "Half" }, { raw: `data: {"x": "${secrets}\n\n` }, { cut: true }] });
       await run(stream, id);
     }
-    models.toolFreeAnswer = errorStep(500, `no title for ${secrets}`);
-    models.enqueue(textStep("Fine."));
+    modelServer.toolFreeAnswer = errorStep(500, `no title for ${secrets}`);
+    modelServer.enqueue(textStep("Fine."));
     await run(false);
     // The title is generated after the answer.
-    await waitUntil(() => server.stderr.split("no title was generated").length - 1 > n);
-    models.toolFreeAnswer = textStep("A title");
+    await waitUntil(() => server.stderr.split("no title was generated").length - 1 > wireIndex);
+    modelServer.toolFreeAnswer = textStep("A title");
     await fetchAndRecord(`/api/sessions/${id}`);
     await fetchAndRecord(`/api/sessions/${id}/messages`);
 
     const session = await socket.newSession(server.projectDir);
     const value = `${wire}/${WIRE_MODELS[wire].id}`;
     await socket.request("session/set_config_option", { sessionId: session, configId: "model", value });
-    models.enqueue(errorStep(401, `Incorrect API key provided: ${secrets}`));
+    modelServer.enqueue(errorStep(401, `Incorrect API key provided: ${secrets}`));
     assert.deepEqual((await socket.prompt(session, "go")).stopReason, "error");
   }
   for (const path of ["/api/models", "/api/sessions", "/api/nothing", "/api/health"]) await fetchAndRecord(path);
   responseTexts.push(await (await server.fetch("/api/models")).text());
   assert.ok(
-    models.requests.some(({ headers }) => headers["x-env"] === ENVIRONMENT_SECRET),
+    modelServer.requests.some(({ headers }) => headers["x-env"] === ENVIRONMENT_SECRET),
     "the providers received the secret",
   );
 
   await server.stop();
-  const files: string[] = [];
+  const fileTexts: string[] = [];
   for (const entry of await readdir(server.home, { recursive: true, withFileTypes: true })) {
     if (!entry.isFile() || entry.name === "config.json") continue;
-    files.push(await readFile(join(entry.parentPath, entry.name), "latin1"));
+    fileTexts.push(await readFile(join(entry.parentPath, entry.name), "latin1"));
   }
-  assert.ok(files.length > 0);
+  assert.ok(fileTexts.length > 0);
   const textsByOutput = {
     stdout: server.stdout,
     stderr: server.stderr,
     answers: responseTexts.join("\n"),
     acp: JSON.stringify(socket.receivedMessages),
-    files: files.join("\n"),
+    files: fileTexts.join("\n"),
   };
-  assert.equal(models.queuedCount, 0, "every queued answer was requested");
+  assert.equal(modelServer.queuedCount, 0, "every queued answer was requested");
   assert.match(textsByOutput.answers, /Incorrect API key provided: \[redacted\]/);
   for (const [outputName, text] of Object.entries(textsByOutput)) {
     const offset = text.indexOf("7zq3k9");

@@ -17,11 +17,11 @@ import { tempDir } from "../../helpers/temp-dir.js";
 const STREAM_COUNT = 100;
 const SOCKET_COUNT = 50;
 
-it("SIGTERM stops a server with 100 streams, 50 WebSockets, 5 runs and a stubborn child: exit 0, no process left", async (t) => {
-  const seconds = pickUniqueSeconds();
-  const stubbornCommand = `trap '' TERM HUP; echo on > running; (trap '' TERM HUP; exec sleep ${seconds}) & while true; do sleep 0.1; done`;
+it("SIGTERM stops a server with 100 streams, 50 WebSockets, 5 runs and a stubborn child with exit code 0 and no process left", async (t) => {
+  const sleepSeconds = pickUniqueSeconds();
+  const stubbornCommand = `trap '' TERM HUP; echo on > running; (trap '' TERM HUP; exec sleep ${sleepSeconds}) & while true; do sleep 0.1; done`;
   const isToolRequest = ({ body }: FakeRequest) => JSON.stringify(body).includes("run-the-tool");
-  const models = await startModelServer(t, {
+  const modelServer = await startModelServer(t, {
     fallback: (request) =>
       isToolRequest(request)
         ? callStep("bash", { command: stubbornCommand, timeout: 600 })
@@ -29,7 +29,7 @@ it("SIGTERM stops a server with 100 streams, 50 WebSockets, 5 runs and a stubbor
   });
   const project = await tempDir(t);
   const server = await startServer(t, {
-    config: createServerConfig(models, { server: { transports: ["koa-http-api", "acp-http-sse-ws"] } }),
+    config: createServerConfig(modelServer, { server: { transports: ["koa-http-api", "acp-http-sse-ws"] } }),
     projectDir: project.path,
   });
   const acpUrl = `${server.url}/acp`;
@@ -62,15 +62,15 @@ it("SIGTERM stops a server with 100 streams, 50 WebSockets, 5 runs and a stubbor
 
   const toolStream = await startStreamedRun(server, { message: "run-the-tool" });
   const talkStream = await startStreamedRun(server, { message: "talk" });
-  const plainResponse = runPrompt(server, { message: "talk" });
+  const pendingRun = runPrompt(server, { message: "talk" });
   const [socket, peer] = [sockets[0]!, peers[0]!];
-  const prompts = [
+  const pendingResults = [
     socket.prompt(await socket.newSession(project.path), "talk"),
     peer.prompt(await peer.newSession(project.path), "talk"),
   ];
   await talkStream.waitForCharacters(1);
   await waitUntil(async () => (await project.read("running").catch(() => "")) !== "");
-  await waitUntil(() => models.requests.filter(({ tools }) => tools.length > 0).length >= 5);
+  await waitUntil(() => modelServer.requests.filter(({ tools }) => tools.length > 0).length >= 5);
 
   assert.deepEqual(await server.stop("SIGTERM"), { code: 0, signal: null });
 
@@ -78,17 +78,17 @@ it("SIGTERM stops a server with 100 streams, 50 WebSockets, 5 runs and a stubbor
   for (const { latestEvent } of [toolStream, talkStream]) {
     assert.deepEqual(latestEvent, { event: "error", data: { error: "server shutting down", code: "shutting_down" } });
   }
-  const { status, error } = await plainResponse;
+  const { status, error } = await pendingRun;
   assert.deepEqual([status, error], [503, "server shutting down"]);
-  for (const result of await Promise.all(prompts)) assert.deepEqual(result, { stopReason: "cancelled" });
+  for (const result of await Promise.all(pendingResults)) assert.deepEqual(result, { stopReason: "cancelled" });
   assert.deepEqual(new Set(await Promise.all(sockets.map(({ closed }) => closed))), new Set([1001]));
   await Promise.all(sseStreams.map(({ ended }) => ended));
   for (const client of [...peers, ...sockets]) client.assertNoValidationErrors();
-  // A part can exceed its fixed time limit on a busy machine. The checks above prove that it ended all the same.
-  const errors = server.stderr.split("\n").filter((line) => line.includes(" error "));
+  // A part of the server can exceed its time limit on a busy machine. The checks above prove that every part has ended.
+  const errorLines = server.stderr.split("\n").filter((line) => line.includes(" error "));
   assert.deepEqual(
-    errors.filter((line) => !line.includes("did not stop in time")),
+    errorLines.filter((line) => !line.includes("did not stop in time")),
     [],
   );
-  await waitUntil(async () => (await countProcesses(`sleep ${seconds}`)) === 0);
+  await waitUntil(async () => (await countProcesses(`sleep ${sleepSeconds}`)) === 0);
 });

@@ -45,7 +45,7 @@ describe(
         ),
       ];
       let parentRequestCount = 0;
-      const models = await startModelServer(t, {
+      const modelServer = await startModelServer(t, {
         fallback: (request) => {
           if (isSubagentRequest(request)) return steps.shift() ?? textStep("helped");
           return (parentRequestCount += 1) === 1
@@ -53,7 +53,7 @@ describe(
             : textStep("on", { usage: { input: 60, output: 1 } });
         },
       });
-      const config = createServerConfig(models, { tools: { bash: { sandbox: "off" } } });
+      const config = createServerConfig(modelServer, { tools: { bash: { sandbox: "off" } } });
       const options = { config, home: home.path, projectDir: folder.path };
       const firstServer = await startServer(t, options);
       const startResponse = await firstServer.fetch("/api/run", {
@@ -87,6 +87,7 @@ describe(
         [await readStates(sessionId), await readStates(subagent.id)],
         [["interrupted"], ["interrupted"]],
       );
+      // The subagent has used 100 + 10 + 200 + 10 tokens, its parent 50 + 5.
       assert.equal(subagent.usage.total_tokens, 320);
       const parent = await readJson<WireSession>(secondServer, `/api/sessions/${sessionId}`);
       assert.equal(parent.usage.total_tokens, 55 + 320, "the parent's usage includes the subagent's usage once");
@@ -97,7 +98,7 @@ describe(
 
       const nextAnswer = await runPrompt(secondServer, { message: "and now", session_id: sessionId });
       assert.deepEqual([nextAnswer.status, nextAnswer.output], [200, "on"], nextAnswer.error);
-      assert.match(JSON.stringify(models.lastRunRequest?.body), /\[interrupted: outcome unknown\]/);
+      assert.match(JSON.stringify(modelServer.lastRunRequest?.body), /\[interrupted: outcome unknown\]/);
       assert.equal(
         (await readJson<WireSession>(secondServer, `/api/sessions/${sessionId}`)).usage.total_tokens,
         375 + 61,
@@ -105,7 +106,7 @@ describe(
       const subagentRun = await runPrompt(secondServer, { message: "you too", session_id: subagent.id });
       assert.deepEqual([subagentRun.status, subagentRun.output], [200, "on"], subagentRun.error);
       assert.equal((await readSubagents(secondServer)).length, 1);
-      assert.deepEqual(models.violations, []);
+      assert.deepEqual(modelServer.violations, []);
     });
   },
 );

@@ -17,7 +17,7 @@ const BUDGET_USD = 0.01;
 const WORDS = Array.from({ length: 50_000 }, (_, i) => `w${i % 10} `);
 let globCallCount = 0;
 
-/** Models that would never end, each in a different way. */
+/** Answers of models that would never end, by the behaviour of the model. */
 const ENDLESS_ANSWERS: Readonly<Record<string, ScriptedAnswer>> = {
   "ignores its output limit": { say: [{ text: WORDS }, { stall: true }] },
   "uses its whole output limit": ({ body }) => {
@@ -29,7 +29,7 @@ const ENDLESS_ANSWERS: Readonly<Record<string, ScriptedAnswer>> = {
   "reasons and ignores its output limit": { say: [{ reasoning: WORDS }, { stall: true }] },
 };
 
-/** Asserts that a reported cost, in USD, is within the budget and above half of it. */
+/** Asserts that a reported cost, in USD, is within the budget and above half of the budget. */
 function assertWithinBudget({ cost }: { cost: number }): void {
   assert.ok(cost <= BUDGET_USD && cost > BUDGET_USD / 2, `${cost} USD`);
 }
@@ -55,8 +55,8 @@ async function startModel(t: { after: TestContext["after"] }, fallback: Scripted
   return model;
 }
 
-for (const [name, fallback] of Object.entries(ENDLESS_ANSWERS))
-  describe(`a budget of 0.01 USD with a model that ${name}`, () => {
+for (const [behavior, fallback] of Object.entries(ENDLESS_ANSWERS))
+  describe(`a budget of 0.01 USD with a model that ${behavior}`, () => {
     let model: FakeModelServer;
     before(async () => {
       model = await startFakeModelServer({ toolFreeAnswer: { say: [{ text: "A title" }] }, fallback });
@@ -83,13 +83,13 @@ for (const [name, fallback] of Object.entries(ENDLESS_ANSWERS))
       const transports = ["koa-http-api", "acp-http-sse-ws"];
       const config = { ...createConfig(model), server: { port: 0, transports } };
       const server = await startServer(t, { config });
-      const post = (stream: boolean) =>
+      const postRun = (stream: boolean) =>
         server.fetch("/api/run", {
           method: "POST",
           headers: { "content-type": "application/json" },
           body: JSON.stringify({ message: "Go on for ever.", stream }),
         });
-      const plainResponse = await post(false);
+      const plainResponse = await postRun(false);
       const result = (await plainResponse.json()) as {
         finish_reason: string;
         ended_by: string;
@@ -97,7 +97,7 @@ for (const [name, fallback] of Object.entries(ENDLESS_ANSWERS))
       };
       assert.deepEqual([plainResponse.status, result.finish_reason, result.ended_by], [200, "length", "budget"]);
       assertWithinBudget(result.usage);
-      const streamResponse = await post(true);
+      const streamResponse = await postRun(true);
       const events = parseSseEvents(await streamResponse.text());
       const doneEvent = events.at(-1)?.data as Record<string, unknown>;
       assert.deepEqual(
@@ -176,7 +176,7 @@ describe("a local provider", () => {
     t: TestContext,
     preset: string | undefined,
     answer: ScriptedAnswer,
-    hasUnknownPrice?: boolean,
+    setsUnknownPrice?: boolean,
   ) {
     const model = await startFakeModelServer({ fallback: answer });
     t.after(() => model.close());
@@ -185,15 +185,16 @@ describe("a local provider", () => {
       baseUrl: model.baseUrl,
       models: [{ id: "m1" }],
     });
-    const limits = { budget: { usd: 100 }, ...(hasUnknownPrice && { unknownPrice: { input: 1_000, output: 1_000 } }) };
+    const limits = { budget: { usd: 100 }, ...(setsUnknownPrice && { unknownPrice: { input: 1_000, output: 1_000 } }) };
     const agent = new Agent({ providers: [provider], ...limits });
     t.after(() => agent.close());
     return (await (await agent.run({ message: "hi" })).result).usage;
   }
   const answer: ScriptedAnswer = { say: [{ text: "done" }], usage: { input: 1_000, output: 1_000 } };
 
-  it("costs unknown_price if it is set, with any preset", async (t) => {
+  it("costs unknown_price if unknown_price is set, with any preset", async (t) => {
     for (const preset of [undefined, "litellm", "ollama"])
+      // 2,000 tokens at 1,000 USD per million tokens.
       assert.equal((await measureUsage(t, preset, answer, true)).cost, 2);
   });
 

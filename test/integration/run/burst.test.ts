@@ -10,20 +10,20 @@ import type { Hooks } from "../../helpers/temp-dir.js";
 const TEXT_PIECES = Array.from({ length: 5_000 }, (_, n) => `piece ${n}; `);
 const TEXT = TEXT_PIECES.join("");
 
-/** Sends the whole answer at once, like a gateway that buffers. */
+/** Creates an answer whose events are sent at once, as by a gateway that buffers. */
 function createBurst(): FakeStep {
-  const chunk = (delta: object, finish: string | null = null): string =>
+  const createChunk = (delta: object, finish: string | null = null): string =>
     `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", created: 1, model: "m1", choices: [{ index: 0, delta, finish_reason: finish }] })}\n\n`;
   const body = [
-    chunk({ role: "assistant", content: "" }),
-    ...TEXT_PIECES.map((content) => chunk({ content })),
-    chunk({}, "stop"),
+    createChunk({ role: "assistant", content: "" }),
+    ...TEXT_PIECES.map((content) => createChunk({ content })),
+    createChunk({}, "stop"),
     "data: [DONE]\n\n",
   ].join("");
   return { headers: { "content-type": "text/event-stream" }, body };
 }
 
-async function createConfig(t: Hooks) {
+async function startModelAndCreateConfig(t: Hooks) {
   const model = await startFakeModelServer({ toolFreeAnswer: textStep("A title"), fallback: createBurst() });
   t.after(() => model.close());
   const models = [{ id: "m1", name: "M 1", context_window: 1_000_000 }];
@@ -37,7 +37,7 @@ async function createConfig(t: Hooks) {
 }
 
 it("5,000 text deltas in one burst arrive complete over HTTP, ACP over HTTP and ACP over WebSocket", async (t) => {
-  const server = await startServer(t, { config: await createConfig(t) });
+  const server = await startServer(t, { config: await startModelAndCreateConfig(t) });
   const acpUrl = `${server.url}/acp`;
   const [apiText, httpText, socketText] = await Promise.all([
     (async () => {
@@ -70,7 +70,10 @@ it("5,000 text deltas in one burst arrive complete over HTTP, ACP over HTTP and 
 });
 
 it("5,000 text deltas in one burst arrive complete over ACP on standard input and output", async (t) => {
-  const gantry = await spawnGantry(t, { config: await createConfig(t), args: ["serve", "--acp", "--stdio"] });
+  const gantry = await spawnGantry(t, {
+    config: await startModelAndCreateConfig(t),
+    args: ["serve", "--acp", "--stdio"],
+  });
   const peer = new AcpPeer((text) => void gantry.child.stdin.write(`${text}\n`));
   let incompleteLine = "";
   gantry.child.stdout.on("data", (text: string) => {

@@ -11,10 +11,10 @@ import { tempDir } from "../../helpers/temp-dir.js";
 
 describe("a run whose process was killed", { concurrency: true }, () => {
   it("is reported as interrupted at once and stored as interrupted with the next prompt", async (t) => {
-    const models = await startModelServer(t);
-    models.enqueue({ say: [{ text: "Half an answer" }, { stall: true }] });
+    const modelServer = await startModelServer(t);
+    modelServer.enqueue({ say: [{ text: "Half an answer" }, { stall: true }] });
     const home = await tempDir(t);
-    const options = { config: createServerConfig(models), home: home.path };
+    const options = { config: createServerConfig(modelServer), home: home.path };
     const server = await startServer(t, options);
     const runStream = await startStreamedRun(server, { message: "x" });
     await runStream.waitForCharacters(1);

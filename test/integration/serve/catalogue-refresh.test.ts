@@ -7,8 +7,8 @@ import { waitUntil } from "../../helpers/server-runs.js";
 import { startServer } from "../../helpers/server.js";
 import type { Hooks } from "../../helpers/temp-dir.js";
 
-/** A proxy that rejects every connection and records the requested targets. */
-async function startClosedProxy(t: Hooks) {
+/** Starts a proxy that rejects every connection and records the requested hosts with ports. */
+async function startRejectingProxy(t: Hooks) {
   const requestedHosts: string[] = [];
   const server = createServer((_, response) => void response.writeHead(403).end());
   server.on("connect", ({ url }, socket) => {
@@ -20,16 +20,21 @@ async function startClosedProxy(t: Hooks) {
   return { requestedHosts, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
 }
 
-/** A server that has answered one request with a provider whose models have prices. */
-async function startAnsweredServer(t: Hooks, catalogue: Record<string, unknown>) {
-  const models = await startFakeModelServer({ fallback: { say: [{ text: "OK." }] } });
-  t.after(() => models.close());
-  const proxy = await startClosedProxy(t);
+/** Starts a server that has answered one request with a provider whose models have prices. */
+async function startAnsweredServer(t: Hooks, catalogueConfig: Record<string, unknown>) {
+  const modelServer = await startFakeModelServer({ fallback: { say: [{ text: "OK." }] } });
+  t.after(() => modelServer.close());
+  const proxy = await startRejectingProxy(t);
   const modelId = "openai/gpt-oss-120b";
-  const providers = [{ provider: "groq", base_url: models.baseUrl, api_key: "k", models: [modelId] }];
-  const config = { providers, model: { provider: "groq", model: modelId }, log: { level: "debug" }, ...catalogue };
+  const providers = [{ provider: "groq", base_url: modelServer.baseUrl, api_key: "k", models: [modelId] }];
+  const config = {
+    providers,
+    model: { provider: "groq", model: modelId },
+    log: { level: "debug" },
+    ...catalogueConfig,
+  };
   const server = await startServer(t, { config, env: { HTTPS_PROXY: proxy.url } });
-  const ask = async (): Promise<void> => {
+  const sendPrompt = async (): Promise<void> => {
     const body = JSON.stringify({ message: "hi" });
     const runResponse = await fetch(`${server.url}/api/run`, {
       method: "POST",
@@ -39,27 +44,27 @@ async function startAnsweredServer(t: Hooks, catalogue: Record<string, unknown>)
     assert.equal(runResponse.status, 200);
     assert.equal(((await runResponse.json()) as { output: string }).output, "OK.");
   };
-  await ask();
-  return { server, proxy, ask };
+  await sendPrompt();
+  return { server, proxy, sendPrompt };
 }
 
 describe("the price update of a server", () => {
   it("runs once after the first answer, and its failure is logged at level debug", async (t) => {
-    const { proxy, server, ask } = await startAnsweredServer(t, {});
+    const { proxy, server, sendPrompt } = await startAnsweredServer(t, {});
     await waitUntil(() => proxy.requestedHosts.length > 0);
     assert.deepEqual([...new Set(proxy.requestedHosts)], ["raw.githubusercontent.com:443"]);
     await waitUntil(() => server.stderr.includes("price update failed; using the known prices"));
     const logLine = server.stderr.split("\n").find((line) => line.includes("price update failed"));
     assert.match(String(logLine), /debug/i);
-    const { length } = proxy.requestedHosts;
-    await ask();
+    const hostCount = proxy.requestedHosts.length;
+    await sendPrompt();
     assert.equal((await server.stop()).code, 0);
-    assert.equal(proxy.requestedHosts.length, length, "a second answer causes no further update");
+    assert.equal(proxy.requestedHosts.length, hostCount, "a second answer causes no further update");
   });
 
   it("does not run with `catalogue.refresh: false`", async (t) => {
-    const { proxy, server, ask } = await startAnsweredServer(t, { catalogue: { refresh: false } });
-    await ask();
+    const { proxy, server, sendPrompt } = await startAnsweredServer(t, { catalogue: { refresh: false } });
+    await sendPrompt();
     server.child.kill("SIGTERM");
     assert.equal((await server.exited).code, 0);
     assert.deepEqual(proxy.requestedHosts, []);

@@ -24,7 +24,7 @@ describe("a home folder that cannot be created", () => {
       },
     );
 
-    it(`ends \`gantry ${command.join(" ")}\` with exit code 1 and one line if a file blocks it (EEXIST, ENOTDIR)`, async (t) => {
+    it(`ends \`gantry ${command.join(" ")}\` with exit code 1 and one line if a file blocks the folder (EEXIST, ENOTDIR)`, async (t) => {
       const folder = await tempDir(t, { file: "" });
       for (const [name, cause] of [
         ["file", "EEXIST"],
@@ -43,8 +43,8 @@ describe("a home folder that cannot be created", () => {
         const folder = await tempDir(t);
         await folder.write({ "home/config.json": "{}" });
         // Root can write everywhere else, so the folder is mounted read-only.
-        const readOnly = `mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"`;
-        const commandPrefix = ["unshare", "--map-root-user", "--mount", "sh", "-c", readOnly, folder.path];
+        const readOnlyScript = `mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"`;
+        const commandPrefix = ["unshare", "--map-root-user", "--mount", "sh", "-c", readOnlyScript, folder.path];
         for (const home of [folder.at("home"), folder.at("new")]) {
           const { code, stdout, stderr } = await runGantry(t, command, { home, commandPrefix });
           if (/^(unshare|mount): /m.test(stderr)) return t.skip(stderr.trim());

@@ -5,15 +5,15 @@ import { silentLogger } from "../../../src/base/log.js";
 import { loadConfigWithFlags } from "../../../src/cli/command.js";
 import { matchesTool, isToolGlob } from "../../../src/run/permissions/rule-schema.js";
 import { compose } from "../../../src/serve/compose.js";
-import { ConfigMcpServerFactory, configuredServers, programFiles } from "../../../src/serve/mcp-servers.js";
+import { ConfigMcpServerFactory, getConfiguredServers, listProgramFiles } from "../../../src/serve/mcp-servers.js";
 import { waitUntil } from "../../helpers/server-runs.js";
-import { hostileStdioServer, isAlive } from "../../helpers/mcp-servers.js";
+import { createFaultyStdioServer, isAlive } from "../../helpers/mcp-servers.js";
 import { runGantry, startServer } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
 const linuxOnly = { skip: process.platform === "linux" ? false : "needs /proc" };
 
-/** A model that makes the call in its prompt, `name {"arguments"}`, and sends its result as text. */
+/** Module of a model that calls the tool in the prompt, `name {"arguments"}`, and then sends the result as text. */
 const providerModule = `
 const usage = { inputTokens: 1, outputTokens: 1, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 };
 export default {
@@ -36,9 +36,9 @@ export default {
   }),
 };`;
 
-const { command, args } = hostileStdioServer("kind");
+const { command, args } = createFaultyStdioServer("kind");
 
-async function ask(server: { fetch(path: string, init?: RequestInit): Promise<Response> }, message: string) {
+async function runPrompt(server: { fetch(path: string, init?: RequestInit): Promise<Response> }, message: string) {
   const response = await server.fetch("/api/run", {
     method: "POST",
     headers: { "content-type": "application/json" },
@@ -69,11 +69,11 @@ describe("MCP servers in the config", () => {
             permissions: { rules: [{ tool: "mcp:lab/e*o", action: "deny", reason: "no echo." }] },
           },
         });
-        assert.equal(await ask(server, 'lab__echo {"text":"x"}'), "This call is not allowed: no echo.");
-        const environment = await ask(server, "lab__env");
+        assert.equal(await runPrompt(server, 'lab__echo {"text":"x"}'), "This call is not allowed: no echo.");
+        const environment = await runPrompt(server, "lab__env");
         assert.match(environment, /"LAB_TOKEN":"\[redacted\]"/);
         assert.doesNotMatch(environment, /LAB_KEY|k3y-/);
-        const pid = Number(await ask(server, "lab__pid"));
+        const pid = Number(await runPrompt(server, "lab__pid"));
         assert.ok(isAlive(pid));
         await server.stop(signal);
         await waitUntil(() => !isAlive(pid));
@@ -139,7 +139,7 @@ describe("MCP servers in the config", () => {
     assert.ok(isToolGlob(rule) && matchesTool({ tool: rule }, { name: "x", origin: `mcp:e/${toolName}` }));
   });
 
-  it("resolve paths against the config's folder, and programFiles returns the existing files that they run", async (t) => {
+  it("resolve paths against the config's folder, and listProgramFiles returns the existing files that they run", async (t) => {
     const folder = await tempDir(t, { "bin/server.js": "", "project/tool.js": "", "project/lib/x": "" });
     const file = folder.at("config.json");
     await folder.write({
@@ -152,8 +152,8 @@ describe("MCP servers in the config", () => {
         },
       }),
     });
-    const { loaded } = await loadConfigWithFlags({ config: file });
-    const servers = configuredServers(loaded, folder.at("home"));
+    const { loadedConfig } = await loadConfigWithFlags({ config: file });
+    const servers = getConfiguredServers(loadedConfig, folder.at("home"));
     const usageOptions = { tools: ["*"], timeout: 120, trusted: false };
     assert.deepEqual(servers, [
       {
@@ -172,7 +172,10 @@ describe("MCP servers in the config", () => {
       },
       { server: { name: "plain", command: "node", args: [], env: {}, cwd: folder.at("home/mcp") }, usageOptions },
     ]);
-    assert.deepEqual(programFiles(servers, folder.path), [folder.at("bin/server.js"), folder.at("project/tool.js")]);
+    assert.deepEqual(listProgramFiles(servers, folder.path), [
+      folder.at("bin/server.js"),
+      folder.at("project/tool.js"),
+    ]);
   });
 
   it("can have arguments that are too long for a file name", async (t) => {
@@ -184,9 +187,9 @@ describe("MCP servers in the config", () => {
 
   it("servers from clients are validated, compared by value, and limited to URLs if programs are rejected", async (t) => {
     const folder = await tempDir(t, { "config.json": "{}" });
-    const { loaded } = await loadConfigWithFlags({ config: folder.at("config.json") });
+    const { loadedConfig } = await loadConfigWithFlags({ config: folder.at("config.json") });
     const createFactory = (programRejection: string | undefined) =>
-      new ConfigMcpServerFactory([], { loaded, logger: silentLogger, env: {}, programRejection });
+      new ConfigMcpServerFactory([], { loadedConfig, logger: silentLogger, env: {}, programRejection });
     const factory = createFactory(undefined);
     const program = { name: "a", command: "x", args: [], env: {} };
     assert.equal(factory.source(program), factory.source({ ...program }));
@@ -248,9 +251,9 @@ describe("MCP servers in the config", () => {
   ] as const)
     it(`a program from a client is ${isRejected ? "rejected" : "accepted"} with ${setting}`, async (t) => {
       const home = await tempDir(t, { "config.json": JSON.stringify(config) });
-      const { loaded } = await loadConfigWithFlags({ config: home.at("config.json") });
+      const { loadedConfig } = await loadConfigWithFlags({ config: home.at("config.json") });
       const composeOptions = {
-        loaded,
+        loadedConfig,
         home: home.path,
         projectDir: home.path,
         logger: silentLogger,

@@ -25,12 +25,12 @@ async function runCalls(
   attemptedCalls: [string, unknown][],
   files: Record<string, string> = {},
 ) {
-  const models = await startModelServer(t);
+  const modelServer = await startModelServer(t);
   const home = await tempDir(t, files);
   const project = await tempDir(t, { "a.txt": "a", "infra/b.tf": "b" });
-  const config = createServerConfig(models, { permissions, tools: { bash: { sandbox: "off" } } });
+  const config = createServerConfig(modelServer, { permissions, tools: { bash: { sandbox: "off" } } });
   const server = await startServer(t, { config, home: home.path, projectDir: project.path });
-  models.enqueue(...createCalls(...attemptedCalls), { say: [{ text: "done" }] });
+  modelServer.enqueue(...createCalls(...attemptedCalls), { say: [{ text: "done" }] });
   const { sessionId } = await runPrompt(server, { message: "x" });
   const results = (await fetchMessages(server, sessionId))
     .filter(({ role }) => role === "tool")
@@ -38,7 +38,7 @@ async function runCalls(
   return { results, server, project, home };
 }
 
-/** Waits for an open ask and returns the first one. */
+/** Waits until an ask is open, and returns the first open ask. */
 async function waitForOpenAsk(server: GantryServer): Promise<Ask> {
   let openAsk: Ask | undefined;
   await waitUntil(async () => {
@@ -85,7 +85,7 @@ describe("permissions in the config", () => {
     assert.match(homeResults[0]!, /outside|denied/);
   });
 
-  it("are logged if a rule has an unknown tool, or a match or path that its tool does not use", async (t) => {
+  it("log a warning for a rule with an unknown tool, or with a match or path that the tool does not use", async (t) => {
     const { server } = await runCalls(
       t,
       {
@@ -99,18 +99,18 @@ describe("permissions in the config", () => {
       },
       [],
     );
-    for (const expected of [
+    for (const expectedPattern of [
       /permissions\.rules\[0\]\.tool: there is no tool bsh/,
       /permissions\.rules\[2\]\.match: write runs no commands/,
       /permissions\.rules\[3\]\.path: bash names no paths/,
       /permissions\.rules\[4\]\.tool: there is no tool mcp_\*/,
     ])
-      assert.match(server.stderr, expected);
+      assert.match(server.stderr, expectedPattern);
     assert.doesNotMatch(server.stderr, /rules\[1\]/);
   });
 
-  it("end the start with the position and key of an invalid rule", async (t) => {
-    for (const [rule, expected] of [
+  it("end the start with an error that has the position and key of an invalid rule", async (t) => {
+    for (const [rule, expectedPattern] of [
       [
         { tool: "write", path: "src/[a", action: "deny" },
         /permissions\.rules\[2\]\.path: expected a glob .*, got "src\/\[a"/,
@@ -134,15 +134,15 @@ describe("permissions in the config", () => {
       const config = { permissions: { rules: [validRule, validRule, rule] } };
       const { code, stderr } = await runGantry(t, ["serve", "--port", "0"], { config });
       assert.equal(code, 1);
-      assert.match(stderr, expected);
+      assert.match(stderr, expectedPattern);
     }
   });
 
   it("apply a policy plugin before the rules, protect its file from tools, and reject invalid policies", async (t) => {
     const policy = `export default {
       gantry: 1, kind: "permission-policy", name: "evening",
-      parse: (raw, { where }) => {
-        if (typeof raw.tool !== "string") throw new Error(where + ".tool: expected a string");
+      parse: (raw, { location }) => {
+        if (typeof raw.tool !== "string") throw new Error(location + ".tool: expected a string");
         return raw;
       },
       create: (options) => ({
@@ -171,8 +171,8 @@ describe("permissions in the config", () => {
       "This call is not allowed: a rule denies it. Continue without it.",
     ]);
     assert.match(results[2]!, /a/);
-    const models = await startModelServer(t);
-    const config = createServerConfig(models, {
+    const modelServer = await startModelServer(t);
+    const config = createServerConfig(modelServer, {
       permissions: { policies: [{ policy: "./policy.mjs", tool: "bash" }] },
     });
     const serverOrError = await startServer(t, {
@@ -182,28 +182,28 @@ describe("permissions in the config", () => {
     }).catch((error: Error) => error.message);
     // The path starts at the config's folder, which has no such file.
     assert.match(String(serverOrError), /permissions\.policies\[0\]: file not found/);
-    const file = project.at("config.json");
-    await writeFile(file, JSON.stringify(config));
+    const configFile = project.at("config.json");
+    await writeFile(configFile, JSON.stringify(config));
     const startedServer = await spawnGantry(t, {
-      args: ["serve", "--port", "0", "--config", file],
+      args: ["serve", "--port", "0", "--config", configFile],
       home: home.path,
       projectDir: project.path,
     });
     await startedServer.waitForOutput(/listening on/);
-    models.enqueue(...createCalls(["write", { path: "policy.mjs", content: "x" }]), { say: [{ text: "done" }] });
+    modelServer.enqueue(...createCalls(["write", { path: "policy.mjs", content: "x" }]), { say: [{ text: "done" }] });
     const { sessionId } = await runPrompt(startedServer, { message: "x" });
     const [result] = (await fetchMessages(startedServer, sessionId)).filter(({ role }) => role === "tool");
     assert.match(result!.content, /gantry loads it at its next start/);
-    for (const [policyEntry, expected] of [
+    for (const [policyEntry, expectedPattern] of [
       [{ policy: "./policy.mjs" }, /permissions\.policies\[0\]\.tool: expected a string/],
       ["no-such-package", /permissions\.policies\[0\]: unknown permission-policy no-such-package: expected a package/],
     ] as const) {
-      await writeFile(file, JSON.stringify({ permissions: { policies: [policyEntry] } }));
-      const { code, stderr } = await runGantry(t, ["serve", "--port", "0", "--config", file], {
+      await writeFile(configFile, JSON.stringify({ permissions: { policies: [policyEntry] } }));
+      const { code, stderr } = await runGantry(t, ["serve", "--port", "0", "--config", configFile], {
         projectDir: project.path,
       });
       assert.equal(code, 1);
-      assert.match(stderr, expected);
+      assert.match(stderr, expectedPattern);
     }
   });
 
@@ -223,7 +223,7 @@ describe("permissions in the config", () => {
     assert.match(results[1]!, /a\.txt/);
   });
 
-  it("run a call if unattended is allow; wait for an answer over HTTP, or until the timeout, if it is wait", async (t) => {
+  it("run a call if unattended is allow, and wait for an answer over HTTP or the timeout if unattended is wait", async (t) => {
     const rules = [{ tool: "read", action: "ask", reason: "who reads?" }];
     const readCalls: [string, unknown][] = [["read", { path: "a.txt" }]];
     assert.match((await runCalls(t, { rules, unattended: "allow" }, readCalls)).results[0]!, /a/);
@@ -232,16 +232,16 @@ describe("permissions in the config", () => {
       lateResult!,
       /^This call needs permission and no client answered within 0\.2 s, so it did not run\. It was not rejected/,
     );
-    const models = await startModelServer(t);
+    const modelServer = await startModelServer(t);
     const server = await startServer(t, {
-      config: createServerConfig(models, { permissions: { rules, unattended: "wait" } }),
+      config: createServerConfig(modelServer, { permissions: { rules, unattended: "wait" } }),
     });
-    for (const [choice, expected] of [
+    for (const [choice, expectedPattern] of [
       ["allow", /not found/],
       ["reject", /^The user rejected this call\. Ask what to do instead\./],
     ] as const) {
-      models.enqueue(...createCalls(...readCalls), { say: [{ text: "done" }] });
-      const run = runPrompt(server, { message: "x" });
+      modelServer.enqueue(...createCalls(...readCalls), { say: [{ text: "done" }] });
+      const pendingRun = runPrompt(server, { message: "x" });
       const { id, reason } = await waitForOpenAsk(server);
       assert.equal(reason, "who reads?");
       const body = JSON.stringify({ choice });
@@ -249,19 +249,19 @@ describe("permissions in the config", () => {
         (await server.fetch(`/api/asks/${id}`, { method: "POST", body, headers: server.personHeaders })).status,
         200,
       );
-      const { sessionId } = await run;
+      const { sessionId } = await pendingRun;
       const [result] = (await fetchMessages(server, sessionId)).filter(({ role }) => role === "tool");
-      assert.match(result!.content, expected);
+      assert.match(result!.content, expectedPattern);
     }
   });
 
   it("an open ask is withdrawn and its run interrupted when the waiting server is killed", async (t) => {
-    const models = await startModelServer(t);
+    const modelServer = await startModelServer(t);
     const home = await tempDir(t);
     const permissions = { mode: "ask", unattended: "wait" };
-    const server = await startServer(t, { config: createServerConfig(models, { permissions }), home: home.path });
-    models.enqueue(...createCalls(["write", { path: "a.txt", content: "x" }]));
-    const run = runPrompt(server, { message: "x" }).catch(() => undefined);
+    const server = await startServer(t, { config: createServerConfig(modelServer, { permissions }), home: home.path });
+    modelServer.enqueue(...createCalls(["write", { path: "a.txt", content: "x" }]));
+    const pendingRun = runPrompt(server, { message: "x" }).catch(() => undefined);
     const { id } = await waitForOpenAsk(server);
     const driver = new SqliteDriver({ path: home.at("sessions.db"), durability: "full" });
     const directAgent = new Agent({ driver, providers: [new ScriptedProvider([])] });
@@ -270,7 +270,7 @@ describe("permissions in the config", () => {
     assert.equal(storedAsk?.state, "open");
     assert.equal((await directAgent.runs.get(storedAsk.runId))?.state, "waiting");
     await server.stop("SIGKILL");
-    await run;
+    await pendingRun;
     await waitUntil(async () => (await directAgent.asks.get(id))?.state !== "open");
     assert.equal((await directAgent.asks.get(id))?.state, "withdrawn");
     assert.deepEqual(await directAgent.asks.list({ open: true }), []);

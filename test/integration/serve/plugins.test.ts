@@ -6,8 +6,8 @@ import { runGantry, spawnGantry, startServer } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
 /**
- * A plugin refers to gantry by its package name, which resolves only inside the repository. Here it uses the global
- * symbols.
+ * The modules of this test use the global symbols of the tokens, because the package name `gantry` resolves only inside
+ * the repository.
  */
 const TOKENS = `const [OPTIONS, LOGGER, HTTP_HOST] = ["options", "logger", "http-host"].map((name) => Symbol.for("gantry." + name));`;
 
@@ -31,8 +31,8 @@ class Mounted {
 }
 export default {
   gantry: 1, kind: "transport", name: "mounted",
-  parse(raw, { where }) {
-    if (typeof raw.prefix !== "string") throw new Error(where + ".prefix: expected a string");
+  parse(raw, { location }) {
+    if (typeof raw.prefix !== "string") throw new Error(location + ".prefix: expected a string");
     return raw;
   },
   useClass: Mounted, inject: [OPTIONS, HTTP_HOST, LOGGER],
@@ -73,12 +73,12 @@ class Dice {
   describe() { return { title: "Roll", locations: [] }; }
   async run() { return { text: String(this.sides) }; }
 }
-export default { gantry: 1, kind: "tool", name: "dice", parse: ({ sides = 6 }, { where }) => {
-  if (typeof sides !== "number") throw new Error(where + ".sides: expected a number");
+export default { gantry: 1, kind: "tool", name: "dice", parse: ({ sides = 6 }, { location }) => {
+  if (typeof sides !== "number") throw new Error(location + ".sides: expected a number");
   return { sides };
 }, useClass: Dice, inject: [OPTIONS] };`;
 
-/** A driver that extends our memory driver. The config names it by path. */
+/** Creates the module of a driver that extends gantry's memory driver. */
 const createDriverModule = (gantryUrl: string) => `
 import { MemoryDriver } from ${JSON.stringify(gantryUrl)};
 class Mine extends MemoryDriver { name = "mine"; async open() { await super.open(); console.error("mine is open"); } }
@@ -128,15 +128,15 @@ describe("plugins in the config", () => {
   });
 
   it("a session driver by path stores the sessions", async (t) => {
-    const memoryUrl = pathToFileURL(sourcePath("src/index.ts")).href;
-    const home = await tempDir(t, { "mine.mjs": createDriverModule(memoryUrl), "parrot.mjs": providerModule });
+    const gantryUrl = pathToFileURL(sourcePath("src/index.ts")).href;
+    const home = await tempDir(t, { "mine.mjs": createDriverModule(gantryUrl), "parrot.mjs": providerModule });
     const server = await startServer(t, {
       home: home.path,
       from: "source",
       config: { session: { driver: "./mine.mjs" }, providers: [{ driver: "./parrot.mjs" }] },
     });
-    const run = await server.fetch("/api/run", { method: "POST", body: '{"message":"hi"}' });
-    const id = run.headers.get("x-session-id");
+    const runResponse = await server.fetch("/api/run", { method: "POST", body: '{"message":"hi"}' });
+    const id = runResponse.headers.get("x-session-id");
     assert.equal((await server.fetch(`/api/sessions/${id}`)).status, 200);
     assert.match(server.stderr, /mine is open/);
   });
@@ -204,13 +204,13 @@ describe("an unusable plugin", () => {
     assert.match(run.stderr, message);
     assert.equal(run.stderr.trim().split("\n").length, 1, run.stderr);
   };
-  const withTransport = (entry: unknown) => ({ server: { transports: [entry] } });
+  const createTransportConfig = (entry: unknown) => ({ server: { transports: [entry] } });
 
   it("ends the start with one line that names the plugin and the key of an invalid option", async (t) => {
     await assertRejected(
       t,
       { "mounted.mjs": mountedModule },
-      withTransport({ transport: "./mounted.mjs" }),
+      createTransportConfig({ transport: "./mounted.mjs" }),
       /config\.json: server\.transports\[0\]\.prefix: expected a string \(an option of \.\/mounted\.mjs\)/,
     );
     await assertRejected(
@@ -235,16 +235,16 @@ describe("an unusable plugin", () => {
     await assertRejected(
       t,
       { "odd.mjs": moduleWithoutToken },
-      withTransport("./odd.mjs"),
+      createTransportConfig("./odd.mjs"),
       /server\.transports\[0\]: \.\/odd\.mjs could not be built: every parameter of the constructor of Odd needs @inject\(TOKEN\), or a token in `inject`/,
     );
   });
 
-  it("ends the start with one line that names the missing members of its port", async (t) => {
+  it("ends the start with one line that names the missing members of the plugin's port", async (t) => {
     await assertRejected(
       t,
       { "odd.mjs": createTransportModule("").replace("async start()", "async begin()") },
-      withTransport("./odd.mjs"),
+      createTransportConfig("./odd.mjs"),
       /server\.transports\[0\]: \.\/odd\.mjs is not a valid transport: start is missing/,
     );
     await assertRejected(
@@ -255,7 +255,7 @@ describe("an unusable plugin", () => {
     );
   });
 
-  it("ends the start with one line if its kind does not fit the config key", async (t) => {
+  it("ends the start with one line if the plugin's kind does not fit the config key", async (t) => {
     await assertRejected(
       t,
       { "odd.mjs": createTransportModule("") },
@@ -376,20 +376,20 @@ describe("the selection of plugins in the config", () => {
 });
 
 describe("hooks in the config", () => {
-  const createHooksModule = (text: string) =>
-    `console.error(${JSON.stringify(text)});
+  const createHooksModule = (loadMessage: string) =>
+    `console.error(${JSON.stringify(loadMessage)});
      export default { gantry: 1, kind: "hooks", name: "loud", create: () => ({
        beforeModelCall: ({ purpose }) => console.error("model asked for " + purpose),
        listeners: { "run.finished": () => console.error("run finished") },
        close: () => console.error("closed"),
      }) };`;
 
-  it("are called during a run of gantry serve and closed when it stops", async (t) => {
+  it("are called during a run of gantry serve and closed when the server stops", async (t) => {
     const home = await tempDir(t, { "loud.mjs": createHooksModule("loaded") });
     const server = await startServer(t, { config: { hooks: ["./loud.mjs"] }, home: home.path });
-    const run = await server.fetch("/api/run", { method: "POST", body: '{"message":"Hi"}' });
-    assert.equal(run.status, 200);
-    await run.text();
+    const runResponse = await server.fetch("/api/run", { method: "POST", body: '{"message":"Hi"}' });
+    assert.equal(runResponse.status, 200);
+    await runResponse.text();
     assert.equal((await server.stop()).code, 0);
     const lifecycle = server.stderr.match(/^(loaded|model asked for answer|run finished|closed)$/gm);
     assert.deepEqual(lifecycle, ["loaded", "model asked for answer", "run finished", "closed"]);

@@ -18,7 +18,7 @@ createInterface({ input: process.stdin }).on("line", (line) => {
   if (id !== undefined) console.log(JSON.stringify({ jsonrpc: "2.0", id, result: RESULTS[method] ?? {} }));
 });`;
 
-/** Runs a package like `npx`: the package of the nearest `node_modules`, otherwise the installed one. */
+/** Runs a package like `npx`: the package of the nearest `node_modules`, otherwise the installed package. */
 const LAUNCHER = `
 const { createRequire } = require("node:module");
 const { join } = require("node:path");
@@ -84,7 +84,7 @@ async function createRepository(t: TestContext): Promise<TempDir> {
   return folder;
 }
 
-/** Starts the server for the project and returns its working directory. Undefined: the server did not start. */
+/** Starts the MCP server and returns the server's working directory. Undefined: the server did not start. */
 async function readServerFolder(
   t: TestContext,
   folder: TempDir,

@@ -12,14 +12,16 @@ const KEY = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
 describe("gantry serve", () => {
   it("logs the sandbox of commands; neither commands nor file tools can read the config or the store", async (t) => {
     if (!(await bubblewrap)) return t.skip("no working bubblewrap");
-    const models = await startFakeModelServer({ toolFreeAnswer: textStep("A title") });
-    t.after(() => models.close());
+    const modelServer = await startFakeModelServer({ toolFreeAnswer: textStep("A title") });
+    t.after(() => modelServer.close());
     const project = await tempDir(t);
     await mkdir(project.at("conf"));
     const config = {
       session: { path: "conf/store.db" },
       tools: { bash: { sandbox: "required" } },
-      providers: [{ name: "lab", driver: "openai", base_url: models.baseUrl, api_key: KEY, models: [{ id: "m1" }] }],
+      providers: [
+        { name: "lab", driver: "openai", base_url: modelServer.baseUrl, api_key: KEY, models: [{ id: "m1" }] },
+      ],
     };
     await writeFile(project.at("conf/gantry.json"), JSON.stringify(config));
     const server = await startServer(t, {
@@ -29,10 +31,14 @@ describe("gantry serve", () => {
     await server.waitForOutput(/info commands run in bubblewrap, without network access/, "stderr");
     const command =
       "cat conf/*; mv conf c; echo evil > conf/gantry.json; rm -rf conf; cp -r conf d; cat d/*; ls /proc | grep -c '^[0-9]'; echo done";
-    models.enqueue(callStep("bash", { command }), callStep("read", { path: "conf/gantry.json" }), textStep("Done."));
+    modelServer.enqueue(
+      callStep("bash", { command }),
+      callStep("read", { path: "conf/gantry.json" }),
+      textStep("Done."),
+    );
     const response = await server.fetch("/api/run", { method: "POST", body: JSON.stringify({ message: "Look" }) });
     assert.equal(response.status, 200);
-    const sentBodies = JSON.stringify(models.requests.map(({ body }) => body));
+    const sentBodies = JSON.stringify(modelServer.requests.map(({ body }) => body));
     assert.match(sentBodies, /done\\n/);
     assert.ok(
       !sentBodies.includes(KEY) && !sentBodies.includes("base_url") && !sentBodies.includes("SQLite format"),
@@ -64,7 +70,7 @@ describe("gantry serve", () => {
   });
 
   it("refuses to run as root with a home folder of another user", async (t) => {
-    if (process.getuid?.() !== 0) return t.skip("only root can");
+    if (process.getuid?.() !== 0) return t.skip("only root can change the owner of a folder");
     const home = await tempDir(t);
     await chown(home.path, 4711, 4711);
     const { code, stderr } = await runGantry(t, ["serve", "--port", "0"], { home: home.path });

@@ -16,10 +16,10 @@ import { tempDir } from "../../helpers/temp-dir.js";
 
 const execFileAsync = promisify(execFile);
 
-const TITLE: FakeStep = textStep("A title");
+const TITLE_ANSWER: FakeStep = textStep("A title");
 
-async function startModels(t: TestContext): Promise<FakeModelServer> {
-  const server = await startFakeModelServer({ toolFreeAnswer: TITLE });
+async function startModelServer(t: TestContext): Promise<FakeModelServer> {
+  const server = await startFakeModelServer({ toolFreeAnswer: TITLE_ANSWER });
   t.after(() => server.close());
   return server;
 }
@@ -36,22 +36,22 @@ const createConfig = (server: FakeModelServer) => ({
   ],
 });
 
-interface RunAnswer {
+interface RunBody {
   output: string;
   usage: { prompt_tokens: number; completion_tokens: number; total_tokens: number; cost: number };
   iterations: number;
   finish_reason: string | null;
 }
 
-async function post(
+async function postRun(
   server: GantryServer,
   body: object,
-): Promise<{ status: number; headers: Headers; body: RunAnswer & { error?: string } }> {
+): Promise<{ status: number; headers: Headers; body: RunBody & { error?: string } }> {
   const response = await server.fetch("/api/run", { method: "POST", body: JSON.stringify(body) });
-  return { status: response.status, headers: response.headers, body: (await response.json()) as RunAnswer };
+  return { status: response.status, headers: response.headers, body: (await response.json()) as RunBody };
 }
 
-/** Events of an SSE stream, with name and data. */
+/** Returns the events of an SSE stream with name and data. */
 function parseEvents(text: string): { event: string; data: Record<string, unknown> }[] {
   return text
     .split("\n\n")
@@ -63,7 +63,7 @@ function parseEvents(text: string): { event: string; data: Record<string, unknow
 }
 
 describe("a run with several tools on a scratch repository", () => {
-  /** The script of the model: finds the bug, fixes it, runs the test. */
+  /** Creates the answers of the model, which finds the bug, fixes the bug and runs the test. */
   const createScript = (): FakeStep[] => [
     {
       say: [
@@ -89,9 +89,9 @@ describe("a run with several tools on a scratch repository", () => {
           "import test from 'node:test'; import assert from 'node:assert'; import { add } from './add.mjs'; test('adds', () => assert.equal(add(1, 2), 3));\n",
       });
       await execFileAsync("git", ["init", "-q"], { cwd: project.path });
-      const models = await startModels(t);
-      models.enqueue(...createScript());
-      const server = await startServer(t, { config: createConfig(models), projectDir: project.path });
+      const modelServer = await startModelServer(t);
+      modelServer.enqueue(...createScript());
+      const server = await startServer(t, { config: createConfig(modelServer), projectDir: project.path });
       const request = { message: "The test fails. Mend it.", stream };
       if (stream) {
         const response = await server.fetch("/api/run", { method: "POST", body: JSON.stringify(request) });
@@ -104,7 +104,7 @@ describe("a run with several tools on a scratch repository", () => {
           .map(({ data }) => String(data["tool_output"]));
         assert.match(outputs[3] ?? "", /# pass 1\n# fail 0/);
       } else {
-        const { status, headers, body } = await post(server, request);
+        const { status, headers, body } = await postRun(server, request);
         assert.equal(status, 200);
         assert.equal(body.output, "Mended: add() added wrongly.");
         assert.equal(body.iterations, 4);
@@ -115,8 +115,8 @@ describe("a run with several tools on a scratch repository", () => {
         assert.equal(headers.get("x-model"), "lab/m1");
       }
       assert.equal(await project.read("add.mjs"), "export const add = (a, b) => a + b;\n");
-      assert.deepEqual(models.violations, []);
-      assert.ok(models.requests.some(({ body }) => JSON.stringify(body).includes("# pass 1")));
+      assert.deepEqual(modelServer.violations, []);
+      assert.ok(modelServer.requests.some(({ body }) => JSON.stringify(body).includes("# pass 1")));
     });
   }
 });
@@ -125,11 +125,11 @@ describe("a restart after SIGKILL", () => {
   it("continues the session at once and sends its whole history with the partial answer to the model", async (t) => {
     const home = await tempDir(t);
     const project = await tempDir(t, { "a.txt": "alpha\n" });
-    const models = await startModels(t);
-    models.enqueue(callStep("read", { path: "a.txt" }), {
+    const modelServer = await startModelServer(t);
+    modelServer.enqueue(callStep("read", { path: "a.txt" }), {
       say: [{ text: ["It ", "says ", "alpha", ", and"] }, { stall: true }],
     });
-    const options = { config: createConfig(models), home: home.path, projectDir: project.path };
+    const options = { config: createConfig(modelServer), home: home.path, projectDir: project.path };
     const firstServer = await startServer(t, options);
     const response = await firstServer.fetch("/api/run", {
       method: "POST",
@@ -145,12 +145,12 @@ describe("a restart after SIGKILL", () => {
     await firstServer.stop("SIGKILL");
     await brokenResponse;
     const secondServer = await startServer(t, options);
-    models.enqueue(textStep("Beta comes next."));
-    const { status, body } = await post(secondServer, { message: "And next?", session_id: id });
+    modelServer.enqueue(textStep("Beta comes next."));
+    const { status, body } = await postRun(secondServer, { message: "And next?", session_id: id });
     assert.equal(status, 200, JSON.stringify(body));
     assert.equal(body.output, "Beta comes next.");
-    assert.deepEqual(models.violations, []);
-    const messages = (models.lastRunRequest?.body as { messages: { role: string; content: unknown }[] }).messages;
+    assert.deepEqual(modelServer.violations, []);
+    const messages = (modelServer.lastRunRequest?.body as { messages: { role: string; content: unknown }[] }).messages;
     assert.deepEqual(
       messages.map(({ role }) => role),
       ["system", "user", "assistant", "tool", "assistant", "user"],
@@ -161,79 +161,79 @@ describe("a restart after SIGKILL", () => {
   it("does not rerun the interrupted tool call and reports its outcome as unknown", async (t) => {
     const home = await tempDir(t);
     const project = await tempDir(t);
-    const models = await startModels(t);
-    const seconds = pickUniqueSeconds();
-    models.enqueue(callStep("bash", { command: `echo once >> log; sleep ${seconds}` }));
-    const options = { config: createConfig(models), home: home.path, projectDir: project.path };
+    const modelServer = await startModelServer(t);
+    const sleepSeconds = pickUniqueSeconds();
+    modelServer.enqueue(callStep("bash", { command: `echo once >> log; sleep ${sleepSeconds}` }));
+    const options = { config: createConfig(modelServer), home: home.path, projectDir: project.path };
     const killedServer = await startServer(t, options);
     const response = await killedServer.fetch("/api/run", {
       method: "POST",
       body: JSON.stringify({ message: "Sleep", stream: true }),
     });
     const id = response.headers.get("x-session-id") ?? "";
-    const responseText = response.text().catch(() => "");
+    const pendingText = response.text().catch(() => "");
     await waitUntil(async () => (await project.read("log").catch(() => "")) !== "");
     await killedServer.stop("SIGKILL");
-    await responseText;
+    await pendingText;
     const restartedServer = await startServer(t, options);
-    models.enqueue(textStep("Awake."));
-    assert.equal((await post(restartedServer, { message: "Wake up", session_id: id })).body.output, "Awake.");
-    assert.deepEqual(models.violations, []);
-    assert.match(JSON.stringify(models.lastRunRequest?.body), /\[interrupted: outcome unknown\]/);
+    modelServer.enqueue(textStep("Awake."));
+    assert.equal((await postRun(restartedServer, { message: "Wake up", session_id: id })).body.output, "Awake.");
+    assert.deepEqual(modelServer.violations, []);
+    assert.match(JSON.stringify(modelServer.lastRunRequest?.body), /\[interrupted: outcome unknown\]/);
     assert.equal(await project.read("log"), "once\n");
     // No process remains that could end the command. A command ends with its server only if it runs in bubblewrap.
-    await execFileAsync("pkill", ["-KILL", "-f", `sleep ${seconds}`]).catch(() => undefined);
+    await execFileAsync("pkill", ["-KILL", "-f", `sleep ${sleepSeconds}`]).catch(() => undefined);
   });
 });
 
 describe("SIGTERM", () => {
   it("ends open streams with shutting_down, exits with 0, and kills a tool that ignores TERM", async (t) => {
     const project = await tempDir(t);
-    const models = await startModels(t);
-    const seconds = pickUniqueSeconds();
-    models.fallback = { say: [{ text: "Hm" }, { stall: true }] };
-    models.enqueue(
+    const modelServer = await startModelServer(t);
+    const sleepSeconds = pickUniqueSeconds();
+    modelServer.fallback = { say: [{ text: "Hm" }, { stall: true }] };
+    modelServer.enqueue(
       callStep("bash", {
-        command: `trap '' TERM; echo on > running; while true; do sleep 0.1; done; sleep ${seconds}`,
+        command: `trap '' TERM; echo on > running; while true; do sleep 0.1; done; sleep ${sleepSeconds}`,
         timeout: 600,
       }),
     );
-    const server = await startServer(t, { config: createConfig(models), projectDir: project.path });
+    const server = await startServer(t, { config: createConfig(modelServer), projectDir: project.path });
     const readStream = (message: string) =>
       server
         .fetch("/api/run", { method: "POST", body: JSON.stringify({ message, stream: true }) })
         .then((response) => response.text());
     const toolStream = readStream("Run it");
     await waitUntil(async () => (await project.read("running").catch(() => "")) !== "");
-    const streams = Array.from({ length: 5 }, () => readStream("Talk"));
-    await models.waitForRequest(6);
+    const pendingStreams = Array.from({ length: 5 }, () => readStream("Talk"));
+    await modelServer.waitForRequest(6);
     assert.deepEqual(await server.stop("SIGTERM"), { code: 0, signal: null });
-    for (const text of await Promise.all([toolStream, ...streams])) {
+    for (const text of await Promise.all([toolStream, ...pendingStreams])) {
       assert.deepEqual(parseEvents(text).at(-1), {
         event: "error",
         data: { error: "server shutting down", code: "shutting_down" },
       });
     }
-    assert.equal(await countProcesses(`sleep ${seconds}`), 0);
+    assert.equal(await countProcesses(`sleep ${sleepSeconds}`), 0);
   });
 });
 
 describe("a client that disconnects", () => {
   it("ends its run's processes, and the server stays healthy", async (t) => {
-    const models = await startModels(t);
-    const seconds = pickUniqueSeconds();
-    models.enqueue(callStep("bash", { command: `sh -c 'sleep ${seconds}' & wait`, timeout: 600 }));
-    const server = await startServer(t, { config: createConfig(models) });
-    const disconnection = new AbortController();
+    const modelServer = await startModelServer(t);
+    const sleepSeconds = pickUniqueSeconds();
+    modelServer.enqueue(callStep("bash", { command: `sh -c 'sleep ${sleepSeconds}' & wait`, timeout: 600 }));
+    const server = await startServer(t, { config: createConfig(modelServer) });
+    const abortController = new AbortController();
     const abortedRequest = server.fetch("/api/run", {
       method: "POST",
       body: JSON.stringify({ message: "x" }),
-      signal: disconnection.signal,
+      signal: abortController.signal,
     });
-    await waitUntil(async () => (await countProcesses(`sleep ${seconds}`)) > 0);
-    disconnection.abort();
+    await waitUntil(async () => (await countProcesses(`sleep ${sleepSeconds}`)) > 0);
+    abortController.abort();
     await assert.rejects(abortedRequest);
-    await waitUntil(async () => (await countProcesses(`sleep ${seconds}`)) === 0);
+    await waitUntil(async () => (await countProcesses(`sleep ${sleepSeconds}`)) === 0);
     assert.equal((await server.fetch("/api/health")).status, 200);
   });
 });
@@ -241,8 +241,8 @@ describe("a client that disconnects", () => {
 describe("a secret in the config or the environment", () => {
   it("is in no error, session, message or log, even if a command prints its environment", async (t) => {
     const project = await tempDir(t);
-    const models = await startModels(t);
-    models.enqueue(
+    const modelServer = await startModelServer(t);
+    modelServer.enqueue(
       callStep("bash", {
         command: "env; cat /proc/$PPID/environ 2>/dev/null | tr '\\0' '\\n' | grep -c CANARY || true",
       }),
@@ -250,12 +250,12 @@ describe("a secret in the config or the environment", () => {
       { status: 401, error: "Incorrect API key provided: canary-key-1" },
     );
     const server = await startServer(t, {
-      config: { ...createConfig(models), log: { level: "debug" } },
+      config: { ...createConfig(modelServer), log: { level: "debug" } },
       projectDir: project.path,
       env: { CANARY: "canary-env-1" },
     });
-    const firstRun = await post(server, { message: "env" });
-    const secondRun = await post(server, { message: "again", session_id: firstRun.headers.get("x-session-id") });
+    const firstRun = await postRun(server, { message: "env" });
+    const secondRun = await postRun(server, { message: "again", session_id: firstRun.headers.get("x-session-id") });
     assert.equal(secondRun.status, 500);
     assert.match(secondRun.body.error ?? "", /^lab: 401: /);
     const sessions = await (await server.fetch("/api/sessions")).text();
@@ -274,7 +274,7 @@ describe("a server without an API key", () => {
     const server = await startServer(t, {
       files: { "package.json": '{\n  "name": "x",\n  "main": "./lib/entry.js"\n}\n', "lib/entry.js": "" },
     });
-    const { status, body, headers } = await post(server, {
+    const { status, body, headers } = await postRun(server, {
       message: "Which files are here, and what does package.json say the main entry is?",
     });
     assert.equal(status, 200);

@@ -3,7 +3,7 @@ import { it } from "node:test";
 import { runGantry, startServer } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
-/** A model that calls the tool `where` once and sends its result as text. */
+/** Module of a model that calls the tool `where` once and sends the result as text. */
 const providerModule = `
 const usage = { inputTokens: 1, outputTokens: 1, cacheReadTokens: 0, cacheWriteTokens: 0, reasoningTokens: 0 };
 export default {

@@ -7,7 +7,7 @@ import Sqlite from "better-sqlite3";
 import { retain, readPragma } from "../../../adapters/sqlite-driver/retained-objects.js";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { aMessage, aSession, change } from "../../../src/testing/session-driver/rule.js";
-import { Child, allAtOnce } from "../../helpers/child.js";
+import { Child, runAtOnce } from "../../helpers/child.js";
 import { waitUntil } from "../../helpers/server-runs.js";
 import { createRandom, readSeed } from "../../helpers/random.js";
 
@@ -40,7 +40,7 @@ describe("SqliteDriver in several processes", () => {
 
   it("opens and migrates one new file in four processes at the same time", async () => {
     const path = join(folder, "fresh", "sessions.db");
-    await allAtOnce(Array.from({ length: 4 }, () => startChild(path, "open")));
+    await runAtOnce(Array.from({ length: 4 }, () => startChild(path, "open")));
     assert.equal(checkIntegrity(path), "ok");
   });
 
@@ -48,8 +48,9 @@ describe("SqliteDriver in several processes", () => {
     const path = join(folder, "four.db");
     const driver = await openDriver(path);
     await driver.create({ session: aSession("shared") });
-    await allAtOnce(Array.from({ length: 4 }, (_, n) => startChild(path, "write", `own${n}`, "50", "shared")));
+    await runAtOnce(Array.from({ length: 4 }, (_, n) => startChild(path, "write", `own${n}`, "50", "shared")));
     for (let n = 0; n < 4; n++) assert.equal((await driver.messages(`own${n}`)).length, 50);
+    // Each write adds one prompt token to the shared session.
     assert.equal((await driver.get("shared"))?.usage.promptTokens, 200);
     assert.equal((await driver.list({ limit: 1 })).total, 5);
     await driver.close();
@@ -62,7 +63,7 @@ describe("SqliteDriver in several processes", () => {
     for (let trial = 0; trial < TRIAL_COUNT; trial++) {
       const id = `s${trial}`;
       const child = startChild(path, "append", id);
-      await child.lines(1 + Math.floor(random() * MAX_WRITES));
+      await child.waitForLines(1 + Math.floor(random() * MAX_WRITES));
       await child.kill();
       const acknowledgedCount = child.stdout.split("\n").length - 1;
       const driver = await openDriver(path);
@@ -71,17 +72,17 @@ describe("SqliteDriver in several processes", () => {
       );
       await driver.close();
       const storedText = messageTexts.flat().join("");
-      const numbers = storedText.split(";").slice(0, -1);
+      const storedNumbers = storedText.split(";").slice(0, -1);
       assert.deepEqual(
-        numbers,
-        numbers.map((_, n) => `${n}`),
+        storedNumbers,
+        storedNumbers.map((_, n) => `${n}`),
         `trial ${trial}: the writes are stored in order, each once`,
       );
       assert.ok(
-        numbers.length >= acknowledgedCount,
-        `trial ${trial}: ${acknowledgedCount} acknowledged, ${numbers.length} found`,
+        storedNumbers.length >= acknowledgedCount,
+        `trial ${trial}: ${acknowledgedCount} acknowledged, ${storedNumbers.length} found`,
       );
-      assert.ok(numbers.length <= acknowledgedCount + 1, `trial ${trial}: only sent writes are stored`);
+      assert.ok(storedNumbers.length <= acknowledgedCount + 1, `trial ${trial}: only sent writes are stored`);
       assert.equal(checkIntegrity(path), "ok");
     }
   });
@@ -92,22 +93,22 @@ describe("SqliteDriver in several processes", () => {
     await driver.create({ session: aSession("a") });
     const child = new Child("./sqlite-lock.ts", [path]);
     t.after(() => child.kill());
-    assert.equal(await child.message(), "held");
+    assert.equal(await child.waitForMessage(), "held");
     const completedWrites: string[] = [];
     // The driver draws a random delay after each attempt that SQLite rejects.
-    const attempts = t.mock.method(Math, "random");
+    const attemptMock = t.mock.method(Math, "random");
     const writes = [1, 2, 3].map(async (seq) => {
       await driver.write("a", change({ add: [aMessage("a", seq)], set: { title: `${seq}` }, sync: true }));
       completedWrites.push(`written ${seq}`);
     });
-    await waitUntil(() => attempts.mock.callCount() >= 5);
+    await waitUntil(() => attemptMock.mock.callCount() >= 5);
     assert.equal((await driver.get("a"))?.lastSeq, 0, "a read does not wait");
     assert.deepEqual(completedWrites, [], "no write succeeds while another process holds the lock");
     child.send("let go");
     await Promise.all(writes);
     assert.deepEqual(completedWrites, ["written 1", "written 2", "written 3"]);
     assert.equal((await driver.get("a"))?.title, "3");
-    await child.ended();
+    await child.waitForEnd();
     await driver.close();
   });
 
@@ -116,12 +117,12 @@ describe("SqliteDriver in several processes", () => {
     await (await openDriver(path)).close();
     const child = new Child("./sqlite-lock.ts", [path]);
     t.after(() => child.kill());
-    await child.message();
+    await child.waitForMessage();
     const driver = await openDriver(path);
     child.send("let go");
     await driver.create({ session: aSession("a") });
     assert.equal((await driver.get("a"))?.id, "a");
-    await child.ended();
+    await child.waitForEnd();
     await driver.close();
   });
 });

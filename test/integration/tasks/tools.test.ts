@@ -5,19 +5,19 @@ import { describe, it } from "node:test";
 import { runGantry } from "../../helpers/server.js";
 import { requireMatch, readText, createTurn, createToolUse, runTask } from "../../helpers/task-worker.js";
 
-const PACKAGE = JSON.stringify({ name: "wares", version: "1.0.0", type: "module", private: true });
+const PACKAGE_JSON = JSON.stringify({ name: "wares", version: "1.0.0", type: "module", private: true });
 
-/** A test file with these lines and the common imports. */
+/** Returns a test file with the common imports and `lines`. */
 function createTestFile(...lines: string[]): string {
   return ['import assert from "node:assert/strict";', 'import { test } from "node:test";', ...lines, ""].join("\n");
 }
 
-/** The program of an installed package, as a command for the config. */
+/** Returns the absolute path of the program of an installed package. */
 function findProgram(name: string): string {
   const require = createRequire(import.meta.url);
-  const manifest = require.resolve(`${name}/package.json`);
-  const { bin } = require(manifest) as { bin: Record<string, string> };
-  return path.join(path.dirname(manifest), Object.values(bin)[0]!);
+  const manifestPath = require.resolve(`${name}/package.json`);
+  const { bin } = require(manifestPath) as { bin: Record<string, string> };
+  return path.join(path.dirname(manifestPath), Object.values(bin)[0]!);
 }
 
 describe("a small task that needs a specific tool", () => {
@@ -31,7 +31,7 @@ describe("a small task that needs a specific tool", () => {
     ].join("\n");
     await runTask(t, {
       files: {
-        "package.json": PACKAGE,
+        "package.json": PACKAGE_JSON,
         "src/server.js": serverSource,
         "src/answer.js": 'export const answer = () => "helo";\n',
         "test/answer.test.js": createTestFile(
@@ -42,14 +42,14 @@ describe("a small task that needs a specific tool", () => {
       prompt: "The service says something odd. Start it, look what it says, and mend it.",
       *worker() {
         const startCall = createToolUse("bash", { command: "node src/server.js", background: true });
-        const createProbe = (port: string) =>
+        const createProbeCall = (port: string) =>
           createToolUse("bash", {
             command: `node -e 'fetch("http://127.0.0.1:${port}").then(async (r) => console.log("<" + (await r.text()) + ">"))'`,
           });
         let [startResult] = yield createTurn(startCall);
         let id = requireMatch(startResult!.text, /\b(bg-[\w-]+)/);
         let [outputResult] = yield createTurn(createToolUse("bash_output", { id, wait_for: "ready on \\d+" }));
-        const [probeResult] = yield createTurn(createProbe(requireMatch(outputResult!.text, /ready on (\d+)/)));
+        const [probeResult] = yield createTurn(createProbeCall(requireMatch(outputResult!.text, /ready on (\d+)/)));
         requireMatch(probeResult!.text, /<helo>/);
         yield createTurn(createToolUse("bash_stop", { id }), createToolUse("grep", { pattern: "helo" }));
         yield createTurn(createToolUse("read", { path: "src/answer.js" }));
@@ -57,7 +57,9 @@ describe("a small task that needs a specific tool", () => {
         [startResult] = yield createTurn(startCall);
         id = requireMatch(startResult!.text, /\b(bg-[\w-]+)/);
         [outputResult] = yield createTurn(createToolUse("bash_output", { id, wait_for: "ready on \\d+" }));
-        const [secondProbeResult] = yield createTurn(createProbe(requireMatch(outputResult!.text, /ready on (\d+)/)));
+        const [secondProbeResult] = yield createTurn(
+          createProbeCall(requireMatch(outputResult!.text, /ready on (\d+)/)),
+        );
         requireMatch(secondProbeResult!.text, /<hello>/);
         const [stopResult] = yield createTurn(createToolUse("bash_stop", { id }));
         assert.doesNotMatch(stopResult!.text, /is running/);
@@ -69,7 +71,7 @@ describe("a small task that needs a specific tool", () => {
   it("is solved with the AGENTS.md nearest to the changed file, which is shown once", async (t) => {
     await runTask(t, {
       files: {
-        "package.json": PACKAGE,
+        "package.json": PACKAGE_JSON,
         "AGENTS.md": "Each function has a doc comment.\n",
         "packages/api/AGENTS.md": "In this package every doc comment ends with the line `@since 4.2`.\n",
         "packages/api/add.js": "/** Adds.\n * @since 4.2 */\nexport const add = (a, b) => a + b;\n",
@@ -110,7 +112,7 @@ describe("a small task that needs a specific tool", () => {
     const patchTask = await runTask(t, {
       model: "gpt-5.1-codex",
       files: {
-        "package.json": PACKAGE,
+        "package.json": PACKAGE_JSON,
         "src/list.js":
           "export function first(list) {\n  return list[0];\n}\n\nexport function last(list) {\n  return list[list.length];\n}\n",
         "src/old.js": "export const unused = 1;\n",
@@ -156,7 +158,7 @@ describe("a small task that needs a specific tool", () => {
   it("is solved after the edit result reports a new syntax error", async (t) => {
     await runTask(t, {
       files: {
-        "package.json": PACKAGE,
+        "package.json": PACKAGE_JSON,
         "src/max.js":
           "export function max(list) {\n  let most = 0;\n  for (const one of list) if (one > most) most = one;\n  return most;\n}\n",
         "test/max.test.js": createTestFile(
@@ -193,7 +195,7 @@ describe("a small task that needs a specific tool", () => {
     );
     const searchTask = await runTask(t, {
       files: {
-        "package.json": PACKAGE,
+        "package.json": PACKAGE_JSON,
         ...partFiles,
         "test/limit.test.js": createTestFile(
           'import { readdirSync, readFileSync } from "node:fs";',
@@ -237,7 +239,7 @@ describe("a small task that needs a specific tool", () => {
     const folder = await (await import("../../helpers/temp-dir.js")).tempDir(t, { "memory.jsonl": `${memory}\n` });
     await runTask(t, {
       files: {
-        "package.json": PACKAGE,
+        "package.json": PACKAGE_JSON,
         "src/greet.js": "export const greet = (name) => name;\n",
         "test/greet.test.js": createTestFile(
           'import { greet } from "../src/greet.js";',
@@ -277,7 +279,7 @@ describe("a small task that needs a specific tool", () => {
   it("is solved with a skill that the system prompt lists", async (t) => {
     await runTask(t, {
       files: {
-        "package.json": PACKAGE,
+        "package.json": PACKAGE_JSON,
         ".agents/skills/release-notes/SKILL.md":
           "---\nname: release-notes\ndescription: How notes of a release are written here.\n---\nThe notes are in NOTES.md. Each entry begins with `* ` and ends with a full stop. The form is in form.txt.\n",
         ".agents/skills/release-notes/form.txt": "* [area] what changed.\n",
@@ -313,7 +315,7 @@ describe("a small task that needs a specific tool", () => {
   it("is solved with a project command that is expanded into the prompt", async (t) => {
     await runTask(t, {
       files: {
-        "package.json": PACKAGE,
+        "package.json": PACKAGE_JSON,
         ".agents/commands/constant.md":
           "---\ndescription: Add a constant\nargument-hint: NAME VALUE\n---\nAdd a constant $1 with the value $2 to src/constants.js, in upper case.\n",
         "src/constants.js": "export const ONE = 1;\n",
@@ -341,7 +343,7 @@ describe("a small task that needs a specific tool", () => {
   it("is solved with a search in the saved output of a command whose result was truncated", async (t) => {
     await runTask(t, {
       files: {
-        "package.json": PACKAGE,
+        "package.json": PACKAGE_JSON,
         "src/table.js": "export const table = Array.from({ length: 60_000 }, (_, i) => (i === 41_234 ? -1 : i));\n",
         "check.js":
           'import { table } from "./src/table.js";\ntable.forEach((v, i) => console.log(v === i ? `row ${i} is as it should be` : `row ${i} BROKEN: ${v}`));\n',
@@ -369,7 +371,7 @@ describe("a small task that needs a specific tool", () => {
 
   it("can have its file changes reverted by gantry sessions undo", async (t) => {
     const files = {
-      "package.json": PACKAGE,
+      "package.json": PACKAGE_JSON,
       "src/a.js": "export const a = 1;\n",
       "src/b.js": "export const b = 2;\n",
       "test/a.test.js": createTestFile('import { a } from "../src/a.js";', 'test("a", () => assert.ok(a >= 1));'),

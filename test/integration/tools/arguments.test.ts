@@ -15,18 +15,24 @@ interface ToolEvent {
 const COMMAND = "rm -rf build && ls";
 const FILES = { "build/root.txt": "root", "packages/x/build/x.txt": "x" };
 
-async function startModels(t: Hooks): Promise<{ models: FakeModelServer; config: Record<string, unknown> }> {
-  const models = await startFakeModelServer({ toolFreeAnswer: textStep("A title") });
-  t.after(() => models.close());
-  const provider = { name: "lab", driver: "openai", base_url: models.baseUrl, api_key: "x", models: [{ id: "m1" }] };
-  return { models, config: { providers: [provider] } };
+async function startModelServer(t: Hooks): Promise<{ modelServer: FakeModelServer; config: Record<string, unknown> }> {
+  const modelServer = await startFakeModelServer({ toolFreeAnswer: textStep("A title") });
+  t.after(() => modelServer.close());
+  const provider = {
+    name: "lab",
+    driver: "openai",
+    base_url: modelServer.baseUrl,
+    api_key: "x",
+    models: [{ id: "m1" }],
+  };
+  return { modelServer, config: { providers: [provider] } };
 }
 
 it("bash runs in workdir and rejects an unknown argument; read ignores an unknown argument and reports it", async (t) => {
-  const { models, config } = await startModels(t);
+  const { modelServer, config } = await startModelServer(t);
   const project = await tempDir(t, FILES);
   const server = await startServer(t, { config, projectDir: project.path });
-  models.enqueue(
+  modelServer.enqueue(
     callStep("bash", { command: COMMAND, folder: "packages/x" }),
     callStep("bash", { command: COMMAND, workdir: "packages/x", description: "Remove the build" }),
     callStep("read", { path: "build/root.txt", encoding: "utf-8" }),
@@ -46,12 +52,12 @@ it("bash runs in workdir and rejects an unknown argument; read ignores an unknow
   assert.match(outputs[1] ?? "", /\[exit code 0\]/);
   assert.match(outputs[2] ?? "", /root\n[^]*\[unknown argument encoding was ignored\./);
   assert.deepEqual([existsSync(project.at("build")), existsSync(project.at("packages/x/build"))], [true, false]);
-  assert.match(JSON.stringify(models.lastRunRequest?.body), /unknown argument folder\. The call did not run/);
-  assert.deepEqual(models.violations, []);
+  assert.match(JSON.stringify(modelServer.lastRunRequest?.body), /unknown argument folder\. The call did not run/);
+  assert.deepEqual(modelServer.violations, []);
 });
 
 it("an ACP client sees the workdir in the title of a command and in its permission request", async (t) => {
-  const { models, config } = await startModels(t);
+  const { modelServer, config } = await startModelServer(t);
   const project = await tempDir(t, FILES);
   const { peer } = await spawnAcpServer(t, {
     config: { ...config, permissions: { mode: "ask" } },
@@ -59,16 +65,16 @@ it("an ACP client sees the workdir in the title of a command and in its permissi
   });
   await peer.initialize();
   const sessionId = await peer.newSession(project.path);
-  const titles: unknown[] = [];
+  const requestedTitles: unknown[] = [];
   peer.onRequest = (_method, params: { toolCall: { title: string } }) => {
-    titles.push(params.toolCall.title);
+    requestedTitles.push(params.toolCall.title);
     return { outcome: { outcome: "selected", optionId: "allow_once" } };
   };
-  models.enqueue(callStep("bash", { command: COMMAND, workdir: "packages/x" }), textStep("Done."));
+  modelServer.enqueue(callStep("bash", { command: COMMAND, workdir: "packages/x" }), textStep("Done."));
   await peer.prompt(sessionId, "Remove the build of x.");
-  const title = `cd packages/x && ${COMMAND}`;
-  assert.deepEqual(titles, [title]);
+  const expectedTitle = `cd packages/x && ${COMMAND}`;
+  assert.deepEqual(requestedTitles, [expectedTitle]);
   const updates = peer.getUpdates(sessionId) as { sessionUpdate: string; title?: string }[];
-  assert.equal(updates.find(({ sessionUpdate }) => sessionUpdate === "tool_call")?.title, title);
+  assert.equal(updates.find(({ sessionUpdate }) => sessionUpdate === "tool_call")?.title, expectedTitle);
   assert.equal(existsSync(project.at("packages/x/build")), false);
 });

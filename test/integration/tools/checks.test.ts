@@ -19,10 +19,13 @@ after(async () => {
   server.closeAllConnections();
   await new Promise((resolve) => server.close(resolve));
 });
-const urlOf = (path: string) => `http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`;
+const createUrl = (path: string) => `http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`;
 
-/** For each tool, a typical input and an input that keeps it busy. */
-const INPUTS: Readonly<Record<string, { input: (id: string) => unknown; slow?: (id: string) => unknown }>> = {
+/**
+ * A typical input of each tool, and an input that keeps the tool busy. `id`: id of a background command. Undefined
+ * `slow`: no input keeps the tool busy.
+ */
+const INPUTS_BY_TOOL: Readonly<Record<string, { input: (id: string) => unknown; slow?: (id: string) => unknown }>> = {
   read: { input: () => ({ path: "a.txt" }) },
   write: { input: () => ({ path: "new.txt", content: "new" }) },
   edit: { input: () => ({ path: "a.txt", old_string: "one", new_string: "two" }) },
@@ -36,7 +39,7 @@ const INPUTS: Readonly<Record<string, { input: (id: string) => unknown; slow?: (
   bash_output: { input: (id) => ({ id }), slow: (id) => ({ id, wait_end: true, timeout: 60 }) },
   bash_input: { input: (id) => ({ id, text: "hello" }) },
   bash_stop: { input: (id) => ({ id }) },
-  webfetch: { input: () => ({ url: urlOf("/") }), slow: () => ({ url: urlOf("/slow") }) },
+  webfetch: { input: () => ({ url: createUrl("/") }), slow: () => ({ url: createUrl("/slow") }) },
   todowrite: { input: () => ({ todos: [{ content: "look", status: "pending" }] }) },
   todoread: { input: () => ({}) },
   skill: { input: () => ({ name: "greet" }) },
@@ -75,8 +78,8 @@ for (const { name } of builtinTools()) {
         // A file can be changed only after it was read.
         const readTool = tools.find((candidate) => candidate.name === "read")!;
         await callTool(readTool, { path: "a.txt" }, context);
-        const { input, slow } = INPUTS[name]!;
-        // A background command must exist. Starting it takes most of a second.
+        const { input, slow } = INPUTS_BY_TOOL[name]!;
+        // Only the run checks need an existing background command, whose start takes most of a second.
         const id = isRunCheck && name.startsWith("bash_") ? await startBackgroundCommand(tools, context) : "bg-none";
         return { tool, projectDir: folder.path, input: input(id), slow: slow?.(id), state: context.state };
       },

@@ -58,14 +58,14 @@ describe("glob patterns", () => {
     assert.equal(compileGlob("*a".repeat(40) + "b")("a".repeat(255)), false);
     assert.equal(compileGlob("**/a/".repeat(40) + "b")("a/".repeat(100) + "c"), false);
     assert.throws(() => compileGlob("{a,b}".repeat(40)), /combinations/);
-    assert.ok(process.cpuUsage(initialCpuUsage).user < 5_000_000);
+    assert.ok(process.cpuUsage(initialCpuUsage).user < 5_000_000, "at most 5 s of CPU time, in microseconds");
   });
 });
 
 describe("ignore files", () => {
   it("hide the same files as git in random folders", async () => {
-    const name = fc.constantFrom("a", "b", "ab", "a.b", "c d", "#x", "!y", "B");
-    const piece = fc.constantFrom(
+    const nameArbitrary = fc.constantFrom("a", "b", "ab", "a.b", "c d", "#x", "!y", "B");
+    const pieceArbitrary = fc.constantFrom(
       "a",
       "b",
       "ab",
@@ -82,21 +82,21 @@ describe("ignore files", () => {
       "B",
       "a.b",
     );
-    const rule = fc
+    const ruleArbitrary = fc
       .tuple(
         fc.constantFrom("", "", "", "!"),
         fc.constantFrom("", "", "/"),
-        fc.array(piece, { minLength: 1, maxLength: 3 }),
+        fc.array(pieceArbitrary, { minLength: 1, maxLength: 3 }),
         fc.constantFrom("", "", "/", " "),
       )
-      .map(([negation, start, pieces, end]) => negation + start + pieces.join("/") + end);
-    const rules = fc.array(rule, { maxLength: 4 }).map((lines) => lines.join("\n"));
+      .map(([negation, prefix, pieces, suffix]) => negation + prefix + pieces.join("/") + suffix);
+    const rulesArbitrary = fc.array(ruleArbitrary, { maxLength: 4 }).map((lines) => lines.join("\n"));
     await fc.assert(
       fc.asyncProperty(
-        fc.array(fc.array(name, { minLength: 1, maxLength: 4 }), { minLength: 1, maxLength: 12 }),
-        rules,
-        rules,
-        rules,
+        fc.array(fc.array(nameArbitrary, { minLength: 1, maxLength: 4 }), { minLength: 1, maxLength: 12 }),
+        rulesArbitrary,
+        rulesArbitrary,
+        rulesArbitrary,
         async (paths, topRules, nestedRules, excludeRules) => {
           const files: Record<string, string> = {};
           // A name must be either a folder or a file.
@@ -109,14 +109,14 @@ describe("ignore files", () => {
           await using workspace = await createWorkspace(files, { git: true });
           await mkdir(join(workspace.path, ".git/info"), { recursive: true });
           await writeFile(join(workspace.path, ".git/info/exclude"), excludeRules);
-          const expected = workspace
+          const expectedPaths = workspace
             .git("-c", "core.quotePath=false", "ls-files", "-z", "--others", "--exclude-standard")
             .split("\0")
             .filter(Boolean)
             .sort();
           const globText = await workspace.call("glob", { pattern: "**" });
           const shownPaths = globText.startsWith("No file") ? [] : globText.split("\n").sort();
-          assert.deepEqual(shownPaths, expected);
+          assert.deepEqual(shownPaths, expectedPaths);
         },
       ),
       { numRuns: 40 },
@@ -164,12 +164,12 @@ describe("ignore files", () => {
       { ".gitignore": "a\\ \nb  \n", "a ": "", a: "", b: "", d: "" },
       { git: true },
     );
-    const expected = workspace
+    const expectedPaths = workspace
       .git("ls-files", "-z", "--others", "--exclude-standard")
       .split("\0")
       .filter(Boolean)
       .sort();
-    assert.deepEqual((await workspace.call("list", {})).split("\n").slice(0, -1), expected);
+    assert.deepEqual((await workspace.call("list", {})).split("\n").slice(0, -1), expectedPaths);
   });
 
   for (const [feature, rules] of [
@@ -181,8 +181,8 @@ describe("ignore files", () => {
     ["2 MiB of rules", "a\n".repeat(1_100_000)],
   ] as const)
     it(`of a third party with ${feature} do not block list`, async () => {
-      const names = Array.from({ length: 300 }, (_, i) => [`${"a".repeat(200)}f${i}`, ""] as const);
-      await using workspace = await createWorkspace({ ...Object.fromEntries(names), ".gitignore": rules });
+      const fileEntries = Array.from({ length: 300 }, (_, i) => [`${"a".repeat(200)}f${i}`, ""] as const);
+      await using workspace = await createWorkspace({ ...Object.fromEntries(fileEntries), ".gitignore": rules });
       assert.match(await workspace.call("list", {}), /^a{200}f0$/m);
     });
 
@@ -190,12 +190,12 @@ describe("ignore files", () => {
     await using workspace = await createWorkspace({ "a/x": "" });
     execFileSync("mkfifo", [join(workspace.path, "a/.gitignore")]);
     await mkdir(join(workspace.path, ".gitignore"));
-    // Ripgrep waits for the pipe. On other systems this cannot be detected, and the time limit of the search ends it.
+    // Ripgrep waits for the pipe. Where gantry cannot detect such a wait, the time limit ends the search.
     const text = await workspace.call("glob", { pattern: "x" });
     assert.match(text, /^a\/x(\n\[ignore files were not applied: .*\])?$/);
   });
 
-  it("that link to a device are not read, and the results of grep and list report it", async () => {
+  it("that link to a device are not read, which the results of grep and list report", async () => {
     await using workspace = await createWorkspace({ "a/x": "needle" });
     await symlink("/dev/zero", join(workspace.path, "a/.gitignore"));
     assert.match(
@@ -230,8 +230,8 @@ describe("list", () => {
   });
 
   it("shows at most 1,000 entries of a large folder, as glob does", async () => {
-    const names = Array.from({ length: 1500 }, (_, i) => [`f${String(i).padStart(4, "0")}`, ""] as const);
-    await using workspace = await createWorkspace(Object.fromEntries(names));
+    const fileEntries = Array.from({ length: 1500 }, (_, i) => [`f${String(i).padStart(4, "0")}`, ""] as const);
+    await using workspace = await createWorkspace(Object.fromEntries(fileEntries));
     const lines = (await workspace.call("list", {})).split("\n");
     assert.equal(lines.length, 1001);
     assert.equal(lines[999], "f0999");
@@ -311,16 +311,16 @@ describe("grep", () => {
     assert.ok(tickCount > 0, "the event loop was not blocked");
   });
 
-  it("rejects with the abort reason when it is cancelled", async () => {
+  it("rejects with the abort reason when the call is cancelled", async () => {
     await using workspace = await createWorkspace({ "a.txt": "a\n" });
     // The search waits for this named pipe.
     execFileSync("mkfifo", [join(workspace.path, ".gitignore")]);
-    const abort = new AbortController();
+    const abortController = new AbortController();
     const reason = new Error("cancelled");
-    // Time: the search has probably begun by then. The result is the same if it has not.
-    setTimeout(() => abort.abort(reason), 100);
+    // Time: the search has probably begun when the timer fires. The result is the same otherwise.
+    setTimeout(() => abortController.abort(reason), 100);
     await assert.rejects(
-      callTool(tools.get("grep")!, { pattern: "a" }, { ...workspace.context, signal: abort.signal }),
+      callTool(tools.get("grep")!, { pattern: "a" }, { ...workspace.context, signal: abortController.signal }),
       reason,
     );
   });
@@ -328,7 +328,7 @@ describe("grep", () => {
   it("reports an incomplete search when its time is over", { skip: process.platform !== "linux" }, async () => {
     await using workspace = await createWorkspace({ "a.txt": "a\n" });
     execFileSync("mkfifo", [join(workspace.path, ".gitignore")]);
-    const grep = grepTool({ allowPaths: [], deniedPaths: [], searchMs: 100 });
+    const grep = grepTool({ allowPaths: [], deniedPaths: [], searchTimeoutMs: 100 });
     const { text } = await callTool(grep, { pattern: "a" }, workspace.context);
     assert.match(text, /\[too large to search completely; narrow path or glob\]/);
   });
@@ -345,7 +345,7 @@ describe("grep", () => {
       "bom.txt": `\uFEFF${text}`,
       "le.txt": encodeUtf16("le"),
     });
-    for (const [pattern, expected] of [
+    for (const [pattern, expectedLines] of [
       ["[[:space:]]x", ["1:TODO x"]],
       ["[[:upper:]]{5}", ["3:ABCDE", "5:last ERROR"]],
       ["TODO\\>", ["1:TODO x"]],
@@ -357,7 +357,7 @@ describe("grep", () => {
       ["(?s)foo.*some", ["2: foo", "3:ABCDE", "4:some"]],
       ["-x|TODO", ["1:TODO x"]],
     ] as const) {
-      const expectedFiles = ["a.txt", "be.txt", "bom.txt", "le.txt"].map((name) => [name, ...expected].join("\n"));
+      const expectedFiles = ["a.txt", "be.txt", "bom.txt", "le.txt"].map((name) => [name, ...expectedLines].join("\n"));
       assert.equal(await workspace.call("grep", { pattern }), expectedFiles.join("\n"), pattern);
     }
     assert.match(await workspace.call("grep", { pattern: "foo\nABC", literal: true }), /^a\.txt\n2: foo\n3:ABCDE\nbe/);
@@ -415,24 +415,26 @@ describe("grep", () => {
     assert.equal(await searchFiles({ glob: "*.log" }), "No match for x in the project folder (*.log).");
   });
 
-  it("shows the first matches by path, of few and of many, also in a file of 100 MB", async () => {
+  it("shows matches in the order of their paths, with and without a limit, also in a file of 100 MB", async () => {
     const line = "some words of a line\n";
-    const names = Array.from({ length: 60 }, (_, n) => `d${n % 7}/f${n}.txt`);
-    await using workspace = await createWorkspace(Object.fromEntries(names.map((name) => [name, line.repeat(1_000)])));
+    const fileNames = Array.from({ length: 60 }, (_, n) => `d${n % 7}/f${n}.txt`);
+    await using workspace = await createWorkspace(
+      Object.fromEntries(fileNames.map((name) => [name, line.repeat(1_000)])),
+    );
     await writeFile(join(workspace.path, "large.txt"), `${line.repeat(5_000_000)}a needle\n`);
     const matches = await workspace.call("grep", { pattern: "words", limit: 3 });
     assert.match(matches, /^d0\/f0\.txt\n1:some.*\n2:some.*\n3:some.*\n\[3 matching lines shown, more exist/);
     assert.equal(await workspace.call("grep", { pattern: "needle" }), "large.txt\n5000001:a needle");
-    const foundPaths = (await workspace.call("grep", { pattern: "words", output: "files" })).split("\n");
-    assert.deepEqual(foundPaths, [...names, "large.txt"].sort());
+    const resultPaths = (await workspace.call("grep", { pattern: "words", output: "files" })).split("\n");
+    assert.deepEqual(resultPaths, [...fileNames, "large.txt"].sort());
   });
 
   it("searches 200 files and continues if a folder cannot be read", async () => {
-    const names = Array.from(
+    const fileEntries = Array.from(
       { length: 200 },
       (_, i) => [`d${i % 7}/f${String(i).padStart(3, "0")}.txt`, `number ${i}\n`] as const,
     );
-    await using workspace = await createWorkspace(Object.fromEntries(names));
+    await using workspace = await createWorkspace(Object.fromEntries(fileEntries));
     assert.match(
       await workspace.call("grep", { pattern: "number", output: "count" }),
       /\[200 matching lines in 200 files\]$/,

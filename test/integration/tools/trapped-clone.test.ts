@@ -18,8 +18,8 @@ const PROGRAMS = [
 ];
 
 /**
- * A repository that configures a program of its own in every file that can name a program. Each program that runs
- * creates a file with its name in `ran`.
+ * Creates a repository that configures a program of its own in every file that can name a program. Each program that
+ * runs creates a file with its name in `ran`.
  */
 async function createClone(hooks: Hooks): Promise<TempDir> {
   const folder = await tempDir(hooks, {
@@ -115,7 +115,7 @@ async function createClone(hooks: Hooks): Promise<TempDir> {
     await folder.write({ [path]: createScript(path.replaceAll("/", "-")) });
     await chmod(folder.at(path), 0o755);
   }
-  const settings = {
+  const trapNamesByGitKey = {
     "core.fsmonitor": "fsmonitor",
     "core.sshCommand": "ssh",
     "core.pager": "pager",
@@ -128,15 +128,15 @@ async function createClone(hooks: Hooks): Promise<TempDir> {
     "credential.helper": "credential",
     "alias.st": "alias",
   };
-  for (const [key, name] of Object.entries(settings))
+  for (const [key, name] of Object.entries(trapNamesByGitKey))
     git("config", key, key.startsWith("alias") ? `!${createTouchCommand(name)}` : createTouchCommand(name));
   return folder;
 }
 
-/** Calls of all built-in tools, grouped by the answers that contain them. */
-function createAnswers(n: number): Call[][] {
+/** Creates calls of all built-in tools, grouped by the model answers that contain the calls. */
+function createAnswers(runIndex: number): Call[][] {
   const extensions = ["js", "mjs", "ts", "tsx", "py", "rb", "php", "go", "java", "rs", "sh", "json", "css"];
-  const patch = `*** Begin Patch\n*** Add File: new/p${n}.ts\n+export const p = (;\n*** End Patch`;
+  const patch = `*** Begin Patch\n*** Add File: new/p${runIndex}.ts\n+export const p = (;\n*** End Patch`;
   return [
     [
       ["read", { path: "package.json" }],
@@ -152,67 +152,67 @@ function createAnswers(n: number): Call[][] {
     [
       ...extensions.map((extension): Call => [
         "write",
-        { path: `new/${n}.${extension}`, content: `const f = ((\n`.repeat(2) },
+        { path: `new/${runIndex}.${extension}`, content: `const f = ((\n`.repeat(2) },
       ]),
-      ["edit", { path: "src/a.ts", old_string: "export const a", new_string: `// ${n}\nexport const a` }],
-      ["multiedit", { path: "src/a.ts", edits: [{ old_string: `// ${n}\n`, new_string: "" }] }],
+      ["edit", { path: "src/a.ts", old_string: "export const a", new_string: `// ${runIndex}\nexport const a` }],
+      ["multiedit", { path: "src/a.ts", edits: [{ old_string: `// ${runIndex}\n`, new_string: "" }] }],
       ["apply_patch", { input: patch }],
-      ["delete", { path: `new/${n}.ts` }],
+      ["delete", { path: `new/${runIndex}.ts` }],
     ],
     [
       ["bash", { command: "ls -la && cat package.json | head -3; grep -rn export src 2>/dev/null" }],
       ["bash", { command: "echo x; read line; echo $line", background: true }],
-      ["bash_input", { id: `${n}`, text: "y" }],
-      ["bash_output", { id: `${n}` }],
-      ["bash_stop", { id: `${n}` }],
+      ["bash_input", { id: `${runIndex}`, text: "y" }],
+      ["bash_output", { id: `${runIndex}` }],
+      ["bash_stop", { id: `${runIndex}` }],
       ["ask_user", { question: "Really?" }],
       ["webfetch", { url: "http://127.0.0.1:9/" }],
     ],
     [["task", { description: "Look at it", prompt: "Read src/a.ts." }]],
-    // The call in the subagent.
+    // The subagent makes this call.
     [["read", { path: "src/a.ts" }]],
   ];
 }
 
-function enqueue(models: FakeModelServer, answers: readonly (readonly Call[])[]): void {
+function enqueueCalls(modelServer: FakeModelServer, answers: readonly (readonly Call[])[]): void {
   for (const calls of answers)
-    models.enqueue({ say: calls.map(([name, args]) => ({ call: { name, arguments: args } })) });
+    modelServer.enqueue({ say: calls.map(([name, args]) => ({ call: { name, arguments: args } })) });
 }
 
 describe("a repository with traps for every program", () => {
   it("runs none of its own programs in runs that call all built-in tools", { timeout: 600_000 }, async (t) => {
     const clone = await createClone(t);
-    const models = await startModelServer(t);
-    const config = createServerConfig(models, { permissions: { unattended: "allow" } });
+    const modelServer = await startModelServer(t);
+    const config = createServerConfig(modelServer, { permissions: { unattended: "allow" } });
     const { providers } = config as { providers: object[] };
     config["providers"] = providers.map((provider) => ({ ...provider, models: [{ id: "m1" }, { id: "gpt-5" }] }));
     const server = await startServer(t, { config, projectDir: clone.path });
-    const listRanPrograms = async (): Promise<string[]> =>
+    const listExecutedPrograms = async (): Promise<string[]> =>
       (await readdir(clone.at("ran"))).filter((name) => name !== "README");
     const resultsByMode = { plan: "", auto: "" };
-    for (let n = 0; n < RUN_COUNT; n++) {
-      const mode = n % 2 === 0 ? "plan" : "auto";
-      const answers = createAnswers(n);
-      enqueue(models, answers);
-      models.enqueue({ say: [{ text: "read" }] }, { say: [{ text: "done" }] });
-      const message = n % 5 === 0 ? { message: "/trap", commands: true } : { message: "Change the project." };
-      const model = n % 4 < 2 ? "m1" : "gpt-5";
+    for (let runIndex = 0; runIndex < RUN_COUNT; runIndex++) {
+      const mode = runIndex % 2 === 0 ? "plan" : "auto";
+      const answers = createAnswers(runIndex);
+      enqueueCalls(modelServer, answers);
+      modelServer.enqueue({ say: [{ text: "read" }] }, { say: [{ text: "done" }] });
+      const message = runIndex % 5 === 0 ? { message: "/trap", commands: true } : { message: "Change the project." };
+      const model = runIndex % 4 < 2 ? "m1" : "gpt-5";
       const { sessionId, output, error } = await runPrompt(server, { ...message, mode, model });
       assert.equal(output || error, "done");
       const results = (await fetchMessages(server, sessionId)).filter(({ role }) => role === "tool");
       assert.equal(results.length, answers.slice(0, -1).flat().length);
       resultsByMode[mode] += results.map(({ content }) => content).join("\n");
-      assert.deepEqual(await listRanPrograms(), [], `run ${n} in ${mode}`);
+      assert.deepEqual(await listExecutedPrograms(), [], `run ${runIndex} in ${mode}`);
     }
     assert.match(resultsByMode.auto, /New syntax errors after this change:\nnew\/1\.js:\d/);
     assert.match(resultsByMode.plan, /The session is in plan mode/);
     // Proves that the traps work: a command that starts the programs runs them.
     const command = "git status; git st; node index.cjs; node_modules/.bin/tsc; sh trap.sh";
-    enqueue(models, [[["bash", { command }]]]);
-    models.enqueue({ say: [{ text: "done" }] });
+    enqueueCalls(modelServer, [[["bash", { command }]]]);
+    modelServer.enqueue({ say: [{ text: "done" }] });
     await runPrompt(server, { message: "Run it.", mode: "auto" });
-    const ranTraps = await listRanPrograms();
+    const executedTraps = await listExecutedPrograms();
     for (const name of ["fsmonitor", "alias", "index", "node_modules-.bin-tsc", "trap.sh"])
-      assert.ok(ranTraps.includes(name), `${name} is not among ${ranTraps.join(" ")}`);
+      assert.ok(executedTraps.includes(name), `${name} is not among ${executedTraps.join(" ")}`);
   });
 });

@@ -10,7 +10,7 @@ import { tempDir } from "../../helpers/temp-dir.js";
 
 /**
  * Random shell lines, evaluated by rules and then run by real shells. Each program on the path only logs its arguments.
- * LINES is the number of generated lines, SEED determines them.
+ * LINES is the number of generated lines. SEED determines the lines.
  */
 
 const SHELLS = [["/bin/bash"], ["/bin/dash"], ["/bin/busybox", "sh"]].filter(([file]) => existsSync(file!));
@@ -38,7 +38,7 @@ class LineGenerator {
     this.#random = createRandom(seed);
   }
 
-  next(): string {
+  createLine(): string {
     this.#oddity = this.#chooseFrom([0, 0.03, 0.1, 0.3, 0.6]);
     let line = this.#createCommand();
     if (this.#random() < this.#oddity / 2) line = this.#chooseFrom(ASSIGNMENTS) + line;
@@ -294,9 +294,9 @@ describe("command rules, compared with real shells", () => {
       const lineCount = Number(process.env["LINES"] ?? 2_000);
       const counts = { allowed: 0, passed: 0, run: 0, started: 0 };
       for (let i = 0; i < lineCount; i++) {
-        const line = generator.next();
-        const isAllowed = (await evaluate(ALLOW_RULES, line)) === "allow";
-        const isPassed = (await evaluate(DENY_RULES, line)) === "pass";
+        const line = generator.createLine();
+        const isAllowed = (await evaluateLine(ALLOW_RULES, line)) === "allow";
+        const isPassed = (await evaluateLine(DENY_RULES, line)) === "pass";
         if (isAllowed) counts.allowed++;
         if (isPassed) counts.passed++;
         if (!isAllowed && !isPassed) continue;
@@ -321,7 +321,7 @@ describe("command rules, compared with real shells", () => {
   );
 });
 
-async function evaluate(rules: readonly RuleForCall[], command: string): Promise<string> {
+async function evaluateLine(rules: readonly RuleForCall[], command: string): Promise<string> {
   const otherFields = { locations: [], isFileTool: false, projectDir: "/p", realProjectDir: "/p", homeDir: "/h" };
   return (await evaluateCall({ rules, command, startsPrograms: true, ...otherFields })).action;
 }

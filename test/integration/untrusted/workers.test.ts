@@ -8,12 +8,12 @@ import { promisify } from "node:util";
 import { withWorker, type SandboxedWorker } from "../../../src/untrusted/workers.js";
 import { ROOT, SOURCE_FLAGS } from "../../helpers/source-paths.js";
 
-const neverAborts = new AbortController().signal;
-/** An expression that would run forever on a matching text. */
-const ENDLESS_SEARCH = { pattern: "(a+)+$", flags: "", context: 0, maxKeptLines: 0 };
-const createMatchingText = () => new TextEncoder().encode(`${"a".repeat(60)}!`);
+const unabortedSignal = new AbortController().signal;
+/** An expression whose search in the text of `createEndlessText` would take forever. */
+const ENDLESS_SEARCH = { pattern: "(a+)+$", flags: "", contextLineCount: 0, maxKeptLines: 0 };
+const createEndlessText = () => new TextEncoder().encode(`${"a".repeat(60)}!`);
 const runEndlessSearch = (thread: SandboxedWorker, limitMs: number) =>
-  thread.runJob("search", { ...ENDLESS_SEARCH, files: [createMatchingText()] }, { ms: limitMs });
+  thread.runJob("search", { ...ENDLESS_SEARCH, files: [createEndlessText()] }, { ms: limitMs });
 const countMatches = async (thread: SandboxedWorker) =>
   (
     await thread.runJob(
@@ -33,20 +33,20 @@ async function countTurns(action: () => Promise<unknown>): Promise<number> {
 
 describe("a worker thread for untrusted input", () => {
   it("is ended at its time limit while the event loop keeps turning", async () => {
-    const turns = await countTurns(() =>
+    const eventLoopTurns = await countTurns(() =>
       assert.rejects(
-        withWorker(neverAborts, (thread) => runEndlessSearch(thread, 300)),
+        withWorker(unabortedSignal, (thread) => runEndlessSearch(thread, 300)),
         { code: "work_limit", reason: "time" },
       ),
     );
-    assert.ok(turns > 1, `${turns} turns`);
-    assert.equal(await withWorker(neverAborts, countMatches), 1);
+    assert.ok(eventLoopTurns > 1, `${eventLoopTurns} turns`);
+    assert.equal(await withWorker(unabortedSignal, countMatches), 1);
   });
 
   it("is ended at its memory limit while the event loop keeps turning, and a later worker works", async () => {
-    const turns = await countTurns(() =>
+    const eventLoopTurns = await countTurns(() =>
       assert.rejects(
-        withWorker(neverAborts, (thread) =>
+        withWorker(unabortedSignal, (thread) =>
           thread.runJob(
             "search",
             { ...ENDLESS_SEARCH, pattern: "^", maxKeptLines: 50_000_000, files: [new Uint8Array(12_000_000).fill(10)] },
@@ -56,25 +56,25 @@ describe("a worker thread for untrusted input", () => {
         { code: "work_limit", reason: "memory" },
       ),
     );
-    assert.ok(turns > 1, `${turns} turns`);
-    assert.equal(await withWorker(neverAborts, countMatches), 1);
+    assert.ok(eventLoopTurns > 1, `${eventLoopTurns} turns`);
+    assert.equal(await withWorker(unabortedSignal, countMatches), 1);
   });
 
   it("is ended by the caller's signal or its time limit, and rejects further jobs", async () => {
-    const abort = new AbortController();
+    const abortController = new AbortController();
     const reason = new Error("cancelled");
     await assert.rejects(
-      withWorker(abort.signal, async (thread) => {
+      withWorker(abortController.signal, async (thread) => {
         const pendingSearch = runEndlessSearch(thread, 60_000);
-        setImmediate(() => abort.abort(reason));
+        setImmediate(() => abortController.abort(reason));
         await assert.rejects(pendingSearch, reason);
         return countMatches(thread);
       }),
       reason,
     );
-    await assert.rejects(withWorker(abort.signal, countMatches), reason);
+    await assert.rejects(withWorker(abortController.signal, countMatches), reason);
     await assert.rejects(
-      withWorker(neverAborts, async (thread) => {
+      withWorker(unabortedSignal, async (thread) => {
         await assert.rejects(runEndlessSearch(thread, 100), { reason: "time" });
         return countMatches(thread);
       }),
@@ -83,18 +83,18 @@ describe("a worker thread for untrusted input", () => {
   });
 
   it("answers three concurrent jobs of one caller", async () => {
-    const answers = await withWorker(neverAborts, (thread) =>
+    const answers = await withWorker(unabortedSignal, (thread) =>
       Promise.all([countMatches(thread), countMatches(thread), countMatches(thread)]),
     );
     assert.deepEqual(answers, [1, 1, 1]);
   });
 
-  it("waits for a slot when all are in use; a cancelled caller takes none", async () => {
+  it("waits for a slot when all slots are in use; a cancelled job takes no slot", async () => {
     const maxThreads = Math.max(4, 2 * availableParallelism());
     let runningJobs = 0;
     let maxRunningJobs = 0;
     const runJob = () =>
-      withWorker(neverAborts, async (thread) => {
+      withWorker(unabortedSignal, async (thread) => {
         maxRunningJobs = Math.max(maxRunningJobs, ++runningJobs);
         const count = await countMatches(thread);
         runningJobs--;
@@ -103,16 +103,16 @@ describe("a worker thread for untrusted input", () => {
     assert.deepEqual(new Set(await Promise.all(Array.from({ length: maxThreads + 3 }, runJob))), new Set([1]));
     assert.ok(maxRunningJobs <= maxThreads, `${maxRunningJobs} at a time`);
     // A waiting call that is cancelled does not take a slot.
-    const abort = new AbortController();
-    let release = (): void => undefined;
-    const slotReleased = new Promise<void>((resolve) => (release = resolve));
-    const holders = Array.from({ length: maxThreads }, () => withWorker(neverAborts, () => slotReleased));
-    const cancelledJob = withWorker(abort.signal, countMatches);
-    abort.abort(new Error("no more"));
+    const abortController = new AbortController();
+    let releaseSlots = (): void => undefined;
+    const slotReleased = new Promise<void>((resolve) => (releaseSlots = resolve));
+    const slotHolders = Array.from({ length: maxThreads }, () => withWorker(unabortedSignal, () => slotReleased));
+    const cancelledJob = withWorker(abortController.signal, countMatches);
+    abortController.abort(new Error("no more"));
     await assert.rejects(cancelledJob, /no more/);
-    const queuedJob = withWorker(neverAborts, countMatches);
-    release();
-    await Promise.all(holders);
+    const queuedJob = withWorker(unabortedSignal, countMatches);
+    releaseSlots();
+    await Promise.all(slotHolders);
     assert.equal(await queuedJob, 1);
   });
 

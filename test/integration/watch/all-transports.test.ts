@@ -20,10 +20,10 @@ const TEST_ALL_PAIRS = process.env["TRANSPORTS"] === "all";
 /** A client of one session, over any transport. */
 interface Client {
   name: string;
-  /** Starts a run. Resolves when it has started. */
-  begin(message: string): Promise<void>;
-  /** The text of the model, as this client received it. */
-  answerText(): string;
+  /** Starts a run. Resolves when the run has started. */
+  startRun(message: string): Promise<void>;
+  /** Returns the text of the model that this client has received. */
+  getAnswerText(): string;
   /** Whether this client knows that the newest of `runCount` runs is in this state. */
   hasState(state: "running" | "waiting" | "finished" | "cancelled", runCount: number): boolean;
   /** Allows the permission request as soon as this client has received it. */
@@ -32,28 +32,31 @@ interface Client {
   cancel(): Promise<void>;
   close(): Promise<unknown>;
   /** Whether this client has received everything that is stored. */
-  hasAll(): Promise<boolean>;
+  hasAllStoredMessages(): Promise<boolean>;
 }
 
 /** Waits until `condition` returns true. A failure reports what the client has received. */
-async function until(condition: () => boolean | Promise<boolean>, describeState: () => string): Promise<void> {
+async function waitForCondition(
+  condition: () => boolean | Promise<boolean>,
+  describeState: () => string,
+): Promise<void> {
   await waitUntil(condition).catch((error: unknown) => {
     throw new Error(`condition not met: ${describeState()}`, { cause: error });
   });
 }
 
-/** A browser page, or a program in another language, connected to a server. */
+/** Connects a browser page, or a program in another language, to a server. */
 function connectHttp(name: string, server: GantryServer, id: string): Client {
   const page = new EventPage();
-  const abort = new AbortController();
+  const abortController = new AbortController();
   const pageWatcher = (async () => {
     for await (const event of readSessionEvents(
       `${server.url}/api/sessions/${id}/events?can_answer=true`,
       {},
-      abort.signal,
+      abortController.signal,
     ))
       page.apply(event);
-  })().catch((error: unknown) => assert.ok(abort.signal.aborted, String(error)));
+  })().catch((error: unknown) => assert.ok(abortController.signal.aborted, String(error)));
   const post = async (path: string, body: object) => {
     const response = await server.fetch(path, {
       method: "POST",
@@ -64,19 +67,20 @@ function connectHttp(name: string, server: GantryServer, id: string): Client {
   };
   return {
     name,
-    begin: (message) => post("/api/run", { message, session_id: id, background: true }),
-    answerText: () => page.messages.map(({ role, content }) => (role === "assistant" ? String(content) : "")).join(""),
+    startRun: (message) => post("/api/run", { message, session_id: id, background: true }),
+    getAnswerText: () =>
+      page.messages.map(({ role, content }) => (role === "assistant" ? String(content) : "")).join(""),
     hasState: (state) => page.state?.run?.state === state,
     allow: async () => {
-      await until(
+      await waitForCondition(
         () => page.state?.asks.length > 0,
         () => JSON.stringify(page.state),
       );
       await post(`/api/asks/${page.state.asks[0].id}`, { choice: "allow" });
     },
     cancel: () => post(`/api/sessions/${id}/cancel`, {}),
-    close: () => (abort.abort(), pageWatcher),
-    hasAll: async () => {
+    close: () => (abortController.abort(), pageWatcher),
+    hasAllStoredMessages: async () => {
       const messagesResponse = await server.fetch(`/api/sessions/${id}/messages`);
       return isDeepStrictEqual(
         page.messages,
@@ -86,28 +90,29 @@ function connectHttp(name: string, server: GantryServer, id: string): Client {
   };
 }
 
-/** A program with its own agent on the store. */
+/** Connects a program that has its own agent on the store. */
 function connectSdk(agent: Agent, id: string): Client {
   const page = new WatchedPage();
-  const abort = new AbortController();
+  const abortController = new AbortController();
   const sessionWatcher = (async () => {
-    for await (const event of agent.sessions.watch(id, { canAnswer: true, signal: abort.signal })) page.apply(event);
+    for await (const event of agent.sessions.watch(id, { canAnswer: true, signal: abortController.signal }))
+      page.apply(event);
   })();
-  const runs: Promise<unknown>[] = [];
+  const pendingRuns: Promise<unknown>[] = [];
   return {
     name: "sdk",
-    begin: async (message) => {
+    startRun: async (message) => {
       const { result } = await agent.run({ message, sessionId: id });
-      runs.push(result.catch(() => undefined));
+      pendingRuns.push(result.catch(() => undefined));
     },
-    answerText: () =>
+    getAnswerText: () =>
       page.messages
         .flatMap(({ role, parts }) => (role === "assistant" ? parts : []))
         .map((part) => (part.type === "text" ? part.text : ""))
         .join(""),
     hasState: (state) => page.state?.run?.state === state,
     allow: async () => {
-      await until(
+      await waitForCondition(
         () => (page.state?.asks.length ?? 0) > 0,
         () => JSON.stringify(page.state),
       );
@@ -119,16 +124,17 @@ function connectSdk(agent: Agent, id: string): Client {
       await agent.runs.cancel(run?.id ?? "");
     },
     close: async () => {
-      abort.abort();
+      abortController.abort();
       await sessionWatcher;
       await agent.close();
-      await Promise.all(runs);
+      await Promise.all(pendingRuns);
     },
-    hasAll: async () => isDeepStrictEqual(page.messages, (await agent.sessions.messages(id)).map(joinTexts)),
+    hasAllStoredMessages: async () =>
+      isDeepStrictEqual(page.messages, (await agent.sessions.messages(id)).map(joinTexts)),
   };
 }
 
-/** An editor. It receives a run's permission requests, and its usage at the end. */
+/** Connects an editor. ACP sends the permission requests of a run, and the usage at the end of a run. */
 async function connectAcp(name: string, peer: AcpPeer, id: string, cwd: string): Promise<Client> {
   peer.profile = "official";
   // `allow` answers the request.
@@ -145,21 +151,22 @@ async function connectAcp(name: string, peer: AcpPeer, id: string, cwd: string):
   };
   await peer.initialize({ clientInfo: { name: "zed", version: "1" } });
   await peer.request("session/load", { sessionId: id, cwd, mcpServers: [] });
-  const countEnds = () => peer.getUpdates().filter(({ sessionUpdate }) => sessionUpdate === "usage_update").length;
-  const initialEnds = countEnds();
-  const prompts: Promise<unknown>[] = [];
+  const countEndedRuns = () => peer.getUpdates().filter(({ sessionUpdate }) => sessionUpdate === "usage_update").length;
+  const initialEndCount = countEndedRuns();
+  const pendingPrompts: Promise<unknown>[] = [];
   return {
     name,
-    begin: async (message) => void prompts.push(peer.prompt(id, message)),
-    answerText: () => peer.getText(),
+    startRun: async (message) => void pendingPrompts.push(peer.prompt(id, message)),
+    getAnswerText: () => peer.getText(),
     hasState: (state, runCount) => {
       if (state === "waiting") return findOpenRequest() !== undefined;
       return (
-        findOpenRequest() === undefined && countEnds() - initialEnds === (state === "running" ? runCount - 1 : runCount)
+        findOpenRequest() === undefined &&
+        countEndedRuns() - initialEndCount === (state === "running" ? runCount - 1 : runCount)
       );
     },
     allow: async () => {
-      await until(
+      await waitForCondition(
         () => findOpenRequest() !== undefined,
         () => JSON.stringify(peer.receivedMessages.slice(-5)),
       );
@@ -170,14 +177,14 @@ async function connectAcp(name: string, peer: AcpPeer, id: string, cwd: string):
     },
     cancel: async () => peer.notify("session/cancel", { sessionId: id }),
     close: async () => {
-      await Promise.all(prompts);
+      await Promise.all(pendingPrompts);
       peer.assertNoValidationErrors();
     },
-    hasAll: async () => true,
+    hasAllStoredMessages: async () => true,
   };
 }
 
-/** Two servers and this process on one store, with a client on each transport of one session. */
+/** Starts two servers and an agent on one store, and connects a client to one session over each transport. */
 async function connectClients(hooks: Hooks) {
   const clients: Client[] = [];
   // Runs before the servers stop.
@@ -213,9 +220,9 @@ async function connectClients(hooks: Hooks) {
   /** Waits until `condition` is true for every client. */
   const waitForAll = async (condition: (client: Client) => boolean | Promise<boolean>) => {
     for (const client of clients)
-      await until(
+      await waitForCondition(
         () => condition(client),
-        () => `${client.name} received ${client.answerText().slice(-200)}`,
+        () => `${client.name} received ${client.getAnswerText().slice(-200)}`,
       );
   };
   const pairs = clients.flatMap((starter, starterIndex) =>
@@ -229,7 +236,7 @@ async function connectClients(hooks: Hooks) {
 }
 
 describe("clients of one session on every transport", () => {
-  it("all see a run that any of them starts, and any of them can allow its permission request", async (t) => {
+  it("all see a run that any client starts, and any client can allow its permission request", async (t) => {
     const { model, waitForAll, folder, pairs } = await connectClients(t);
     let [expectedText, runCount] = ["", 0];
     for (const { starter, actor } of pairs) {
@@ -238,20 +245,20 @@ describe("clients of one session on every transport", () => {
       model.enqueue({ say: [{ text: [`${name}: `, "I write. "] }, { gate: name }, { call }] });
       model.enqueue({ say: [{ text: "Written. " }] });
       runCount += 1;
-      await starter.begin(name);
+      await starter.startRun(name);
       expectedText += `${name}: I write. `;
-      await waitForAll((client) => client.answerText() === expectedText && client.hasState("running", runCount));
+      await waitForAll((client) => client.getAnswerText() === expectedText && client.hasState("running", runCount));
       model.openGate(name);
       await waitForAll((client) => client.hasState("waiting", runCount));
       await actor.allow();
       expectedText += "Written. ";
-      await waitForAll((client) => client.answerText() === expectedText && client.hasState("finished", runCount));
+      await waitForAll((client) => client.getAnswerText() === expectedText && client.hasState("finished", runCount));
       assert.equal(await folder.read(`${name}.txt`), name);
     }
-    await waitForAll((client) => client.hasAll());
+    await waitForAll((client) => client.hasAllStoredMessages());
   });
 
-  it("any of them can cancel a run of another, and all see the cancellation", async (t) => {
+  it("all see that any client cancels a run of another client", async (t) => {
     const { model, waitForAll, pairs } = await connectClients(t);
     let [expectedText, runCount] = ["", 0];
     for (const { starter, actor } of pairs) {
@@ -259,12 +266,12 @@ describe("clients of one session on every transport", () => {
       model.enqueue({ say: [{ call: { name: "list", arguments: {} } }] });
       model.enqueue({ say: [{ text: "For ever. " }, { stall: true }] });
       runCount += 1;
-      await starter.begin("Go on for ever.");
+      await starter.startRun("Go on for ever.");
       expectedText += "For ever. ";
-      await waitForAll((client) => client.answerText() === expectedText && client.hasState("running", runCount));
+      await waitForAll((client) => client.getAnswerText() === expectedText && client.hasState("running", runCount));
       await actor.cancel();
       await waitForAll((client) => client.hasState("cancelled", runCount));
     }
-    await waitForAll((client) => client.hasAll());
+    await waitForAll((client) => client.hasAllStoredMessages());
   });
 });

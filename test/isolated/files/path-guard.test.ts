@@ -132,7 +132,7 @@ describe("file access of the built-in tools", () => {
     assert.match(text, /\[lines 200-201 of a file of /);
   });
 
-  it("reads a file with several hard links, unless one of them is in a denied folder", async () => {
+  it("reads a file with several hard links, unless one link is in a denied folder", async () => {
     await using folder = await createTemporaryFolder();
     const project = join(folder.path, "project");
     const home = join(folder.path, "home");
@@ -147,7 +147,7 @@ describe("file access of the built-in tools", () => {
     await assert.rejects(callTool(readTool, { path: "stolen" }, createToolContext(project)), /access is denied/);
   });
 
-  it("rejects a project folder that was replaced by a symbolic link, and accepts it when it is back", async () => {
+  it("rejects a project folder that was replaced by a symbolic link, and accepts the original folder when it is restored", async () => {
     await using folder = await createTemporaryFolder();
     const project = join(folder.path, "project");
     const outside = join(folder.path, "outside");
@@ -160,7 +160,6 @@ describe("file access of the built-in tools", () => {
     await rename(project, `${project}.was`);
     await symlink(outside, project);
     await assert.rejects(callTool(readTool, { path: "a" }, createToolContext(project)), /outside the project folder/);
-    // The original folder is accepted again.
     await rm(project);
     await rename(`${project}.was`, project);
     assert.equal((await callTool(readTool, { path: "a" }, createToolContext(project))).text, "1\tplain");
@@ -177,14 +176,14 @@ describe("file access of the built-in tools", () => {
     await symlink(outside, join(project, "out"));
     await symlink("sub", join(project, "in"));
     await symlink("nowhere", join(project, "dangling"));
-    const rules = { roots: [project], denied: [join(project, "sub", "denied")] };
+    const rules = { roots: [project], deniedPaths: [join(project, "sub", "denied")] };
     for (const byName of [false, true]) {
       const guard = await PathGuard.create(rules, { byName });
       const file = await guard.openFile(join(project, "in", "a"));
       assert.equal(file.path, join(project, "sub", "a"));
       assert.equal(await file.handle.readFile("utf8"), "plain");
       await file.handle.close();
-      const reasons = {
+      const reasonsByPath = {
         "out/secret": "outside",
         "out/none": "outside",
         "out/sub/none": "outside",
@@ -196,11 +195,11 @@ describe("file access of the built-in tools", () => {
         "sub/a/b": "not_found",
         "in/../out/secret": "outside",
       };
-      for (const [path, reason] of Object.entries(reasons))
+      for (const [path, reason] of Object.entries(reasonsByPath))
         await assert.rejects(guard.openFile(`${project}/${path}`), { code: "path", reason }, `${path} ${byName}`);
       const folderHandle = await guard.openFolder(join(project, "in", "x", "y"), { create: true });
       assert.equal(folderHandle.path, join(project, "sub", "x", "y"));
-      await (await folderHandle.create("f", 0o600)).close();
+      await (await folderHandle.createFile("f", 0o600)).close();
       await folderHandle.rename("f", "g");
       assert.equal((await folderHandle.stat("g"))?.isFile(), true);
       await folderHandle.close();
@@ -208,7 +207,7 @@ describe("file access of the built-in tools", () => {
       const rootHandle = await guard.openFolder(project);
       for (const name of ["../outside", "..", ".", "sub/x", ""])
         await assert.rejects(rootHandle.removeTree(name, new AbortController().signal), { code: "path" });
-      const subHandle = await rootHandle.folder("sub");
+      const subHandle = await rootHandle.openSubfolder("sub");
       await subHandle.removeTree("x", new AbortController().signal);
       assert.equal(await subHandle.stat("x"), undefined);
       assert.equal(await guard.readLink(join(project, "in")), "sub");
@@ -219,7 +218,7 @@ describe("file access of the built-in tools", () => {
     assert.equal(await readFile(join(outside, "secret"), "utf8"), "SECRET");
   });
 
-  it("deletes a tree of 300 levels with 1,200 files, and rejects one of 600 levels", async () => {
+  it("deletes a tree of 300 levels with 1,200 files, and rejects a tree of 600 levels", async () => {
     await using folder = await createTemporaryFolder();
     await mkdir(join(folder.path, "deep", ...Array<string>(300).fill("d")), { recursive: true });
     await mkdir(join(folder.path, "deeper", ...Array<string>(600).fill("d")), { recursive: true });

@@ -16,23 +16,23 @@ import { tempDir } from "../../helpers/temp-dir.js";
 // Timers never fire, and the event loop's clock advances with each reading, so that the counts are the same on every
 // machine.
 
-/** A provider that sends a number of tokens, each when `ready` calls back. It creates one promise for each token. */
+/** Sends `tokenCount` tokens. `onNextToken` calls its argument to send the next token. Creates one promise a token. */
 class TokenProvider extends ScriptedProvider {
   sentTokenCount = 0;
   signal: AbortSignal | undefined;
   readonly #tokenCount: number;
-  readonly #ready: (go: () => void) => void;
+  readonly #onNextToken: (go: () => void) => void;
 
-  constructor(tokens: number, ready: (go: () => void) => void) {
+  constructor(tokenCount: number, onNextToken: (go: () => void) => void) {
     super();
-    this.#tokenCount = tokens;
-    this.#ready = ready;
+    this.#tokenCount = tokenCount;
+    this.#onNextToken = onNextToken;
   }
 
   override stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk> {
     if (request.temperature !== undefined || this.remaining > 0) return super.stream(request, signal);
     this.signal = signal;
-    const next = () => new Promise<IteratorResult<ModelChunk>>((go) => this.#ready(() => go(this.#chunk())));
+    const next = () => new Promise<IteratorResult<ModelChunk>>((go) => this.#onNextToken(() => go(this.#chunk())));
     return { [Symbol.asyncIterator]: () => ({ next }) };
   }
 
@@ -46,7 +46,7 @@ class TokenProvider extends ScriptedProvider {
   }
 }
 
-/** Streams a run to a client and returns its text. An earlier run loads the modules and creates the session's title. */
+/** Streams a run to a client and returns the text. An earlier run loads the modules and creates the session's title. */
 async function streamRun(t: TestContext, provider: TokenProvider): Promise<string> {
   // Uses the default store: the memory store keeps documents, and its writes need eight more promises for a token.
   const driver = new SqliteDriver({ path: (await tempDir(t)).at("sessions.db") });
@@ -54,8 +54,8 @@ async function streamRun(t: TestContext, provider: TokenProvider): Promise<strin
   const titleStored = new Promise((resolve) => agent.on("session.updated", resolve));
   const { headers } = await postRun({ message: "hi", stream: true });
   await titleStored;
-  let seconds = 0;
-  const uptimeMock = t.mock.method(process, "uptime", () => (seconds += 50e-6));
+  let uptimeSeconds = 0;
+  const uptimeMock = t.mock.method(process, "uptime", () => (uptimeSeconds += 50e-6));
   t.mock.timers.enable({ apis: ["setTimeout", "setInterval"] });
   const body = JSON.stringify({ message: "hi", stream: true, session_id: headers["x-session-id"] });
   const client = (await openConnection(url)).write(
@@ -91,8 +91,8 @@ it("a token that is streamed alone costs fewer than 10 promises, one write and n
   });
   assert.equal(await countedScope.run(true, () => streamRun(t, provider)), "word ".repeat(tokenCount));
   // The first count covers the start of the run, before the first token.
-  const maxPromises = Math.max(...promiseCounts.slice(1)) / WINDOW_TOKENS;
-  assert.ok(maxPromises < 10, `${maxPromises} promises for a token`);
+  const maxPromisesPerToken = Math.max(...promiseCounts.slice(1)) / WINDOW_TOKENS;
+  assert.ok(maxPromisesPerToken < 10, `${maxPromisesPerToken} promises for a token`);
   const writeCount = writeMock.mock.callCount();
   assert.ok(writeCount <= tokenCount + 10, `${writeCount} writes for ${tokenCount} tokens`);
   assert.deepEqual(

@@ -12,11 +12,12 @@ import { tempDir } from "../../helpers/temp-dir.js";
 
 // Disk operations of a turn, independent of time. A change that needs more operations gives its reason here.
 
-/** Operations on files, and bytes written to the log. */
+/** File operations since the last reset. */
 let recordedCalls: string[] = [];
+/** Number of bytes written to the log since the last reset. */
 let logBytes = 0;
 
-/** Call this before the driver is loaded, because the driver copies some of these functions. */
+/** Records file calls. Must run before the driver is loaded, because the driver copies some of the functions. */
 function recordFileCalls(): void {
   const paths = new Map<unknown, string>();
   const wrap = (name: keyof typeof fs, record: (args: readonly unknown[], result: unknown) => void): void => {
@@ -49,7 +50,7 @@ function recordFileCalls(): void {
   syncBuiltinESMExports();
 }
 
-/** Operations of `action`: the minimum of several runs, because a background write of a file may add some. */
+/** Returns the shortest list of operations of three runs, because a background write of a file may add operations. */
 async function measureCalls(action: () => Promise<unknown>): Promise<string[]> {
   const callsByRound: string[][] = [];
   for (let i = 0; i < 3; i++) {
@@ -123,16 +124,16 @@ describe("disk operations of LowdbJsonDriver", () => {
       await releaseLease(driver, { fence, ...leaseFields });
     };
     logBytes = 0;
-    const bytesOfTurns: number[] = [];
+    const bytesByTurn: number[] = [];
     for (let seq = 101; seq < 901; seq += 2) {
       const initialBytes = logBytes;
       await writeTurn(seq);
-      bytesOfTurns.push(logBytes - initialBytes);
+      bytesByTurn.push(logBytes - initialBytes);
     }
     // A turn also writes the last segment of its chain, which is full at times. The test therefore compares many turns.
     const computeMean = (turns: readonly number[]): number =>
       turns.reduce((sum, turnBytes) => sum + turnBytes, 0) / turns.length;
-    const [firstMean, lastMean] = [computeMean(bytesOfTurns.slice(0, 100)), computeMean(bytesOfTurns.slice(-100))];
+    const [firstMean, lastMean] = [computeMean(bytesByTurn.slice(0, 100)), computeMean(bytesByTurn.slice(-100))];
     // Allows a longer list of segments, a few more digits, and a line that records a written file.
     assert.ok(lastMean < 1.2 * firstMean, `${firstMean} bytes a turn, then ${lastMean}`);
   });

@@ -9,14 +9,14 @@ import { tempDir } from "../../helpers/temp-dir.js";
 const { writeSync } = fs;
 let isFull = false;
 
-/** A full disk writes the first half of the data. */
+/** Simulates a full disk: writes the first half of the data, and fails for at most 10 bytes. */
 function writeUntilFull(file: number, bytes: Uint8Array, offset: number, length: number, position: number): number {
   if (!isFull) return writeSync(file, bytes, offset, length, position);
   if (length > 10) return writeSync(file, bytes, offset, Math.floor(length / 2), position);
   throw Object.assign(new Error("no space left on device"), { code: "ENOSPC" });
 }
 
-it("LowdbJsonDriver rejects all changes that a full disk cannot store, and applies none of them", async (t) => {
+it("LowdbJsonDriver rejects all changes that a full disk cannot store, and applies no part of the rejected changes", async (t) => {
   Object.assign(fs, { writeSync: writeUntilFull });
   syncBuiltinESMExports();
   const { LowdbJsonDriver } = await import("gantry/adapters/lowdb-json-driver");

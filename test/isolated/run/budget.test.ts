@@ -10,7 +10,7 @@ import { OperationRecorder } from "../../helpers/operation-recorder.js";
 import { mockTime } from "../../helpers/fake-time.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
-// Disk operations of a turn, independent of time. A line is a transaction, a statement outside one, or a disk sync. A
+// Disk operations of a turn, independent of time. A line is a transaction, a single statement, or a disk sync. A
 // change that needs more lines gives its reason here.
 
 const recorder = new OperationRecorder();
@@ -22,18 +22,18 @@ const ANSWER = "[SELECT sessions, UPDATE sessions, INSERT messages, SELECT runs,
 const FINAL_ANSWER = ANSWER.replace("]", ", UPDATE leases, SELECT instructions]");
 const RESULT = "[SELECT sessions, UPDATE sessions, INSERT messages]";
 const SYNC = "sync";
-/** Reads the session, then with the lease its changes; the messages are cached. */
+/** Reads the session, takes the lease, and reads the changes since the first read. The messages are cached. */
 const STORED_SESSION = ["SELECT sessions", LEASE.replace("]", ", SELECT sessions, SELECT runs]")];
 
 interface TestAgent {
   /** Runs a prompt. Resolves with the session's id. */
   prompt(message: string, sessionId?: string): Promise<string>;
   createDriver(): SqliteDriver;
-  /** Lets the model answer the title requests. */
-  giveTitles(): Promise<void>;
+  /** Lets the model answer the title requests. Resolves when all titles are stored. */
+  answerTitleRequests(): Promise<void>;
 }
 
-/** An agent that has completed all one-time work. */
+/** Creates an agent that has completed all one-time work. */
 async function createWarmAgent(
   t: TestContext,
   steps: ConstructorParameters<typeof ScriptedProvider>[0],
@@ -73,16 +73,16 @@ async function createWarmAgent(
     titleCount += 1;
     onTitle();
   });
-  const giveTitles = async (): Promise<void> => {
+  const answerTitleRequests = async (): Promise<void> => {
     resolveTitles();
     while (titleCount < runCount) await new Promise<void>((resolve) => (onTitle = resolve));
   };
   const id = await prompt("warm");
   await prompt("warm", id);
-  return { prompt, createDriver, giveTitles };
+  return { prompt, createDriver, answerTitleRequests };
 }
 
-/** Calls with the base name of each path. */
+/** Returns the calls with the base name of each path, without reads of random bytes. */
 function shortenPaths(calls: readonly string[]): string[] {
   const shortCalls = calls.map((call) => {
     const [operation = "", ...pathWords] = call.split(" ");
@@ -95,31 +95,31 @@ function shortenPaths(calls: readonly string[]): string[] {
   return shortCalls;
 }
 
-/** Lookups of each run in a project without instructions: one for each name. */
+/** Lookups of each run in a project without instructions: one for each name of a file or folder. */
 const FILE_LOOKUPS = ["stat project", "lstat AGENTS.md", "lstat skills", "lstat skills", "lstat CLAUDE.md"];
 
 describe("disk operations of a turn with SqliteDriver", () => {
   it("a run in a new session takes a lease, and syncs the prompt and the final answer", async (t) => {
-    const { prompt, giveTitles } = await createWarmAgent(t, []);
+    const { prompt, answerTitleRequests } = await createWarmAgent(t, []);
     const { store, files } = await recorder.recordOperations(() => prompt("x"));
     const recentSessions = "[SELECT totals, SELECT sessions]";
     const sessionStart = "[SELECT sessions, SELECT leases, INSERT sessions, INSERT messages, SELECT runs, INSERT runs]";
     assert.deepEqual(store, [recentSessions, LEASE, sessionStart, SYNC, FINAL_ANSWER, SYNC]);
     assert.deepEqual(shortenPaths(files), FILE_LOOKUPS);
-    await giveTitles();
+    await answerTitleRequests();
   });
 
   it("a title takes one read and one write without a sync", async (t) => {
-    const { giveTitles } = await createWarmAgent(t, []);
-    const { store, files } = await recorder.recordOperations(giveTitles);
+    const { answerTitleRequests } = await createWarmAgent(t, []);
+    const { store, files } = await recorder.recordOperations(answerTitleRequests);
     assert.deepEqual(store, ["SELECT sessions", "[SELECT sessions, UPDATE sessions]"]);
     assert.deepEqual(shortenPaths(files), []);
   });
 
   it("a turn of a stored session reads no messages, and syncs the prompt and the final answer", async (t) => {
-    const { prompt, giveTitles } = await createWarmAgent(t, []);
+    const { prompt, answerTitleRequests } = await createWarmAgent(t, []);
     const id = await prompt("x");
-    await giveTitles();
+    await answerTitleRequests();
     const { store, files } = await recorder.recordOperations(() => prompt("y", id));
     assert.deepEqual(store, [...STORED_SESSION, PROMPT, SYNC, FINAL_ANSWER, SYNC]);
     assert.deepEqual(shortenPaths(files), FILE_LOOKUPS);
@@ -127,9 +127,9 @@ describe("disk operations of a turn with SqliteDriver", () => {
 
   it("a turn with a tool call syncs the prompt, the call, the result and the answer, and opens the file once", async (t) => {
     const readCall = callTools(["read", { path: "a.txt" }]);
-    const { prompt, giveTitles } = await createWarmAgent(t, [readCall, say("x"), readCall, say("done")]);
+    const { prompt, answerTitleRequests } = await createWarmAgent(t, [readCall, say("x"), readCall, say("done")]);
     const id = await prompt("x");
-    await giveTitles();
+    await answerTitleRequests();
     const { store, files } = await recorder.recordOperations(() => prompt("y", id));
     // A client may have changed the session's mode since the run started.
     const modeRead = "SELECT sessions";
@@ -176,10 +176,10 @@ describe("disk operations of a turn with SqliteDriver", () => {
 
   it("a read of an unchanged cached file takes one lstat", async (t) => {
     const folder = await tempDir(t, { "AGENTS.md": "Use tabs." });
-    const file = createTextCache(100, [], -Infinity);
+    const cache = createTextCache(100, [], -Infinity);
     const location = { path: folder.at("AGENTS.md"), root: folder.path };
-    await file.read(location);
-    const { files } = await recorder.recordOperations(() => file.read(location));
+    await cache.read(location);
+    const { files } = await recorder.recordOperations(() => cache.read(location));
     assert.deepEqual(shortenPaths(files), ["lstat AGENTS.md"]);
   });
 });

@@ -16,7 +16,7 @@ async function openDriver(t: Hooks, path: string, durability?: "full" | "normal"
   return driver;
 }
 
-/** Number of disk syncs. */
+/** Returns the number of disk syncs during `action`. */
 async function countSyncs(action: () => Promise<unknown>): Promise<number> {
   const { store } = await recorder.recordOperations(action);
   return store.filter((line) => line === "sync").length;

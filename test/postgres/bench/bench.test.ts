@@ -153,14 +153,14 @@ describe("the benchmark rows", () => {
     const results = [
       createResult({
         row: "sse-20000",
-        judged: 5,
+        comparedValue: 5,
         gantry: { samples: [50] },
         floor: { samples: [10] },
         notes: ["slow"],
       }),
       createResult({
         row: "warm-turn",
-        judged: 2,
+        comparedValue: 2,
         gantry: { samples: [2, 4], cpuMs: 1 },
         peers: { other: { samples: [7] } },
       }),
@@ -174,7 +174,7 @@ describe("the benchmark rows", () => {
 });
 
 describe("the PostgreSQL traffic counter", () => {
-  it("splits client bytes into messages, whatever the size of the pieces", () => {
+  it("splits client bytes into messages, whatever the size of the chunks", () => {
     const startupMessage = Buffer.from([0, 0, 0, 8, 0, 3, 0, 0]);
     const bytes = Buffer.concat([startupMessage, Buffer.from("Q\0\0\0\x0bselect\0S\0\0\0\x04", "latin1")]);
     for (const pieceBytes of [1, 3, bytes.length]) {
@@ -187,7 +187,7 @@ describe("the PostgreSQL traffic counter", () => {
     }
   });
 
-  it("names a statement by the function that it calls, otherwise by its first words", () => {
+  it("names a statement by the called function, otherwise by the first two words", () => {
     assert.equal(getStatementName("SELECT * FROM gantry.write_1a2b3c4d($1, $2)"), "write");
     assert.equal(getStatementName('select "a ""b".forget_keys($1)'), "forget_keys");
     assert.equal(getStatementName("SELECT pg_notify($1, x) FROM unnest($2::text[]) x"), "hint");
@@ -243,14 +243,14 @@ it("median, quantile and summary compute their values without changing the sampl
   assert.deepEqual(samples, [3, 1, 2, 10]);
 });
 
-it("optionsOf accepts equal signs in a --peer command, and rejects an unknown row or profile", () => {
+it("parseOptions accepts equal signs in a --peer command, and rejects an unknown row or profile", () => {
   const { peers } = parseOptions(["--peer", "a=X=1 b --m={model}"]);
   assert.deepEqual(peers, [{ name: "a", command: "X=1 b --m={model}" }]);
   assert.throws(() => parseOptions(["--rows", "nothing"]), /no row is called nothing/);
   assert.throws(() => parseOptions(["--profile", "all"]), /--profile is one of/);
 });
 
-it("HttpPeerServer sends the requests of its peer file", async () => {
+it("HttpPeerServer sends the requests of the peer file, and only the last request for a stored session", async () => {
   const file = path.join(createTempFolder(), "peer.json");
   const command = `${process.execPath} ${resolveBenchFile("floor-server.mjs")} {model} 0`;
   await writeFile(
@@ -258,8 +258,8 @@ it("HttpPeerServer sends the requests of its peer file", async () => {
     JSON.stringify({
       name: "other",
       command,
-      ready: `${bench.modelUrl}/models`,
-      run: [["/v1/chat/completions", createRequestBody("{prompt}")]],
+      readyUrl: `${bench.modelUrl}/models`,
+      runRequests: [["/v1/chat/completions", createRequestBody("{prompt}")]],
     }),
   );
   const server = await HttpPeerServer.start(bench, readHttpPeer(file), ROOT);

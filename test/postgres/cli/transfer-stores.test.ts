@@ -100,7 +100,9 @@ it("sessions export and import keep all data between SQLite, JSON and PostgreSQL
   );
   assert.ok(
     storedChains.some(({ sessions }) =>
-      sessions.some(({ hiddenBy, messages }) => hiddenBy !== "" || messages.some((stored) => stored.hiddenBy !== "")),
+      sessions.some(
+        ({ hiddenBy, messages }) => hiddenBy !== "" || messages.some((storedMessage) => storedMessage.hiddenBy !== ""),
+      ),
     ),
     "no session or message is hidden",
   );

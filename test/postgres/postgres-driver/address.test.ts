@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { inspect } from "node:util";
 import { ConfigError } from "gantry/plugin";
-import { parseAddress, tlsOptions } from "../../../adapters/postgres-driver/address.js";
+import { parseAddress, createTlsOptions } from "../../../adapters/postgres-driver/address.js";
 
 it("parseAddress reads the parts of a URL, and hides the password from inspection", () => {
   const address = parseAddress(
@@ -28,12 +28,13 @@ it("parseAddress reads the parts of a URL, and hides the password from inspectio
   assert.equal(parseAddress("postgres://ada@host").database, "ada");
 });
 
-it("tlsOptions verifies certificates for require, verify-ca and verify-full, and not for other sslmodes", () => {
-  const tls = (mode: string) => tlsOptions(parseAddress(`postgres://a@b/c?sslmode=${mode}`));
-  assert.equal(tlsOptions(parseAddress("postgres://a@b/c")), undefined);
-  assert.equal(tls("disable"), undefined);
-  for (const mode of ["require", "verify-ca", "verify-full"]) assert.deepEqual(tls(mode), {});
-  for (const mode of ["no-verify", "prefer", "allow"]) assert.deepEqual(tls(mode), { rejectUnauthorized: false });
+it("createTlsOptions verifies certificates for require, verify-ca and verify-full, and not for other sslmodes", () => {
+  const createModeOptions = (mode: string) => createTlsOptions(parseAddress(`postgres://a@b/c?sslmode=${mode}`));
+  assert.equal(createTlsOptions(parseAddress("postgres://a@b/c")), undefined);
+  assert.equal(createModeOptions("disable"), undefined);
+  for (const mode of ["require", "verify-ca", "verify-full"]) assert.deepEqual(createModeOptions(mode), {});
+  for (const mode of ["no-verify", "prefer", "allow"])
+    assert.deepEqual(createModeOptions(mode), { rejectUnauthorized: false });
 });
 
 it("parseAddress rejects an invalid URL without its password in the error", () => {

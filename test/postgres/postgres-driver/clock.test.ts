@@ -17,9 +17,9 @@ describe("the expiry of a lease", { skip: NO_POSTGRES }, () => {
       const cleanups: (() => unknown)[] = [];
       const address = await createPostgresSchema({ after: (cleanup) => void cleanups.push(cleanup) });
       const driver = new PostgresDriver(postgresOptions(address));
-      const { now } = Date;
+      const { now: realNow } = Date;
       t.after(async () => {
-        Date.now = now;
+        Date.now = realNow;
         await driver.close();
         for (const cleanup of cleanups) await cleanup();
       });
@@ -28,13 +28,13 @@ describe("the expiry of a lease", { skip: NO_POSTGRES }, () => {
       const { fence } = await acquireLease(driver, "a", "h1", 60_000);
       await driver.write("a", change({ fence, runs: [aRun("r", "a")] }));
 
-      Date.now = () => now() + offsetMs;
+      Date.now = () => realNow() + offsetMs;
       const rivalLease = await driver.lease("a", aHolder("h2"), 60_000);
       assert.ok("heldBy" in rivalLease, "the lease was granted before it expired");
       assert.deepEqual((await findRun(driver, "r"))?.holder, aHolder("h1"));
       const shortLease = await acquireLease(driver, "b", "h1", 100);
-      const reportedMs = Date.parse(shortLease.expiresAt) - now();
-      assert.ok(Math.abs(reportedMs) < HOUR_MS / 2, `the lease expires ${reportedMs} ms from now`);
+      const remainingMs = Date.parse(shortLease.expiresAt) - realNow();
+      assert.ok(Math.abs(remainingMs) < HOUR_MS / 2, `the lease expires ${remainingMs} ms from now`);
       // Another holder can acquire the lease after it has expired.
       await waitUntil(async () => "fence" in (await driver.lease("b", aHolder("h2"), 60_000)));
     });

@@ -38,7 +38,7 @@ it("Connections runs 20 concurrent queries on at most 4 connections", needsPostg
 });
 
 it(
-  "Connections.open runs its preparation on one connection, and returns the rows of the last statement",
+  "Connections.open runs the preparation on one connection, whose queries return the rows of the last statement",
   needsPostgres,
   async (t) => {
     const { url, schema } = await createPostgresSchema(t);
@@ -69,7 +69,7 @@ it("Connections.open rolls back the transaction of a failed preparation", needsP
 });
 
 it(
-  "Connections repeats a statement whose connection was lost, whether or not it was executed",
+  "Connections repeats a statement whose connection was lost, whether or not the server executed the statement",
   needsPostgres,
   async (t) => {
     const { url, schema } = await createPostgresSchema(t);
@@ -124,7 +124,7 @@ it("Connections repeats a statement that the server aborted because of a deadloc
     `CREATE TABLE ${schema}.t AS SELECT 1 AS id, 0 AS n UNION ALL SELECT 2, 0`,
     `CREATE FUNCTION ${schema}.both(a int, b int) RETURNS void LANGUAGE plpgsql AS $$ BEGIN
        UPDATE ${schema}.t SET n = n + 1 WHERE id = a;
-       -- The first two calls each hold one row now; a later call finds both numbers taken.
+       -- Each of the first two calls waits until the other call holds a row; repeated calls do not wait.
        PERFORM nextval('${schema}.calls');
        WHILE (SELECT last_value FROM ${schema}.calls) < 2 LOOP PERFORM pg_sleep(0.005); END LOOP;
        UPDATE ${schema}.t SET n = n + 1 WHERE id = b; END $$`,
@@ -134,12 +134,12 @@ it("Connections repeats a statement that the server aborted because of a deadloc
   const updateBoth = (a: number, b: number) => connections.query(`SELECT ${schema}.both($1, $2)`, [a, b], "once");
   await Promise.all([updateBoth(1, 2), updateBoth(2, 1)]);
   assert.deepEqual(await connections.query(`SELECT n FROM ${schema}.t`, [], "read"), [{ n: 2 }, { n: 2 }]);
-  const [calls] = await connections.query<{ n: number }>(
+  const [callRow] = await connections.query<{ n: number }>(
     `SELECT last_value::int AS n FROM ${schema}.calls`,
     [],
     "read",
   );
-  assert.ok(calls && calls.n > 2, "no statement was repeated");
+  assert.ok(callRow && callRow.n > 2, "no statement was repeated");
 });
 
 it("Connections restarts the wait for a connection before it repeats a statement", needsPostgres, async (t) => {
@@ -160,23 +160,23 @@ it("Connections restarts the wait for a connection before it repeats a statement
   t.after(() => lockingClient.end());
   for (const n of [1, 2]) await lockingClient.query(`SELECT pg_advisory_lock(hashtext('${schema}'), ${n})`);
   const unlock = (n: number) => lockingClient.query(`SELECT pg_advisory_unlock(hashtext('${schema}'), ${n})`);
-  const isWaiting = async (text: string): Promise<boolean> => {
+  const isQueryWaiting = async (text: string): Promise<boolean> => {
     const waitingQuery = "SELECT query FROM pg_stat_activity WHERE pg_backend_pid() = ANY (pg_blocking_pids(pid))";
     const { rows } = await lockingClient.query<{ query: string }>(waitingQuery);
     return rows.some(({ query }) => query.includes(text));
   };
-  const { now } = Date;
-  t.after(() => void (Date.now = now));
-  const conflictRows = connections.query(`SELECT ${schema}.conflict() AS n`, [], "once");
-  conflictRows.catch(() => undefined);
-  await waitUntil(() => isWaiting("conflict()"));
-  // From now on, the first attempt has taken longer than connectTimeout.
-  Date.now = () => now() + (POOL.connectTimeout + 60) * 1000;
+  const { now: realNow } = Date;
+  t.after(() => void (Date.now = realNow));
+  const conflictQuery = connections.query(`SELECT ${schema}.conflict() AS n`, [], "once");
+  conflictQuery.catch(() => undefined);
+  await waitUntil(() => isQueryWaiting("conflict()"));
+  // From now on, the first attempt of the statement has taken longer than connectTimeout.
+  Date.now = () => realNow() + (POOL.connectTimeout + 60) * 1000;
   const secondQuery = connections.query(`SELECT ${lockCall(2)} AS between`, [], "read");
   await unlock(1);
-  await waitUntil(() => isWaiting("between"));
+  await waitUntil(() => isQueryWaiting("between"));
   await unlock(2);
-  assert.deepEqual(await conflictRows, [{ n: 7 }]);
+  assert.deepEqual(await conflictQuery, [{ n: 7 }]);
   await secondQuery;
 });
 
@@ -216,7 +216,7 @@ it(
 );
 
 it(
-  "Connections.open rejects a wrong password, and its error does not contain the password",
+  "Connections.open rejects a wrong password with an error that does not contain the password",
   needsPostgres,
   async (t) => {
     const url = new URL(await getPostgresUrl());
@@ -254,8 +254,8 @@ it("Connections reports a refused connection, and rejects waiting calls beyond 1
       return true;
     },
   );
-  // A new object, because the one above may remember the failure and reject calls at once. Making so many calls can take
-  // a second. All of them are rejected after the first attempt has failed.
+  // A new object, because the first object may remember the failure and reject calls at once. Making so many calls can
+  // take a second. All calls are rejected after the first connection attempt has failed.
   const newConnections = new Connections({ url: "postgres://a:b@127.0.0.1:1/c", pool: POOL });
   t.after(() => newConnections.close());
   const openCall = newConnections.open(() => Promise.resolve());
@@ -268,7 +268,7 @@ it("Connections reports a refused connection, and rejects waiting calls beyond 1
 });
 
 it(
-  "Connections.close rejects running and waiting statements, and open makes it usable again",
+  "Connections.close rejects running and waiting statements, and Connections.open permits new statements",
   needsPostgres,
   async (t) => {
     const connections = await openConnections(t, await getPostgresUrl(), { size: 1, statementTimeout: 60 });
@@ -285,24 +285,28 @@ it(
   },
 );
 
-it("Connections rejects a server without TLS unless sslmode permits it", needsPostgres, async (t) => {
-  const url = new URL(await getPostgresUrl());
-  url.searchParams.set("sslmode", "prefer");
-  const connections = await openConnections(t, url.href);
-  const [row] = await connections.query<{ ssl: boolean }>(
-    "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()",
-    [],
-    "read",
-  );
-  // The rest needs a server without TLS.
-  if (row?.ssl) return;
-  for (const mode of ["no-verify", "require", "verify-full"]) {
-    url.searchParams.set("sslmode", mode);
-    const strictConnections = new Connections({ url: url.href, pool: POOL });
-    t.after(() => strictConnections.close());
-    await assert.rejects(
-      strictConnections.open(() => Promise.resolve()),
-      /the server offers no encryption/,
+it(
+  "Connections rejects a server without TLS unless sslmode permits unencrypted connections",
+  needsPostgres,
+  async (t) => {
+    const url = new URL(await getPostgresUrl());
+    url.searchParams.set("sslmode", "prefer");
+    const connections = await openConnections(t, url.href);
+    const [row] = await connections.query<{ ssl: boolean }>(
+      "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()",
+      [],
+      "read",
     );
-  }
-});
+    // The following checks need a server without TLS.
+    if (row?.ssl) return;
+    for (const mode of ["no-verify", "require", "verify-full"]) {
+      url.searchParams.set("sslmode", mode);
+      const strictConnections = new Connections({ url: url.href, pool: POOL });
+      t.after(() => strictConnections.close());
+      await assert.rejects(
+        strictConnections.open(() => Promise.resolve()),
+        /the server offers no encryption/,
+      );
+    }
+  },
+);

@@ -7,7 +7,7 @@ export interface StoreAddress {
   schema: string;
 }
 
-/** Counts the backends that wait for this backend, directly or through others. */
+/** Counts the backends that wait for this backend, directly or through other backends. */
 const COUNT_WAITING_SQL = `
   WITH RECURSIVE stuck AS MATERIALIZED (
     SELECT pid, pg_blocking_pids(pid) AS by FROM pg_stat_activity WHERE wait_event_type = 'Lock'
@@ -31,7 +31,9 @@ export class CommitBlocker {
     this.#address = address;
   }
 
-  /** See `SessionDriverFixture.hold`. */
+  /**
+   * Blocks the next change, as `SessionDriverFixture.hold` requires. Undefined if there is no table with this number.
+   */
   async hold(part: number): Promise<HeldStore | undefined> {
     const client = await (this.#client ??= this.#connect());
     if (part > this.#tables.length) return undefined;

@@ -40,7 +40,7 @@ async function createNotifier(
 ): Promise<PostgresNotifier> {
   const connections = new Connections({ url, pool: POOL });
   await connections.open(() => Promise.resolve());
-  const notifier = new PostgresNotifier(connections, channel, { address: connections.address, readStates: readStates });
+  const notifier = new PostgresNotifier(connections, channel, { address: connections.address, readStates });
   hooks.after(async () => {
     await notifier.close();
     await connections.close();
@@ -56,31 +56,35 @@ async function findListeners(url: string, channel: string): Promise<number[]> {
   return rows.filter(({ query }) => String(query).includes(channel.split('"')[1]!)).map(({ pid }) => Number(pid));
 }
 
-it("PostgresNotifier calls a subscriber when another notifier publishes its root", needsPostgres, async (t) => {
-  const url = await getPostgresUrl();
-  const channel = createChannelName();
-  const [firstNotifier, secondNotifier] = [
-    await createNotifier(t, url, channel),
-    await createNotifier(t, url, channel),
-  ];
-  let notifications = 0;
-  const rawClient = new Client({ connectionString: url });
-  const messages: string[] = [];
-  rawClient.on("notification", ({ payload }) => messages.push(payload ?? ""));
-  await rawClient.connect();
-  t.after(() => rawClient.end());
-  await rawClient.query(`LISTEN ${rawClient.escapeIdentifier(channel)}`);
-  const unsubscribe = firstNotifier.subscribe("root é\0\ud800", () => notifications++);
-  await waitUntil(async () => (await findListeners(url, channel)).length === 2);
-  // The first read notifies each subscriber once, whether or not its chain has changed.
-  await waitUntil(() => notifications === 1);
-  secondNotifier.publish("root é\0\ud800");
-  await waitUntil(() => messages.length > 0);
-  await waitUntil(() => notifications > 1);
-  assert.match(messages[0]!, /^[\w-]{8}:[\w-]{16}$/);
-  unsubscribe();
-  unsubscribe();
-});
+it(
+  "PostgresNotifier calls a subscriber when another notifier publishes the subscriber's root",
+  needsPostgres,
+  async (t) => {
+    const url = await getPostgresUrl();
+    const channel = createChannelName();
+    const [firstNotifier, secondNotifier] = [
+      await createNotifier(t, url, channel),
+      await createNotifier(t, url, channel),
+    ];
+    let notificationCount = 0;
+    const rawClient = new Client({ connectionString: url });
+    const messages: string[] = [];
+    rawClient.on("notification", ({ payload }) => messages.push(payload ?? ""));
+    await rawClient.connect();
+    t.after(() => rawClient.end());
+    await rawClient.query(`LISTEN ${rawClient.escapeIdentifier(channel)}`);
+    const unsubscribe = firstNotifier.subscribe("root é\0\ud800", () => notificationCount++);
+    await waitUntil(async () => (await findListeners(url, channel)).length === 2);
+    // The first read notifies each subscriber once, whether or not its chain has changed.
+    await waitUntil(() => notificationCount === 1);
+    secondNotifier.publish("root é\0\ud800");
+    await waitUntil(() => messages.length > 0);
+    await waitUntil(() => notificationCount > 1);
+    assert.match(messages[0]!, /^[\w-]{8}:[\w-]{16}$/);
+    unsubscribe();
+    unsubscribe();
+  },
+);
 
 it(
   "PostgresNotifier combines published roots into few messages, with a wildcard for 2,000 roots",
@@ -95,27 +99,28 @@ it(
     await rawClient.connect();
     t.after(() => rawClient.end());
     await rawClient.query(`LISTEN ${rawClient.escapeIdentifier(channel)}`);
-    const roots = (start: number, end: number) => Array.from({ length: end - start }, (_, n) => `root-${start + n}`);
-    for (const root of [...roots(0, 301), ...roots(1, 301)]) notifier.publish(root);
+    const createRoots = (firstIndex: number, endIndex: number) =>
+      Array.from({ length: endIndex - firstIndex }, (_, n) => `root-${firstIndex + n}`);
+    for (const root of [...createRoots(0, 301), ...createRoots(1, 301)]) notifier.publish(root);
     await waitUntil(() => messages.length === 2);
     assert.equal(messages[1]!.split(",").length, 300);
     // 2,000 roots do not fit into one message.
     notifier.publish("another");
-    for (const root of roots(0, 2000)) notifier.publish(root);
+    for (const root of createRoots(0, 2000)) notifier.publish(root);
     await waitUntil(() => messages.at(-1)!.endsWith(":*"));
     assert.ok(messages.length <= 4);
   },
 );
 
 it("PostgresNotifier polls the states of all roots in one call, and reports only changes", needsPostgres, async (t) => {
-  const polls: (readonly string[])[] = [];
+  const polledRoots: (readonly string[])[] = [];
   const statesByRoot = new Map([
     ["same", "1"],
     ["other", "1"],
     ["gone", "1"],
   ]);
   const readStates = (roots: readonly string[]): Promise<Map<string, string>> => {
-    polls.push(roots);
+    polledRoots.push(roots);
     return Promise.resolve(new Map([...statesByRoot].filter(([root]) => roots.includes(root))));
   };
   const notifier = await createNotifier(t, await getPostgresUrl(), createChannelName(), readStates);
@@ -123,15 +128,15 @@ it("PostgresNotifier polls the states of all roots in one call, and reports only
   const roots = ["same", "other", "gone", "comes"];
   const unsubscribeCalls = roots.map((root) => notifier.subscribe(root, () => notifiedRoots.push(root)));
   // The notifier may have missed earlier changes, so it notifies every root.
-  await waitUntil(() => notifiedRoots.length >= 4 && polls.length >= 2);
+  await waitUntil(() => notifiedRoots.length >= 4 && polledRoots.length >= 2);
   assert.deepEqual(notifiedRoots.splice(0).sort(), [...roots].sort());
   statesByRoot.set("other", "2").set("comes", "1").delete("gone");
   await waitUntil(() => notifiedRoots.length > 0);
   assert.deepEqual(notifiedRoots.splice(0).sort(), ["comes", "gone", "other"]);
-  const pollsBefore = polls.length;
-  await waitUntil(() => polls.length > pollsBefore + 1);
+  const pollCountBefore = polledRoots.length;
+  await waitUntil(() => polledRoots.length > pollCountBefore + 1);
   assert.deepEqual(notifiedRoots, []);
-  assert.deepEqual(polls.at(-1), roots);
+  assert.deepEqual(polledRoots.at(-1), roots);
   for (const unsubscribe of unsubscribeCalls) unsubscribe();
 });
 
@@ -152,7 +157,7 @@ it("PostgresNotifier listens again after a lost connection, and disconnects on c
 
 it("a subscription of PostgresNotifier does not keep its process alive", needsPostgres, async () => {
   const child = new Child("postgres-subscriber.ts", [await getPostgresUrl()]);
-  await child.ended();
+  await child.waitForEnd();
 });
 
 it(
@@ -165,8 +170,8 @@ it(
       await createNotifier(t, server.url, channel),
       await createNotifier(t, server.url, channel),
     ];
-    let notifications = 0;
-    firstNotifier.subscribe("root", () => notifications++);
+    let notificationCount = 0;
+    firstNotifier.subscribe("root", () => notificationCount++);
     await waitUntil(async () => (await findListeners(server.url, channel)).length === 1);
     await server.kill();
     for (let n = 0; n < 100_000; n++) secondNotifier.publish(`root-${n}`);
@@ -174,11 +179,11 @@ it(
     assert.equal(lateNotifier, undefined);
     await server.start();
     await waitUntil(async () => (await findListeners(server.url, channel)).length === 1);
-    const notificationsBefore = notifications;
-    // The other notifier may not know yet that the server is available again. Its earlier messages may be lost.
+    const countBefore = notificationCount;
+    // The second notifier may not know yet that the server is available again. Earlier messages may be lost.
     await waitUntil(() => {
       secondNotifier.publish("root");
-      return notifications > notificationsBefore;
+      return notificationCount > countBefore;
     });
   },
 );

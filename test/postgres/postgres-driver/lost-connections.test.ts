@@ -62,14 +62,14 @@ it("PostgresDriver loses no change and applies none twice while its connections 
   let isDone = false;
   const cutLoop = (async () => {
     while (!isDone) {
-      // Sometimes cuts a connection during its login. A cut of the only such connection would look like an unreachable
-      // server.
+      // Sometimes cuts a connection during its login, but only if another connection is logged in: otherwise the server
+      // would look unreachable.
       const isDuringLogin = random() >= 0.95 && proxy.countActive(LOGIN_MESSAGES) > 0;
       proxy.cutOne(random() < 0.5 ? "question" : "answer", random, isDuringLogin ? 0 : LOGIN_MESSAGES);
-      const nextCutAt = proxy.forwardedPieces + MIN_MESSAGES_BETWEEN_CUTS;
+      const nextCutPieceCount = proxy.forwardedPieces + MIN_MESSAGES_BETWEEN_CUTS;
       // Time: the seed decides at which statements the cuts happen.
       do await pause(random() * 8);
-      while (!isDone && proxy.forwardedPieces < nextCutAt);
+      while (!isDone && proxy.forwardedPieces < nextCutPieceCount);
     }
   })();
 

@@ -16,11 +16,12 @@ interface Mutant {
   fault: string;
   /** Name of the check that must fail. */
   check: string;
-  /** Error code with which the check fails, if the error is not the check's own. */
+  /** Code of the error with which the check fails. Default: the code of an assertion error. */
   code?: string;
   edits?: readonly Edit[];
   /** Statements that run before the edits. `@.` stands for the schema. */
   sql?: readonly string[];
+  /** Default: PostgresDriver. */
   Driver?: typeof PostgresDriver;
 }
 
@@ -43,7 +44,7 @@ const LOCK_STATEMENT =
 const READ_STATEMENT = `SELECT o.chain, o.root, n.idx INTO v_chain, v_root, v_idx FROM @.names n JOIN @.chains o ON o.chain = n.chain
    WHERE n.name = p_id AND NOT n.alias AND (p_fence IS NULL OR o.fence = p_fence);`;
 const UNLOCKED_WRITE: Edit = ["write", LOCK_STATEMENT, READ_STATEMENT];
-/** Like `UNLOCKED`, only for changes with this field. */
+/** Like `UNLOCKED_WRITE`, but only for changes with this field. */
 const unlockWritesWith = (field: string): Edit => [
   "write",
   LOCK_STATEMENT,

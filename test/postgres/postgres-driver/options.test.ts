@@ -13,7 +13,7 @@ describe("the option parser of postgres-driver", () => {
     assert.deepEqual(parse({ url }), { url, schema: "gantry", durability: "full", pool });
   });
 
-  it("rejects an invalid value with its key and the expected value, and never repeats a URL", () => {
+  it("rejects an invalid value with an error that has the key and the expected value, and never a URL", () => {
     const invalidOptions: [Record<string, unknown>, RegExp][] = [
       [{}, /^\/c\/config\.json: session\.url: expected a postgres:\/\/ URL, got nothing$/],
       [{ url: "" }, /^\/c\/config\.json: session\.url: expected a postgres:\/\/ URL/],
@@ -50,7 +50,7 @@ describe("the option parser of postgres-driver", () => {
     }
   });
 
-  it("accepts an unreachable server; the driver's open error names its address but no credentials", async () => {
+  it("accepts the URL of an unreachable server; the error of driver.open has the server's address but no credentials", async () => {
     const createContext = { ...context, logger: silentLogger, allowPaths: [], deniedPaths: [], http: undefined };
     const raw = { url: "postgres://me:secret@127.0.0.1:1/sessions", pool: { connect_timeout: 0.2 } };
     const driver = await descriptor.create!(descriptor.parse(raw, context), createContext);

@@ -67,7 +67,7 @@ for (const [name, beginOutage, endOutage] of OUTAGES) {
           for (let isVerified = false; !isVerified;) {
             try {
               const storedCount = (await driver.messages(id)).length;
-              // All acknowledged messages are stored. The last one may be stored or not.
+              // All acknowledged messages are stored. The message of the failed write may be stored or not.
               assert.ok(storedCount === seq - 1 || storedCount === seq, `${storedCount} of ${seq}`);
               seq = storedCount + 1;
               isVerified = true;
@@ -89,12 +89,12 @@ for (const [name, beginOutage, endOutage] of OUTAGES) {
         return count() >= minimum;
       });
     await waitForCount(() => writeCount, WRITER_COUNT * 3);
-    const failuresBefore = failures.length;
+    const failureCountBefore = failures.length;
     await beginOutage(server);
-    await waitForCount(() => failures.length, failuresBefore + WRITER_COUNT * 2);
+    await waitForCount(() => failures.length, failureCountBefore + WRITER_COUNT * 2);
     await endOutage(server);
-    const writesBefore = writeCount;
-    await waitForCount(() => writeCount, writesBefore + WRITER_COUNT * 10);
+    const writeCountBefore = writeCount;
+    await waitForCount(() => writeCount, writeCountBefore + WRITER_COUNT * 10);
     isOver = true;
     const counts = await writers;
     for (const [n, count] of counts.entries())
@@ -125,19 +125,19 @@ it("PostgresDriver.open rejects while the server is stopped, and succeeds later"
 });
 
 it(
-  "PostgresDriver rejects new calls while the server is stopped, and completes earlier writes after its start",
+  "PostgresDriver rejects new calls while the server is stopped, and completes earlier writes after the server's start",
   needsPrivateServer,
   async (t) => {
     const server = await startPrivateServer(t);
     const url = await createPostgresDatabase(t, server);
     // Timeouts far longer than the test.
     const pool = { size: 3, connectTimeout: 600, idleTimeout: 30, statementTimeout: 600, listenUrl: "" };
-    const newDriver = (): PostgresDriver => {
+    const createDriver = (): PostgresDriver => {
       const driver = new PostgresDriver(postgresOptions({ url, schema: "gantry" }, { pool }));
       t.after(() => driver.close());
       return driver;
     };
-    const driver = newDriver();
+    const driver = createDriver();
     await driver.open();
     for (const id of ["a", "b", "c", "d"]) await driver.create({ session: aSession(id) });
     const lease = await acquireLease(driver, "a", "holder");
@@ -163,7 +163,7 @@ it(
           assert.rejects(calls[n % calls.length]!(), isUnavailableError, String(n)),
         ),
       );
-    await assert.rejects(newDriver().open(), isUnavailableError);
+    await assert.rejects(createDriver().open(), isUnavailableError);
     t.diagnostic(`${Math.round((process.memoryUsage().rss - rssBytesBefore) / 1e6)} MB more`);
     assert.equal(writeCount, 0);
     await server.start();

@@ -30,8 +30,8 @@ class PoolTest {
   readonly name = `pool-${randomBytes(6).toString("hex")}`;
   readonly #admin: Client;
   /**
-   * Holds the locks. The admin connection cannot, because within a transaction it would not see changes of other
-   * backends.
+   * Holds the locks. The admin connection cannot hold them, because within a transaction it would not see changes of
+   * other backends.
    */
   readonly #lockClient: Client;
   readonly connections: Connections;
@@ -232,19 +232,23 @@ it("Connections rejects a call if the values of waiting calls are too large (80 
   assert.deepEqual(await waitingCall, [{ length: text.length }]);
 });
 
-it("Connections closes connections after idleTimeout, and opens new ones", needsPostgres, async (t) => {
-  const test = await PoolTest.open(t, { idleTimeout: 0.2 });
-  await test.lock();
-  const runningQueries = Promise.all(Array.from({ length: 4 }, () => test.query()));
-  await waitUntil(async () => (await test.countBlocked()) === 4);
-  await test.unlock();
-  await runningQueries;
-  await waitUntil(async () => (await test.readPids()).length === 0);
-  assert.equal((await test.query()).length, 1);
-});
+it(
+  "Connections closes connections after idleTimeout, and opens new connections for later calls",
+  needsPostgres,
+  async (t) => {
+    const test = await PoolTest.open(t, { idleTimeout: 0.2 });
+    await test.lock();
+    const runningQueries = Promise.all(Array.from({ length: 4 }, () => test.query()));
+    await waitUntil(async () => (await test.countBlocked()) === 4);
+    await test.unlock();
+    await runningQueries;
+    await waitUntil(async () => (await test.readPids()).length === 0);
+    assert.equal((await test.query()).length, 1);
+  },
+);
 
 it(
-  "Connections.close gives up idle connections of a hanging server sooner than busy ones",
+  "Connections.close gives up idle connections of a hanging server sooner than busy connections",
   needsPrivateServer,
   async (t) => {
     const server = await startPrivateServer(t);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import { aSession } from "../../../src/testing/session-driver/rule.js";
-import { Child, allAtOnce } from "../../helpers/child.js";
+import { Child, runAtOnce } from "../../helpers/child.js";
 import { pause } from "../../helpers/server-runs.js";
 import { NO_POSTGRES, createPostgresSchema } from "../../helpers/postgres.js";
 import { createRandom, readSeed } from "../../helpers/random.js";
@@ -23,14 +23,14 @@ const openDriver = async (address: StoreAddress): Promise<PostgresDriver> => {
 describe("PostgresDriver in several processes", { skip: NO_POSTGRES }, () => {
   it("opens and migrates one fresh schema from four processes concurrently", async (t) => {
     const address = await createPostgresSchema(t);
-    await allAtOnce(Array.from({ length: 4 }, () => startProcess(address, "open")));
+    await runAtOnce(Array.from({ length: 4 }, () => startProcess(address, "open")));
   });
 
   it("loses no write of four processes that write fifty messages each", async (t) => {
     const address = await createPostgresSchema(t);
     const driver = await openDriver(address);
     await driver.create({ session: aSession("shared") });
-    await allAtOnce(Array.from({ length: 4 }, (_, n) => startProcess(address, "write", `own${n}`, "50", "shared")));
+    await runAtOnce(Array.from({ length: 4 }, (_, n) => startProcess(address, "write", `own${n}`, "50", "shared")));
     for (let n = 0; n < 4; n++) assert.equal((await driver.messages(`own${n}`)).length, 50);
     assert.equal((await driver.get("shared"))?.usage.promptTokens, 200);
     assert.equal((await driver.list({ limit: 1 })).total, 5);
@@ -44,7 +44,7 @@ describe("PostgresDriver in several processes", { skip: NO_POSTGRES }, () => {
       const id = `s${trial}`;
       const child = startProcess(address, "append", id);
       // Waits for a number of acknowledged writes, then for a random moment in the following writes.
-      await child.lines(1 + Math.floor(random() * 30));
+      await child.waitForLines(1 + Math.floor(random() * 30));
       // Time: the kill hits a write at a random moment.
       await pause(random() * 10);
       await child.kill();

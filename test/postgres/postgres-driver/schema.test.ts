@@ -75,7 +75,7 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     assert.deepEqual(await runAsAdmin(url, "SELECT version FROM kept.version"), [{ version: SCHEMA_VERSION }]);
   });
 
-  it("is rejected by open and left unchanged if its version is newer", async (t) => {
+  it("is rejected by open and left unchanged if the schema's version is newer than the driver's", async (t) => {
     const url = await createPostgresDatabase(t);
     await (await openDriver(url)).close();
     await runAsAdmin(url, `UPDATE kept.version SET version = ${SCHEMA_VERSION + 1}`);
@@ -179,7 +179,7 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     await driver.close();
   });
 
-  it("keeps the functions of another version, so that its open drivers still work", async (t) => {
+  it("keeps the functions of another version, so that open drivers of that version still work", async (t) => {
     const url = await createPostgresDatabase(t);
     const oldDriver = await openDriver(url);
     await oldDriver.create({ session: aSession("a") });
@@ -204,7 +204,7 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     await newDriver.close();
   });
 
-  it("is usable for a role with rights on its rows only, and open names a missing right", async (t) => {
+  it("is usable for a role with rights on the rows only, and open reports a missing right", async (t) => {
     const url = await createPostgresDatabase(t);
     const roleUrl = await createOtherRole(url);
     // Drops the database before the role, because the role has rights in it.
@@ -268,7 +268,7 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     const url = await createPostgresDatabase(t);
     const driver = await openDriver(url);
     const messages = Array.from({ length: 12_000 }, (_, n) => aMessage("a", n + 1));
-    for (const id of ["a", "b"]) await driver.create({ session: aSession(id), messages: messages });
+    for (const id of ["a", "b"]) await driver.create({ session: aSession(id), messages });
     await runAsAdmin(
       url,
       "INSERT INTO kept.remains VALUES (77)",

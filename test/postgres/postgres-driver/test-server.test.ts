@@ -10,7 +10,7 @@ const needsPrivateServer = { skip: NO_POSTGRES || (findPostgres() ? false : "no 
 it("a private test server ends when the process that started it is killed", needsPrivateServer, async () => {
   delete process.env.GANTRY_TEST_POSTGRES;
   const child = new Child("postgres-url-process.ts", []);
-  const url = String(await child.message());
+  const url = String(await child.waitForMessage());
   assert.deepEqual(await runAsAdmin(url, "SELECT 1 AS one"), [{ one: 1 }]);
   await child.kill();
   // Any error shows that the server has ended.
@@ -22,19 +22,23 @@ it("a private test server ends when the process that started it is killed", need
   );
 });
 
-it("startPrivateServer() keeps its URL and data over stop, kill, start and pause", needsPrivateServer, async (t) => {
-  const server = await startPrivateServer(t, { max_connections: "20", fsync: "on" });
-  assert.deepEqual(await runAsAdmin(server.url, "SHOW max_connections"), [{ max_connections: "20" }]);
-  const url = await createPostgresDatabase(t, server);
-  await runAsAdmin(url, "CREATE TABLE kept (id int)");
-  await server.stop();
-  await assert.rejects(runAsAdmin(url, "SELECT 1"));
-  await server.start();
-  await server.kill();
-  await assert.rejects(runAsAdmin(url, "SELECT 1"));
-  await server.start();
-  await server.pause();
-  const pendingQuery = runAsAdmin(url, "SELECT count(*)::int AS n FROM kept");
-  await server.resume();
-  assert.deepEqual(await pendingQuery, [{ n: 0 }]);
-});
+it(
+  "a server of startPrivateServer() keeps the URL and data over stop, kill, start and pause",
+  needsPrivateServer,
+  async (t) => {
+    const server = await startPrivateServer(t, { max_connections: "20", fsync: "on" });
+    assert.deepEqual(await runAsAdmin(server.url, "SHOW max_connections"), [{ max_connections: "20" }]);
+    const url = await createPostgresDatabase(t, server);
+    await runAsAdmin(url, "CREATE TABLE kept (id int)");
+    await server.stop();
+    await assert.rejects(runAsAdmin(url, "SELECT 1"));
+    await server.start();
+    await server.kill();
+    await assert.rejects(runAsAdmin(url, "SELECT 1"));
+    await server.start();
+    await server.pause();
+    const pendingQuery = runAsAdmin(url, "SELECT count(*)::int AS n FROM kept");
+    await server.resume();
+    assert.deepEqual(await pendingQuery, [{ n: 0 }]);
+  },
+);

@@ -16,18 +16,20 @@ import { tempDir } from "../../helpers/temp-dir.js";
 
 const configPath = fileURLToPath(new URL("../../../docs/scaling/config.json", import.meta.url));
 const config = JSON.parse(readFileSync(configPath, "utf8")) as Record<string, Record<string, unknown>>;
-const HEADERS = { authorization: "Bearer secret" };
+const AUTH_HEADERS = { authorization: "Bearer secret" };
 
 interface Deployment {
   replicas: GantryServer[];
   balancer: HaproxyBalancer;
   projectDir: string;
-  /** Runs a prompt through the balancer. An idempotency key makes it safe to retry. */
+  /** Runs a prompt through the balancer. An idempotency key permits HAProxy to retry the request. */
   prompt(message: string, sessionId?: string): Promise<{ status: number; sessionId: string; output: string }>;
 }
 
-/** Starts three replicas and HAProxy. `server` overrides settings of the documented config. */
-async function startDeployment(t: TestContext, server: Record<string, unknown> = {}): Promise<Deployment> {
+/**
+ * Starts three replicas and HAProxy. `serverOverrides` replaces settings in section `server` of the documented config.
+ */
+async function startDeployment(t: TestContext, serverOverrides: Record<string, unknown> = {}): Promise<Deployment> {
   // Cleans up in reverse order, so that no process uses the schema when it is dropped.
   const cleanups: (() => Promise<void> | void)[] = [];
   const hooks = { after: (cleanup: () => Promise<void> | void) => void cleanups.unshift(cleanup) };
@@ -39,7 +41,7 @@ async function startDeployment(t: TestContext, server: Record<string, unknown> =
   const projectDir = (await tempDir(hooks)).path;
   const replicaConfig = createServerConfig(models, {
     ...config,
-    server: { ...config.server, ...server },
+    server: { ...config.server, ...serverOverrides },
     session: { ...config.session, schema },
   });
   const startReplica = () =>
@@ -60,7 +62,7 @@ async function startDeployment(t: TestContext, server: Record<string, unknown> =
     async prompt(message, sessionId) {
       const response = await fetch(`${balancer.url}/api/run`, {
         method: "POST",
-        headers: { ...HEADERS, "idempotency-key": randomUUID() },
+        headers: { ...AUTH_HEADERS, "idempotency-key": randomUUID() },
         body: JSON.stringify({ message, session_id: sessionId }),
       });
       const { output = "" } = (await response.json()) as { output?: string };
@@ -71,14 +73,14 @@ async function startDeployment(t: TestContext, server: Record<string, unknown> =
 
 /** Reads the roles of the stored messages through the balancer. */
 async function readStoredRoles({ balancer }: Deployment, sessionId: string): Promise<string[]> {
-  const response = await fetch(`${balancer.url}/api/sessions/${sessionId}/messages`, { headers: HEADERS });
+  const response = await fetch(`${balancer.url}/api/sessions/${sessionId}/messages`, { headers: AUTH_HEADERS });
   const { messages } = (await response.json()) as { messages: { role: string; content: string }[] };
   return messages.map(({ role }) => role);
 }
 
 async function connectPeer(url: string): Promise<HttpPeer> {
   const peer = new HttpPeer(url);
-  peer.headers = { ...HEADERS };
+  peer.headers = { ...AUTH_HEADERS };
   assert.equal((await peer.open()).status, 200);
   return peer;
 }
@@ -114,7 +116,7 @@ describe("three replicas behind HAProxy", { skip: NO_HAPROXY || NO_POSTGRES }, (
     );
   });
 
-  it("receive requests of an ACP connection over HTTP by its connection id or its cookie", async (t) => {
+  it("receive all requests of an ACP connection over HTTP on one replica, by the connection id or the cookie", async (t) => {
     const { balancer, projectDir } = await startDeployment(t);
     const peers: HttpPeer[] = [];
     for (let n = 0; n < 3; n++) {
@@ -134,7 +136,7 @@ describe("three replicas behind HAProxy", { skip: NO_HAPROXY || NO_POSTGRES }, (
 
     // After the table is cleared, only the cookie identifies the replica.
     const cookiePeer = new HttpPeer(`${balancer.url}/acp`);
-    cookiePeer.headers = { ...HEADERS };
+    cookiePeer.headers = { ...AUTH_HEADERS };
     const cookie = String((await cookiePeer.open()).headers["set-cookie"]).split(";")[0] ?? "";
     assert.match(cookie, /^GANTRY_REPLICA=/);
     await balancer.sendCommand("clear table acp");
@@ -149,7 +151,7 @@ describe("three replicas behind HAProxy", { skip: NO_HAPROXY || NO_POSTGRES }, (
     for (const peer of peers) await peer.closeConnection();
   });
 
-  it("still serve existing ACP connections while they drain", async (t) => {
+  it("still serve the existing ACP connections of a draining replica", async (t) => {
     // The drain delay is longer than the test.
     const { balancer, replicas, projectDir } = await startDeployment(t, { drain_delay: 600 });
     const peer = await connectPeer(`${balancer.url}/acp`);
@@ -163,10 +165,10 @@ describe("three replicas behind HAProxy", { skip: NO_HAPROXY || NO_POSTGRES }, (
     }
   });
 
-  it("let a WebSocket client of a killed replica reconnect, load its session and prompt again", async (t) => {
+  it("let a WebSocket client of a killed replica reconnect, load the session and prompt again", async (t) => {
     const { balancer, replicas, projectDir } = await startDeployment(t);
     const openPeer = async (): Promise<SocketPeer> => {
-      const peer = new SocketPeer(`${balancer.url}/acp`, { headers: HEADERS });
+      const peer = new SocketPeer(`${balancer.url}/acp`, { headers: AUTH_HEADERS });
       await peer.waitUntilOpen();
       await peer.call("initialize", { protocolVersion: 1, clientCapabilities: {} });
       return peer;

@@ -47,15 +47,15 @@ const loadSession = (peer: AcpPeer, { replicas }: ReplicaSetup, sessionId: strin
 for (const [name, skip, openStore] of SHARED_STORES)
   describe(`ACP with replicas on ${name}`, { concurrency: true, skip }, () => {
     for (const affinity of ["header", "cookie"] as const)
-      it(`keeps an HTTP connection on one replica by ${affinity}, and loads its session on another after a kill`, async (t) => {
+      it(`keeps an HTTP connection on one replica by ${affinity}, and loads its session on another replica after a kill`, async (t) => {
         const setup = await startReplicas(t, await openStore(), affinity);
         const { replicas, balancer, models, url } = setup;
         const otherPeers = await Promise.all([connect(url), connect(url)]);
         const countsBefore = [...balancer.answerCounts];
         const peer = await connect(url);
         models.enqueue(textStep("Before."));
-        const session = await peer.newSession(replicas.projectDir);
-        assert.deepEqual(await peer.prompt(session, "begin"), { stopReason: "end_turn" });
+        const sessionId = await peer.newSession(replicas.projectDir);
+        assert.deepEqual(await peer.prompt(sessionId, "begin"), { stopReason: "end_turn" });
         const servingReplicas = findServingReplicas(balancer, countsBefore);
         assert.equal(servingReplicas.length, 1, "one replica serves all requests of a connection");
         await Promise.all(otherPeers.map((otherPeer) => otherPeer.newSession(replicas.projectDir)));
@@ -69,10 +69,10 @@ for (const [name, skip, openStore] of SHARED_STORES)
           [404, { code: -32600, message: UNKNOWN_CONNECTION }],
         );
         const reconnectedPeer = await connect(url);
-        await loadSession(reconnectedPeer, setup, session);
-        assert.equal(reconnectedPeer.getText(session), "Before.");
-        assert.deepEqual(await reconnectedPeer.prompt(session, "go on"), { stopReason: "end_turn" });
-        assert.equal(reconnectedPeer.getText(session), "Before.Yes.");
+        await loadSession(reconnectedPeer, setup, sessionId);
+        assert.equal(reconnectedPeer.getText(sessionId), "Before.");
+        assert.deepEqual(await reconnectedPeer.prompt(sessionId, "go on"), { stopReason: "end_turn" });
+        assert.equal(reconnectedPeer.getText(sessionId), "Before.Yes.");
         for (const client of [peer, reconnectedPeer, ...otherPeers]) client.assertNoValidationErrors();
         await Promise.all([
           reconnectedPeer.closeConnection(),
@@ -96,16 +96,16 @@ for (const [name, skip, openStore] of SHARED_STORES)
       assert.equal(balancer.badGatewayCount, 0);
     });
 
-    it("sends the run of another replica to a WebSocket, closes it with 1001 on drain, and loads the session elsewhere", async (t) => {
+    it("sends the run of another replica to a WebSocket, closes the WebSocket with 1001 on drain, and loads the session on another replica", async (t) => {
       const setup = await startReplicas(t, await openStore(), "none");
       const { replicas, balancer, models, url } = setup;
       models.enqueue({ say: [{ text: "One, " }, { gate: "two" }, { text: "two." }] });
       const firstPeer = new SocketPeer(url);
       await firstPeer.waitUntilOpen();
       await firstPeer.initialize();
-      const session = await firstPeer.newSession(replicas.projectDir);
+      const sessionId = await firstPeer.newSession(replicas.projectDir);
       const countsBefore = [...balancer.answerCounts];
-      const promptResult = firstPeer.prompt(session, "count");
+      const promptResult = firstPeer.prompt(sessionId, "count");
       await firstPeer.waitForMessage(
         ({ method, params }) => method === "session/update" && params.update.content?.text === "One, ",
       );
@@ -114,10 +114,10 @@ for (const [name, skip, openStore] of SHARED_STORES)
       await secondPeer.waitUntilOpen();
       const [servingReplica] = findServingReplicas(balancer, countsBefore);
       await secondPeer.initialize();
-      await loadSession(secondPeer, setup, session);
+      await loadSession(secondPeer, setup, sessionId);
       models.openGate("two");
       assert.deepEqual(await promptResult, { stopReason: "end_turn" });
-      while (secondPeer.getText(session) !== "One, two.")
+      while (secondPeer.getText(sessionId) !== "One, two.")
         await secondPeer.waitForNext(({ method }) => method === "session/update");
 
       await replicas.stopReplica(servingReplica!, "SIGTERM");
@@ -125,10 +125,10 @@ for (const [name, skip, openStore] of SHARED_STORES)
       const thirdPeer = new SocketPeer(url);
       await thirdPeer.waitUntilOpen();
       await thirdPeer.initialize();
-      await loadSession(thirdPeer, setup, session);
-      assert.equal(thirdPeer.getText(session), "One, two.");
-      assert.deepEqual(await thirdPeer.prompt(session, "go on"), { stopReason: "end_turn" });
-      assert.equal(thirdPeer.getText(session), "One, two.Yes.");
+      await loadSession(thirdPeer, setup, sessionId);
+      assert.equal(thirdPeer.getText(sessionId), "One, two.");
+      assert.deepEqual(await thirdPeer.prompt(sessionId, "go on"), { stopReason: "end_turn" });
+      assert.equal(thirdPeer.getText(sessionId), "One, two.Yes.");
       for (const client of [firstPeer, secondPeer, thirdPeer]) client.assertNoValidationErrors();
       for (const client of [firstPeer, thirdPeer]) client.socket.close();
       await Promise.all([firstPeer.closed, thirdPeer.closed]);
@@ -143,9 +143,9 @@ for (const [name, skip, openStore] of SHARED_STORES)
       await firstPeer.waitUntilOpen();
       const [servingReplica] = findServingReplicas(balancer, countsBefore);
       await firstPeer.initialize();
-      const session = await firstPeer.newSession(replicas.projectDir);
+      const sessionId = await firstPeer.newSession(replicas.projectDir);
       models.enqueue({ say: [{ text: ["Half ", "an ", "answer"] }, { stall: true }] });
-      firstPeer.prompt(session, "speak").catch(() => undefined);
+      firstPeer.prompt(sessionId, "speak").catch(() => undefined);
       // The last batch is stored within 100 ms.
       const readStoredText = async () => {
         const { sessions } = (await (
@@ -162,9 +162,9 @@ for (const [name, skip, openStore] of SHARED_STORES)
       const secondPeer = new SocketPeer(url);
       await secondPeer.waitUntilOpen();
       await secondPeer.initialize();
-      await loadSession(secondPeer, setup, session);
-      assert.equal(secondPeer.getText(session), "Half an answer");
-      assert.deepEqual(await secondPeer.prompt(session, "go on"), { stopReason: "end_turn" });
+      await loadSession(secondPeer, setup, sessionId);
+      assert.equal(secondPeer.getText(sessionId), "Half an answer");
+      assert.deepEqual(await secondPeer.prompt(sessionId, "go on"), { stopReason: "end_turn" });
       secondPeer.assertNoValidationErrors();
       secondPeer.socket.close();
       await secondPeer.closed;

@@ -10,17 +10,17 @@ import { STALLED_ANSWER } from "../../helpers/replica-scenarios.js";
 import { openDriver, Replicas, SHARED_STORES, type SharedStore } from "../../helpers/replicas.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
-const hosts = await Promise.all(["host-a", "host-b"].map(createHostPrefix));
-const skipReason = hosts.find((host) => typeof host === "string") ?? false;
+const hostPrefixes = await Promise.all(["host-a", "host-b"].map(createHostPrefix));
+const skipReason = hostPrefixes.find((host) => typeof host === "string") ?? false;
 
 /** Lets the lease of a chain expire. */
-async function endLease(store: SharedStore, session: string): Promise<void> {
+async function endLease(store: SharedStore, sessionId: string): Promise<void> {
   const driver = await openDriver(store);
   try {
-    const currentLease = await driver.lease(session, currentHolder("probe"), 1);
+    const currentLease = await driver.lease(sessionId, currentHolder("probe"), 1);
     assert.ok("heldBy" in currentLease, "the lease of the dead process was granted again before it expired");
     // Renews the lease as its holder, for 1 ms.
-    await driver.lease(session, currentLease.heldBy.holder, 1);
+    await driver.lease(sessionId, currentLease.heldBy.holder, 1);
   } finally {
     await driver.close();
   }
@@ -91,7 +91,7 @@ for (const [name, skip, openStore] of SHARED_STORES)
       const store = await openStore();
       const replicas = await Replicas.start(t, store, models, {
         count: 2,
-        optionsFor: (n) => ({ commandPrefix: hosts[n] as readonly string[] }),
+        optionsFor: (n) => ({ commandPrefix: hostPrefixes[n] as readonly string[] }),
       });
       const [killedReplica, otherReplica] = [replicas.getServer(0), replicas.getServer(1)];
       const keyHeaders = { "idempotency-key": "once" };

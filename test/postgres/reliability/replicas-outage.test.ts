@@ -5,7 +5,7 @@ import { describe, it, type TestContext } from "node:test";
 import { startModelServer, pause, waitUntil } from "../../helpers/server-runs.js";
 import { runAsAdmin, NO_POSTGRES, startPrivateServer, type PrivateServer } from "../../helpers/postgres.js";
 import { createRandom, readSeed } from "../../helpers/random.js";
-import { checkLoad, loadModel, runLoad, type LoadReport } from "../../helpers/replica-load.js";
+import { checkLoad, createLoadModel, runLoad, type LoadReport } from "../../helpers/replica-load.js";
 import { createPostgresStore, Replicas } from "../../helpers/replicas.js";
 
 const OUTAGE_SECONDS = Number(process.env["DOWN"] ?? 0);
@@ -15,7 +15,7 @@ const TURN_COUNT = Number(process.env["TURNS"] ?? 5);
 
 async function startReplicas(t: TestContext) {
   const seed = readSeed();
-  const models = await startModelServer(t, { fallback: loadModel(20) });
+  const models = await startModelServer(t, { fallback: createLoadModel(20) });
   const databaseServer = await startPrivateServer(t);
   const { session } = await createPostgresStore(databaseServer.url);
   const store = {
@@ -37,10 +37,10 @@ async function startReplicas(t: TestContext) {
       JSON.stringify({
         seed,
         turns,
-        healed: recoveredTurns,
+        recoveredTurns,
         retries,
         errors,
-        longest: recoveryMs.at(-1) ?? 0,
+        longestRecoveryMs: recoveryMs.at(-1) ?? 0,
         ...counts,
         memory,
       }),
@@ -71,7 +71,7 @@ describe("replicas whose database is unavailable", { skip: NO_POSTGRES, concurre
   it("return 503 during the outage, lose no turn, and become ready again afterwards", async (t) => {
     const { databaseServer, replicas, startLoad, checkReport } = await startReplicas(t);
     let turnCount = 0;
-    const loadReport = startLoad(TURN_COUNT, (count) => (turnCount = count));
+    const reportPromise = startLoad(TURN_COUNT, (count) => (turnCount = count));
     // After these turns, nearly every client has started a turn.
     await waitUntil(() => turnCount >= CLIENT_COUNT / 2);
     await databaseServer.stop();
@@ -87,7 +87,7 @@ describe("replicas whose database is unavailable", { skip: NO_POSTGRES, concurre
     if (OUTAGE_SECONDS > 0) await pause(OUTAGE_SECONDS * 1000);
     await databaseServer.start();
     for (const url of replicas.urls) await waitUntil(async () => (await fetch(`${url}/api/ready`)).status === 200);
-    const report = await loadReport;
+    const report = await reportPromise;
     assert.equal(report.turns, CLIENT_COUNT * TURN_COUNT);
     await checkReport(report);
   });

@@ -5,7 +5,7 @@ import { describe, it } from "node:test";
 import { textStep } from "../../helpers/fake-model-server.js";
 import { runPrompt, startModelServer, pause, fetchMessages, waitUntil } from "../../helpers/server-runs.js";
 import { createRandom, readSeed } from "../../helpers/random.js";
-import { checkLoad, loadModel, runLoad } from "../../helpers/replica-load.js";
+import { checkLoad, createLoadModel, runLoad } from "../../helpers/replica-load.js";
 import {
   TRANSPORT_SCENARIOS,
   TRANSPORT_SCENARIOS_CONFIG,
@@ -22,10 +22,10 @@ const ROUND_COUNT = Number(process.env["ROUNDS"] ?? 2);
 for (const [name, skip, openStore] of SHARED_STORES)
   describe(`replicas on ${name}`, { concurrency: true, skip }, () => {
     for (const signal of ["SIGKILL", "SIGTERM"] as const)
-      it(`lose no acknowledged turn while each ends by ${signal} in turn, and clients complete all turns by retries`, async (t) => {
+      it(`lose no acknowledged turn while the replicas end by ${signal} one after the other, and clients complete all turns by retries`, async (t) => {
         const seed = readSeed();
         const random = createRandom(seed);
-        const models = await startModelServer(t, { fallback: loadModel(signal === "SIGKILL" ? 20 : 60) });
+        const models = await startModelServer(t, { fallback: createLoadModel(signal === "SIGKILL" ? 20 : 60) });
         const replicas = await Replicas.start(t, await openStore(), models);
         const balancer = await replicas.startBalancer();
         let turnCount = 0;
@@ -56,10 +56,10 @@ for (const [name, skip, openStore] of SHARED_STORES)
             seed,
             ...replicas.counts,
             turns,
-            healed: recoveredTurns,
+            recoveredTurns,
             retries,
             errors,
-            longest: longestMs,
+            longestRecoveryMs: longestMs,
             ...counts,
           }),
         );
@@ -69,7 +69,7 @@ for (const [name, skip, openStore] of SHARED_STORES)
         assert.doesNotMatch(replicas.stderr, / error /);
       });
 
-    it("send a watcher each message of runs on other replicas once, while one of these is killed", async (t) => {
+    it("send a watcher each message of runs on other replicas once, while one of those replicas is killed", async (t) => {
       const seed = readSeed();
       const models = await startModelServer(t);
       const replicas = await Replicas.start(t, await openStore(), models);
@@ -81,12 +81,12 @@ for (const [name, skip, openStore] of SHARED_STORES)
     it("apply a cancel, delete, answer or steer to a run on another replica", async (t) => {
       const models = await startModelServer(t);
       const replicas = await Replicas.start(t, await openStore(), models, { config: TRANSPORT_SCENARIOS_CONFIG });
-      for (const [transport, measureScenario] of Object.entries(TRANSPORT_SCENARIOS))
-        t.diagnostic(`${transport}: ${await measureScenario(replicas, models)} ms`);
+      for (const [scenarioName, measureScenario] of Object.entries(TRANSPORT_SCENARIOS))
+        t.diagnostic(`${scenarioName}: ${await measureScenario(replicas, models)} ms`);
       assert.doesNotMatch(replicas.stderr, / error /);
     });
 
-    it("run the prompt of an idempotency key on another replica when the first one drains", async (t) => {
+    it("run the prompt of an idempotency key on another replica when the first replica drains", async (t) => {
       const models = await startModelServer(t, { fallback: textStep("Yes.") });
       const replicas = await Replicas.start(t, await openStore(), models);
       const balancer = await replicas.startBalancer();
@@ -107,12 +107,15 @@ for (const [name, skip, openStore] of SHARED_STORES)
       assert.deepEqual(exit, { code: 0, signal: null });
       assert.deepEqual(await firstRun, {
         status: 503,
-        sessionId: sessionId,
+        sessionId,
         output: "",
         error: "server shutting down",
       });
-      for (const answer of [...(await joinedRuns), await runPrompt({ fetch: fetchAt(balancer.url) }, body, headers)])
-        assert.deepEqual(answer, { status: 200, sessionId: sessionId, output: "Yes.", error: "" });
+      for (const answer of [
+        ...(await joinedRuns),
+        await runPrompt({ fetch: createFetch(balancer.url) }, body, headers),
+      ])
+        assert.deepEqual(answer, { status: 200, sessionId, output: "Yes.", error: "" });
       const { runs } = (await (await replicas.getServer(2).fetch("/api/runs")).json()) as { runs: { state: string }[] };
       assert.deepEqual(
         runs.map(({ state }) => state),
@@ -122,6 +125,6 @@ for (const [name, skip, openStore] of SHARED_STORES)
     });
   });
 
-function fetchAt(origin: string) {
+function createFetch(origin: string) {
   return (path: string, init?: RequestInit) => fetch(new URL(path, origin), init);
 }

@@ -14,8 +14,12 @@ import {
 import { NO_POSTGRES, startPrivateServer, createPostgresDatabase } from "../../helpers/postgres.js";
 import { runGantry, startServer, type GantryServer } from "../../helpers/server.js";
 
-/** Repeats a run while its status is in `retryStatuses`. */
-async function askUntil(server: GantryServer, body: object, retryStatuses: readonly number[]): Promise<RunResponse> {
+/** Runs a prompt, again after each response with a status in `retryStatuses`. */
+async function runWithRetries(
+  server: GantryServer,
+  body: object,
+  retryStatuses: readonly number[],
+): Promise<RunResponse> {
   let answer: RunResponse | undefined;
   await waitUntil(async () => !retryStatuses.includes((answer = await runPrompt(server, body)).status));
   return answer!;
@@ -28,7 +32,7 @@ for (const [condition, stopMethod, startMethod] of [
   ["hangs", "pause", "resume"],
 ] as const)
   it(
-    `gantry serve returns 503 while PostgreSQL ${condition}, and serves runs and watchers after its return`,
+    `gantry serve returns 503 while PostgreSQL ${condition}, and serves runs and watchers after PostgreSQL is available again`,
     { skip: NO_POSTGRES },
     async (t) => {
       const database = await startPrivateServer(t);
@@ -37,12 +41,12 @@ for (const [condition, stopMethod, startMethod] of [
       const server = await startServer(t, {
         config: createServerConfig(models, {
           // A statement that takes two seconds counts as an outage. This also happens on a busy machine, so
-          // `askUntil` repeats the run.
+          // `runWithRetries` repeats the run.
           session: { driver: "postgres", url: "${DATABASE_URL}", pool: { connect_timeout: 30, statement_timeout: 2 } },
         }),
         env: { DATABASE_URL: url },
       });
-      const firstAnswer = await askUntil(server, { message: "first" }, [503]);
+      const firstAnswer = await runWithRetries(server, { message: "first" }, [503]);
       assert.equal(firstAnswer.status, 200, firstAnswer.error);
       const { sessionId } = firstAnswer;
       await waitUntil(async () => (await server.fetch("/api/ready")).status === 200);
@@ -76,7 +80,7 @@ for (const [condition, stopMethod, startMethod] of [
       await database[startMethod]();
       await waitUntil(async () => (await server.fetch("/api/ready")).status === 200);
       // 409: the server may not have detected yet that the run of the session ended in the outage.
-      const lastAnswer = await askUntil(server, { message: "again", session_id: sessionId }, [409, 503]);
+      const lastAnswer = await runWithRetries(server, { message: "again", session_id: sessionId }, [409, 503]);
       assert.equal(lastAnswer.status, 200, lastAnswer.error);
       const { messages } = (await (await server.fetch(`/api/sessions/${sessionId}/messages`)).json()) as {
         messages: [];
@@ -92,7 +96,7 @@ for (const [condition, stopMethod, startMethod] of [
   );
 
 it(
-  "gantry serve starts without PostgreSQL, returns 503, and serves runs once it is available",
+  "gantry serve starts without PostgreSQL, returns 503, and serves runs once PostgreSQL is available",
   { skip: NO_POSTGRES },
   async (t) => {
     const database = await startPrivateServer(t);

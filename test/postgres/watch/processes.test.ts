@@ -20,19 +20,19 @@ describe("a watcher of a session over HTTP", { concurrency: true }, () => {
     t.diagnostic(`SEED=${firstSeed} SCHEDULES=${SCHEDULE_COUNT} STEPS=${STEP_COUNT}`);
     const random = { wire: createRandom(firstSeed), model: createRandom(firstSeed + 1) };
     const models = await startModelServer(t, { fallback: () => createRandomStep(random.wire) });
-    const fleet = await ServerGroup.start(t, models, () => createRandomProvider(() => random.model()));
-    const totals: Partial<Record<keyof ScheduleCounts, number>> = {};
+    const serverGroup = await ServerGroup.start(t, models, () => createRandomProvider(() => random.model()));
+    const totalCounts: Partial<Record<keyof ScheduleCounts, number>> = {};
     for (let seed = firstSeed; seed < firstSeed + SCHEDULE_COUNT; seed += 1) {
       [random.wire, random.model] = [createRandom(seed), createRandom(seed + 1)];
       try {
-        const tally = await runSchedule(fleet, seed, STEP_COUNT);
-        for (const [name, count] of Object.entries(tally) as [keyof ScheduleCounts, number][])
-          totals[name] = (totals[name] ?? 0) + count;
+        const counts = await runSchedule(serverGroup, seed, STEP_COUNT);
+        for (const [name, count] of Object.entries(counts) as [keyof ScheduleCounts, number][])
+          totalCounts[name] = (totalCounts[name] ?? 0) + count;
       } catch (error) {
         const reason = error instanceof Error ? (error.stack ?? "") : String(error);
         throw new Error(`SEED=${seed} SCHEDULES=1 STEPS=${STEP_COUNT}: ${reason}`, { cause: error });
       }
     }
-    t.diagnostic(JSON.stringify({ ...totals, ...fleet.counts }));
+    t.diagnostic(JSON.stringify({ ...totalCounts, ...serverGroup.counts }));
   });
 });

@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { silentLogger } from "gantry";
 import { AcpHttpTransport } from "gantry/adapters/acp-http-sse-ws";
 import { transportChecks } from "gantry/testing";
-import { webSocketClient } from "../../helpers/transport-clients.js";
+import { connectWebSocketClient } from "../../helpers/transport-clients.js";
 
 describe("AcpHttpTransport (transport contract)", () => {
   let blockingServer: Server | undefined;
@@ -16,7 +16,7 @@ describe("AcpHttpTransport (transport contract)", () => {
       await once(blockingServer, "listening");
       return new AcpHttpTransport({ port: (blockingServer.address() as AddressInfo).port }, silentLogger, undefined);
     },
-    connect: webSocketClient,
+    connect: connectWebSocketClient,
     onDisconnect: "cancel",
     clean: async () => {
       const server = blockingServer;

@@ -26,6 +26,7 @@ describe("HTTP status codes of the ACP endpoint", () => {
     await peer.open();
     const id = peer.connectionId;
     assert.match(id, /^[A-Za-z0-9_-]{43}$/);
+    // `code` is the JSON-RPC error code. Default -32600.
     type Case = [
       name: string,
       method: string,
@@ -274,7 +275,7 @@ describe("message delivery over SSE", () => {
     await peer.prompt(session, "x");
     assert.equal(peer.getText(session), "one");
     connectionStream.close();
-    await streams.lastClosed();
+    await streams.waitForLastClose();
     const result = peer.prompt(session, "y");
     const runFinished = new Promise((resolve) => agent.on("run.finished", resolve));
     await runFinished;
@@ -285,7 +286,7 @@ describe("message delivery over SSE", () => {
     peer.assertNoValidationErrors();
   });
 
-  it("a second GET for a stream ends the first, and no message is lost or repeated", async (t) => {
+  it("a second GET for a stream ends the first stream, and no message is lost or repeated", async (t) => {
     const { path: cwd } = await tempDir(t);
     const texts = Array.from({ length: 40 }, (_, i) => `${i} `);
     let signalReplaced: (() => void) | undefined;
@@ -336,10 +337,10 @@ describe("message delivery over SSE", () => {
     const peer = new HttpPeer(url);
     await peer.open();
     const statuses = new Set<number>();
-    const sendLists = async () => {
+    const sendListRequests = async () => {
       for (let i = 0; i < 130; i += 1) statuses.add((await peer.post(LIST_REQUEST)).status);
     };
-    await Promise.all(Array.from({ length: 8 }, sendLists));
+    await Promise.all(Array.from({ length: 8 }, sendListRequests));
     assert.deepEqual([...statuses].sort(), [202, 404]);
   });
 
@@ -347,7 +348,8 @@ describe("message delivery over SSE", () => {
     const { agent } = createScriptedAgent(t);
     const { url } = await startAcpHttp(t, agent, { idleMs: 500 });
     const [idlePeer, usedPeer] = [new HttpPeer(url), new HttpPeer(url)];
-    const getStatus = async ({ connectionId }: HttpPeer) =>
+    // The session id is too long: the status is 400 while the connection exists, then 404.
+    const getStreamStatus = async ({ connectionId }: HttpPeer) =>
       (
         await sendHttp(url, "GET", {
           ...SSE_HEADERS,
@@ -360,11 +362,11 @@ describe("message delivery over SSE", () => {
     await usedPeer.openStream();
     t.mock.timers.tick(499);
     // Each request restarts the idle timer.
-    assert.equal(await getStatus(idlePeer), 400);
+    assert.equal(await getStreamStatus(idlePeer), 400);
     t.mock.timers.tick(499);
-    assert.equal(await getStatus(idlePeer), 400);
+    assert.equal(await getStreamStatus(idlePeer), 400);
     t.mock.timers.tick(500);
-    assert.equal(await getStatus(idlePeer), 404);
+    assert.equal(await getStreamStatus(idlePeer), 404);
     t.mock.timers.reset();
     assert.ok(await usedPeer.request("session/list", {}));
   });

@@ -37,6 +37,7 @@ describe("ACP over HTTP with parallel and mutated requests", () => {
   it("returns 202 or 400 for 120 mutated bodies and keeps serving requests", async (t) => {
     const seed = readSeed();
     t.diagnostic(`seed ${seed}`);
+    // A linear congruential generator.
     let state = seed;
     const random = (limit: number) => (state = (state * 1_103_515_245 + 12_345) % 2_147_483_648) % limit;
     const { agent } = createScriptedAgent(t);

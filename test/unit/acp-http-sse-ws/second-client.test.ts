@@ -8,7 +8,7 @@ import type { Json } from "../../helpers/acp-peer.js";
 import { noopTool } from "../../helpers/noop-tool.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
-/** Exceeds the number of calls that a connection buffers for a client that does not read. */
+/** Number of tool calls. Exceeds the number of calls that a connection buffers for a client that does not read. */
 const CALL_COUNT = 600;
 const PARALLEL_CALL_COUNT = 120;
 
@@ -81,7 +81,7 @@ describe("updates of other clients' runs for an ACP client without a stream", ()
     assert.match(JSON.stringify(lastToolMessage?.parts), /no client could answer/);
   });
 
-  it("leave a permission request of an unopened session waiting only for a client with a stream", async (t) => {
+  it("leave a permission request of a session that no client has open waiting only for a client with a stream", async (t) => {
     const { path: cwd } = await tempDir(t);
     const riskyTool = createTestTool("risky", () => ({ text: "ran" }), { needsPermission: true });
     const call = callTools(["risky", {}]);

@@ -17,7 +17,7 @@ export class ServerStreams {
   }
 
   /** Resolves when the server has detected the disconnect of the last stream's client. */
-  async lastClosed(): Promise<void> {
+  async waitForLastClose(): Promise<void> {
     const lastResponse = this.#responses.at(-1);
     if (lastResponse && !lastResponse.closed) await once(lastResponse, "close");
   }

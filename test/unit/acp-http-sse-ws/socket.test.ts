@@ -23,7 +23,7 @@ async function connectPeer(
 }
 
 /** Opens an SSE stream on the connection of a WebSocket. */
-async function joinStream(url: string, connectionId: string, sessionId?: string) {
+async function openSseStream(url: string, connectionId: string, sessionId?: string) {
   const peer = new HttpPeer(url);
   peer.connectionId = connectionId;
   return { peer, stream: await peer.openStream(sessionId) };
@@ -51,7 +51,7 @@ describe("ACP over WebSocket", () => {
     await peer.initialize();
     const [streamedSession, socketSession] = [await peer.newSession(cwd), await peer.newSession(cwd)];
     const streams = new ServerStreams(t);
-    const sseClient = await joinStream(url, peer.connectionId, streamedSession);
+    const sseClient = await openSseStream(url, peer.connectionId, streamedSession);
     await peer.prompt(streamedSession, "x");
     await sseClient.peer.waitForMessage((message) => message.params?.update?.sessionUpdate === "usage_update");
     assert.equal(sseClient.peer.getText(streamedSession), "one");
@@ -59,7 +59,7 @@ describe("ACP over WebSocket", () => {
     await peer.prompt(socketSession, "y");
     assert.equal(peer.getText(socketSession), "two");
     sseClient.stream.close();
-    await streams.lastClosed();
+    await streams.waitForLastClose();
     await peer.prompt(streamedSession, "z");
     assert.equal(peer.getText(streamedSession), "three");
     peer.assertNoValidationErrors();
@@ -74,7 +74,7 @@ describe("ACP over WebSocket", () => {
     const session = await peer.newSession(cwd);
     assert.deepEqual(await peer.prompt(session, "x"), { stopReason: "end_turn" });
     assert.equal(peer.getUpdates().length, 0);
-    const sseClient = await joinStream(url, peer.connectionId, session);
+    const sseClient = await openSseStream(url, peer.connectionId, session);
     await peer.prompt(session, "y");
     await sseClient.peer.waitForMessage((message) => message.params?.update?.sessionUpdate === "usage_update");
     assert.equal(sseClient.peer.getText(session), "two");
@@ -89,8 +89,8 @@ describe("ACP over WebSocket", () => {
     peer.socket.send(Buffer.from([0x7b, 0xff, 0xfe, 0x7d]), { binary: true });
     assert.equal((await invalidResponse).error.code, -32700);
     const binaryResponse = peer.waitForNext(() => true);
-    const initialize = '{"jsonrpc":"2.0","id":"\u00e9","method":"initialize","params":{"protocolVersion":1}}\n';
-    peer.socket.send(Buffer.from(initialize, "utf8"), { binary: true });
+    const initializeFrame = '{"jsonrpc":"2.0","id":"\u00e9","method":"initialize","params":{"protocolVersion":1}}\n';
+    peer.socket.send(Buffer.from(initializeFrame, "utf8"), { binary: true });
     const { id, result } = await binaryResponse;
     assert.deepEqual([id, result.protocolVersion], ["\u00e9", 1]);
     peer.socket.send(`"${"x".repeat(5000)}"`);
@@ -116,7 +116,7 @@ describe("ACP over WebSocket", () => {
   it("returns 400 or 403 with a JSON-RPC error for a rejected handshake", async (t) => {
     const { agent } = createScriptedAgent(t);
     const { url } = await startAcpHttp(t, agent);
-    const handshake = (headers: Record<string, string>) =>
+    const sendHandshake = (headers: Record<string, string>) =>
       sendHttp(url, "GET", { connection: "Upgrade", upgrade: "websocket", ...headers });
     const keyHeaders = { "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==", "sec-websocket-version": "13" };
     const cases: [status: number, headers: Record<string, string>][] = [
@@ -127,7 +127,7 @@ describe("ACP over WebSocket", () => {
       [403, { ...keyHeaders, host: "evil.example" }],
     ];
     for (const [status, headers] of cases) {
-      const response = await handshake(headers);
+      const response = await sendHandshake(headers);
       assert.deepEqual([response.status, response.headers["content-type"]], [status, "application/json"]);
       assert.deepEqual(Object.keys(response.json), ["jsonrpc", "id", "error"]);
       assert.equal(response.json.error.code, -32600);

@@ -52,9 +52,9 @@ async function connectClient(
   });
   const peer = new InProcessAcp(t, agent, acpOptions).connect();
   await peer.initialize();
-  const getOfferedTools = () =>
+  const getOfferedToolNames = () =>
     provider.requests.filter(({ tools }) => tools.length > 0).map(({ tools }) => tools.map(({ name }) => name));
-  return { agent, cwd, servers, peer, getOfferedTools, provider };
+  return { agent, cwd, servers, peer, getOfferedToolNames, provider };
 }
 
 /** Returns the error message of a request that must fail with -32602. */
@@ -66,7 +66,7 @@ async function getRejectionMessage(response: Promise<Json>): Promise<string> {
 
 describe("MCP servers of an ACP client", () => {
   it("are opened by the first prompt in the session's folder, for stdio, HTTP and SSE", async (t) => {
-    const { cwd, servers, peer, getOfferedTools } = await connectClient(t, [callTools(["files__say", {}]), "done"]);
+    const { cwd, servers, peer, getOfferedToolNames } = await connectClient(t, [callTools(["files__say", {}]), "done"]);
     const { sessionId } = await peer.request("session/new", { cwd, mcpServers: [stdioServer, httpServer, sseServer] });
     assert.equal(servers.openedServers.length, 0, "no server opens before the first prompt");
     await peer.prompt(sessionId, "speak");
@@ -79,7 +79,7 @@ describe("MCP servers of an ACP client", () => {
       ],
     );
     for (const { session } of servers.openedServers) assert.equal(session.projectDir, cwd);
-    assert.deepEqual(getOfferedTools()[0], ["bash", "files__say", "old__say", "web__say"]);
+    assert.deepEqual(getOfferedToolNames()[0], ["bash", "files__say", "old__say", "web__say"]);
     const callUpdate = await peer.waitForMessage(
       (message) => message.params?.update?.sessionUpdate === "tool_call_update",
     );
@@ -88,8 +88,8 @@ describe("MCP servers of an ACP client", () => {
   });
 
   for (const method of ["session/load", "session/resume"])
-    it(`are replaced by the servers in ${method}, or removed if it names none`, async (t) => {
-      const { agent, cwd, peer, getOfferedTools } = await connectClient(t, ["one", "two", "three"]);
+    it(`are replaced by the servers in ${method}, or removed if that request has none`, async (t) => {
+      const { agent, cwd, peer, getOfferedToolNames } = await connectClient(t, ["one", "two", "three"]);
       const { sessionId } = await peer.request("session/new", { cwd, mcpServers: [stdioServer] });
       await peer.prompt(sessionId, "a");
       const { id } = (await agent.sessions.get(sessionId))!;
@@ -97,17 +97,17 @@ describe("MCP servers of an ACP client", () => {
       await peer.prompt(id, "b");
       await peer.request(method, { sessionId: id, cwd });
       await peer.prompt(id, "c");
-      assert.deepEqual(getOfferedTools(), [["bash", "files__say"], ["bash", "web__say"], ["bash"]]);
+      assert.deepEqual(getOfferedToolNames(), [["bash", "files__say"], ["bash", "web__say"], ["bash"]]);
     });
 
   it("are not available to runs that another client starts in the session", async (t) => {
-    const { agent, cwd, peer, getOfferedTools } = await connectClient(t, ["one", "two"]);
+    const { agent, cwd, peer, getOfferedToolNames } = await connectClient(t, ["one", "two"]);
     const { sessionId } = await peer.request("session/new", { cwd, mcpServers: [stdioServer] });
     await peer.prompt(sessionId, "a");
     await (
       await agent.run({ message: "b", sessionId })
     ).result;
-    assert.deepEqual(getOfferedTools(), [["bash", "files__say"], ["bash"]]);
+    assert.deepEqual(getOfferedToolNames(), [["bash", "files__say"], ["bash"]]);
   });
 
   it("are ignored if the agent has a tool source of the same name", async (t) => {
@@ -115,12 +115,12 @@ describe("MCP servers of an ACP client", () => {
       name: "files",
       open: () => Promise.resolve({ tools: [bashTool], close: () => Promise.resolve() }),
     };
-    const { cwd, servers, peer, getOfferedTools } = await connectClient(t, ["one"], {
+    const { cwd, servers, peer, getOfferedToolNames } = await connectClient(t, ["one"], {
       tools: [agentSource, createTestTool("bash2", () => ({ text: "" }))],
     });
     const { sessionId } = await peer.request("session/new", { cwd, mcpServers: [{ ...httpServer, name: "files" }] });
     await peer.prompt(sessionId, "a");
-    assert.deepEqual(getOfferedTools(), [["bash", "bash2"]]);
+    assert.deepEqual(getOfferedToolNames(), [["bash", "bash2"]]);
     assert.equal(servers.openedServers.length, 0);
   });
 
@@ -166,11 +166,11 @@ describe("MCP servers of an ACP client", () => {
   for (const [condition, options, acpOptions] of [
     ["acp.mcp is false", {}, { mcp: false }],
     ["the profile is spec", {}, { profile: "spec" }],
-    // `mcpServers` must still be an array in this case.
+    // Without a factory, `mcpServers` must still be an array.
     ["the agent has no MCP server factory", { mcpServerFactory: undefined }, {}],
   ] as const)
     it(`are accepted and ignored, even if invalid, when ${condition}`, async (t) => {
-      const { cwd, peer, servers, getOfferedTools } = await connectClient(t, ["one"], options, acpOptions);
+      const { cwd, peer, servers, getOfferedToolNames } = await connectClient(t, ["one"], options, acpOptions);
       const params = { cwd, mcpServers: [stdioServer, "x", {}] };
       const { sessionId } = await peer.request("session/new", params);
       const tooManyServers = Array.from({ length: 65 }, () => stdioServer);
@@ -179,7 +179,7 @@ describe("MCP servers of an ACP client", () => {
         : [{}, "x", 1, null, tooManyServers])
         await peer.request("session/load", { sessionId, cwd, mcpServers });
       await peer.prompt(sessionId, "a");
-      assert.deepEqual(getOfferedTools(), [["bash"]]);
+      assert.deepEqual(getOfferedToolNames(), [["bash"]]);
       assert.equal(servers.openedServers.length, 0);
     });
 
@@ -216,10 +216,10 @@ describe("additional directories of an ACP client", () => {
     const params = { cwd, mcpServers: [], additionalDirectories: [`${extraFolder.path}/`] };
     const { sessionId } = await peer.request("session/new", params);
     await peer.prompt(sessionId, "look");
-    const readFailures = async (start: number) =>
+    const readFailures = async (skippedCount: number) =>
       (await agent.sessions.messages(sessionId))
         .filter(({ role }) => role === "tool")
-        .slice(start)
+        .slice(skippedCount)
         // Results of parallel calls are stored in the order in which the calls finish.
         .sort((a, b) => (a.toolCallId < b.toolCallId ? -1 : 1))
         .map((message) => message.failed);

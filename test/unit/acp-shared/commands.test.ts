@@ -86,7 +86,7 @@ describe("slash commands of an ACP client", () => {
       getCommandNames(
         await peer.waitForMessage((message) => isCommandList(message) && getCommandNames(message).length === 3),
       ),
-      [...["compact", "web:look", "review"]],
+      ["compact", "web:look", "review"],
     );
     const secondPeer = acp.connect();
     await secondPeer.initialize();

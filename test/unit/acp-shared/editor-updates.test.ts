@@ -6,7 +6,7 @@ import { InProcessAcp, createScriptedAgent, createTestTool } from "../../helpers
 import type { Json } from "../../helpers/acp-peer.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
-/** A client that follows the specification strictly, a known editor, and an unknown client. */
+/** A client that follows the specification strictly, a known editor, and an unknown client. Editors receive more updates. */
 const CLIENTS: readonly [name: string, params: Json, isEditor: boolean][] = [
   ["strict", { clientInfo: { name: "mine", version: "1" } }, false],
   ["zed", { clientInfo: { name: "zed", version: "1" } }, true],
@@ -54,7 +54,7 @@ for (const [name, params, isEditor] of CLIENTS) {
     it("report a running tool call to editors as in_progress", async (t) => {
       const { path: cwd } = await tempDir(t);
       let finishTool: () => void = () => undefined;
-      // The promise exists before the tool runs, because a client can be notified of a call before it starts.
+      // The promise exists before the tool runs, because a client can be notified of a call before the call starts.
       const toolFinished = new Promise<void>((resolve) => (finishTool = resolve));
       const slowTool = createTestTool("slow", () => toolFinished.then(() => ({ text: "done" })));
       const { agent } = createScriptedAgent(t, [callTools(["slow", {}]), "done"], { tools: [slowTool] });

@@ -3,9 +3,10 @@ import { tmpdir } from "node:os";
 import { describe, it } from "node:test";
 import { InProcessAcp, createScriptedAgent } from "../../helpers/acp-agent.js";
 import type { Json } from "../../helpers/acp-peer.js";
+import type { Hooks } from "../../helpers/temp-dir.js";
 
 /** Sends one raw frame on a new, initialized connection. Returns the next message. */
-async function sendFrame(t: { after(run: () => Promise<void> | void): void }, frame: string): Promise<Json> {
+async function sendFrame(t: Hooks, frame: string): Promise<Json> {
   const { agent } = createScriptedAgent(t);
   const peer = new InProcessAcp(t, agent).connect();
   await peer.initialize();

@@ -33,7 +33,10 @@ async function connectPeer(t: Hooks, agent: Agent, params: Json = EDITOR): Promi
   return peer;
 }
 
-/** Returns the mode changes that a client received since message `start`, in both update formats. */
+/**
+ * Returns the modes that a client received from message index `start` on. A mode of a `config_option_update` has the
+ * prefix `option`.
+ */
 function getReceivedModes(peer: AcpPeer, start = 0): string[] {
   return peer.receivedMessages.slice(start).flatMap(({ params }) => {
     const { sessionUpdate, currentModeId, configOptions } = params?.update ?? {};
@@ -139,10 +142,10 @@ describe("session modes over ACP", () => {
     const peer = await connectPeer(t, agent);
     const requests: Json[] = [];
     const sessionId = await peer.newSession(cwd);
-    const optionIds = ["reject_once", "allow_once"];
+    const selectedOptionIds = ["reject_once", "allow_once"];
     peer.onRequest = (_method, params) => {
       requests.push(params);
-      return { outcome: { outcome: "selected", optionId: optionIds.shift() } };
+      return { outcome: { outcome: "selected", optionId: selectedOptionIds.shift() } };
     };
     await peer.prompt(sessionId, "in auto");
     assert.deepEqual([requests.length, executedCalls.length], [0, 1]);

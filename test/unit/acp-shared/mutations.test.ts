@@ -8,6 +8,7 @@ describe("mutated ACP frames", () => {
   it("leave the connection usable: session/list succeeds after 600 mutated frames", async (t) => {
     const seed = readSeed();
     t.diagnostic(`seed ${seed}`);
+    // A linear congruential generator.
     let state = seed;
     const random = (limit: number) => (state = (state * 1_103_515_245 + 12_345) % 2_147_483_648) % limit;
     const { path: cwd } = await tempDir(t);

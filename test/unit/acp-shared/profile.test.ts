@@ -26,7 +26,7 @@ const MODES = {
 };
 
 describe("acp.profile", () => {
-  /** The text is the part of two content blocks that the model receives. */
+  /** `modelText`: the text of a prompt with two text blocks that the model receives. */
   const cases: [profile: ProfileChoice, clientParams: Json, loadResult: Json, modelText: string][] = [
     ["auto", {}, null, "first"],
     ["auto", { clientInfo: { name: "mine", version: "1" } }, null, "first"],

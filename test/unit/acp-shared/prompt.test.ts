@@ -243,7 +243,7 @@ describe("cancellation over ACP", () => {
     peer.assertNoValidationErrors();
   });
 
-  it("a second prompt fails with -32600; after a cancel it waits for the end of the first", async (t) => {
+  it("a second prompt fails with -32600 while a prompt runs; after session/cancel it waits until that prompt ends", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent, modelCalled } = createHangingAgent(t, "second");
     const acp = new InProcessAcp(t, agent);
@@ -316,15 +316,15 @@ describe("cancellation over ACP", () => {
 });
 
 describe("compaction updates", () => {
-  const event = { type: "compaction", strategy: "sliding-window", messages: 7, tokens: 900 } as const;
+  const compactionEvent = { type: "compaction", strategy: "sliding-window", messages: 7, tokens: 900 } as const;
 
   it("are sent as a text chunk, after a compaction_update if the client supports compactions", () => {
     const text = "[Context compacted (sliding-window) — 7 messages, 900 tokens]";
-    const [textUpdate, ...otherUpdates] = toRunUpdates(event, "spec", false) as Json[];
+    const [textUpdate, ...otherUpdates] = toRunUpdates(compactionEvent, "spec", false) as Json[];
     assert.deepEqual(otherUpdates, []);
     assert.equal(textUpdate.sessionUpdate, "agent_message_chunk");
     assert.deepEqual(textUpdate.content, { type: "text", text });
-    const officialUpdates = toRunUpdates(event, "official", true) as Json[];
+    const officialUpdates = toRunUpdates(compactionEvent, "official", true) as Json[];
     assert.deepEqual(
       officialUpdates.map(({ sessionUpdate }) => sessionUpdate),
       ["compaction_update", "agent_message_chunk"],

@@ -11,11 +11,11 @@ const EDITOR = { clientCapabilities: { fs: { readTextFile: true } } };
 
 /** Creates an agent that acts like a separate process on the store. Its tool `slow` waits for `finishTool`. */
 function createAgent(t: Hooks, store: MemoryDocuments, steps: readonly ScriptedStep[] = []) {
-  let signalStarted: () => void = () => undefined;
+  let signalToolStart: () => void = () => undefined;
   let finishTool: () => void = () => undefined;
-  const toolStarted = new Promise<void>((resolve) => (signalStarted = resolve));
+  const toolStarted = new Promise<void>((resolve) => (signalToolStart = resolve));
   const toolFinished = new Promise<void>((resolve) => (finishTool = resolve));
-  const slowTool = createTestTool("slow", async () => (signalStarted(), await toolFinished, { text: "done" }));
+  const slowTool = createTestTool("slow", async () => (signalToolStart(), await toolFinished, { text: "done" }));
   const projectDirTool = createTestTool("where", (_args, { projectDir }) => ({ text: projectDir }));
   const agent = new Agent({
     providers: [new ScriptedProvider(steps)],
@@ -143,7 +143,7 @@ describe("session/load of edits", () => {
 });
 
 describe("cwd of session/load and session/resume", () => {
-  it("is the folder of the client's tools; the session keeps and is listed by its own folder", async (t) => {
+  it("is the folder of the client's tools; the session keeps its own folder, and session/list filters by that folder", async (t) => {
     const [sessionFolder, clientFolder] = [(await tempDir(t)).path, (await tempDir(t)).path];
     const store = new MemoryDocuments();
     const call = callTools(["where", {}]);

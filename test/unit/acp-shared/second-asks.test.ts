@@ -144,7 +144,7 @@ for (const [name, createStore] of STORES)
         );
       });
 
-    it("of a background run go to a client that loaded the session, and are denied if it cannot answer", async (t) => {
+    it("of a background run go to a client that loaded the session, and are denied if that client cannot answer", async (t) => {
       const { path: cwd } = await tempDir(t);
       const openDriver = await createStore(t);
       const { agent, executedCalls } = createAgent(t, openDriver());
@@ -184,8 +184,7 @@ for (const [name, createStore] of STORES)
       await peer.request("session/load", { sessionId: id, cwd });
       await run.result;
       assert.equal(executedCalls.length, 1);
-      // This client answers every request with "method not found", so it receives no requests of sessions that another
-      // client has open.
+      // From here on the client answers every request with "method not found". Runs do not wait for such a client.
       peer.onRequest = undefined;
       await (
         await agent.run({ message: "y", sessionId: id })
@@ -200,14 +199,14 @@ for (const [name, createStore] of STORES)
     it("wait for a client while it loads the session", async (t) => {
       const { path: cwd } = await tempDir(t);
       const driver = (await createStore(t))();
-      const gate = createGate();
-      let readingId = "";
+      const readGate = createGate();
+      let blockedSessionId = "";
       const slowDriver = new Proxy(driver, {
         get: (target, member) => {
           const value: unknown = Reflect.get(target, member, target);
           if (typeof value !== "function") return value;
           return async (...args: unknown[]): Promise<unknown> => {
-            if (member === "messages" && args[0] === readingId) await gate.wait();
+            if (member === "messages" && args[0] === blockedSessionId) await readGate.wait();
             return (await Reflect.apply(value, target, args)) as unknown;
           };
         },
@@ -215,13 +214,13 @@ for (const [name, createStore] of STORES)
       const { agent, executedCalls } = createAgent(t, slowDriver);
       const peer = await connectClient(t, agent, "zed", chooseAllowOrBlue);
       const { id } = await agent.sessions.create({ projectDir: cwd });
-      readingId = id;
+      blockedSessionId = id;
       const loadResult = peer.request("session/load", { sessionId: id, cwd });
-      await gate.firstWait;
+      await readGate.firstWait;
       const askOpened = new Promise<void>((resolve) => agent.on("ask.opened", () => resolve()));
       const run = await agent.run({ message: "x", sessionId: id, mode: "ask" });
       await Promise.race([askOpened, run.result]);
-      gate.open();
+      readGate.open();
       await loadResult;
       await run.result;
       assert.equal(executedCalls.length, 1);
@@ -232,6 +231,7 @@ for (const [name, createStore] of STORES)
       const openDriver = await createStore(t);
       const { agent, executedCalls } = createAgent(t, openDriver());
       const otherProcess = createAgent(t, openDriver());
+      // The reply is checked independently of the store, so that one store is enough for all invalid options.
       const optionIds = name === "sqlite" ? ["allow", "yes", "", "no_answer"] : ["allow"];
       for (const optionId of optionIds) {
         const peer = await connectClient(t, agent, "zed", () => optionId);

@@ -47,8 +47,8 @@ async function connectPeer(t: Hooks, agent: Agent, params: Json = EDITOR, option
 const describeUpdate = (update: Json): string[] => {
   const { sessionUpdate: kind, content, status, toolCallId } = update;
   if (["session_info_update", "config_option_update", "available_commands_update"].includes(kind)) return [];
-  const call = toolCallId === undefined ? [] : [status];
-  return [[kind, ...(typeof content?.text === "string" ? [content.text] : []), ...call].join(" ")];
+  const callStatus = toolCallId === undefined ? [] : [status];
+  return [[kind, ...(typeof content?.text === "string" ? [content.text] : []), ...callStatus].join(" ")];
 };
 
 /** Describes the updates that a client received since message `start`. Chunks of one message are joined. */
@@ -107,9 +107,7 @@ for (const [name, createStore] of STORES)
         assert.deepEqual(describeUpdates(specPeer), [...loadedLines, ...laterLines]);
         assert.deepEqual(describeUpdates(laterClient), [...loadedLines, ...laterLines]);
         // The clients receive the next run from its start.
-        const messageCounts = [peer, specPeer, laterClient].map(
-          ({ receivedMessages: receivedMessages }) => receivedMessages.length,
-        );
+        const messageCounts = [peer, specPeer, laterClient].map(({ receivedMessages }) => receivedMessages.length);
         const nextRun = await firstProcess.agent.run({ message: "more", sessionId: run.sessionId });
         await nextRun.result;
         for (const [clientIndex, client] of [peer, specPeer, laterClient].entries()) {
@@ -133,7 +131,7 @@ for (const [name, createStore] of STORES)
       const peer = await connectPeer(t, agent);
       const session = await peer.newSession(cwd);
       await peer.prompt(session, "mine");
-      const run = async (message: string, targetAgent: Agent) => {
+      const runPrompt = async (message: string, targetAgent: Agent) => {
         const messageCount = peer.receivedMessages.length;
         await (
           await targetAgent.run({ message, sessionId: session })
@@ -142,9 +140,9 @@ for (const [name, createStore] of STORES)
           (message) => peer.receivedMessages.indexOf(message) >= messageCount && isUsageUpdate(message),
         );
       };
-      await run("theirs", agent);
+      await runPrompt("theirs", agent);
       await peer.prompt(session, "mine too");
-      await run("from elsewhere", createAgent(t, openDriver(), ["five"]).agent);
+      await runPrompt("from elsewhere", createAgent(t, openDriver(), ["five"]).agent);
       await peer.prompt(session, "and mine");
       assert.deepEqual(
         describeUpdates(peer).filter((line) => !line.startsWith("usage")),
@@ -161,7 +159,7 @@ for (const [name, createStore] of STORES)
       peer.assertNoValidationErrors();
     });
 
-    it("receives runs of a session that it created but never prompted, or resumed, without history", async (t) => {
+    it("receives runs of a session that it created and never prompted, or that it resumed, without history", async (t) => {
       const { path: cwd } = await tempDir(t);
       const openDriver = await createStore(t);
       const { agent, toolGate } = createAgent(t, openDriver(), ["one", callTools(["wait", {}]), "two"]);
@@ -217,6 +215,7 @@ for (const [name, createStore] of STORES)
         ),
       );
       await peer.request("session/load", { sessionId, cwd });
+      // The load replays the restored messages and the last run, without the replaced run "c".
       assert.deepEqual(
         describeUpdates(peer).slice(-6),
         describeUpdates(peer)
@@ -262,8 +261,12 @@ for (const [name, createStore] of STORES)
       const prompt = [{ type: "text", text: "and mind the tests" }];
       const busyResponse = await peer.call("session/prompt", { sessionId, prompt });
       assert.deepEqual([busyResponse.error?.code, busyResponse.error?.message], [-32600, "session is busy"]);
-      const image = [...prompt, { type: "image", mimeType: "image/png", data: "aGk=" }];
-      const imageResponse = await peer.call("session/prompt", { sessionId, prompt: image, _meta: { steer: true } });
+      const imagePrompt = [...prompt, { type: "image", mimeType: "image/png", data: "aGk=" }];
+      const imageResponse = await peer.call("session/prompt", {
+        sessionId,
+        prompt: imagePrompt,
+        _meta: { steer: true },
+      });
       assert.deepEqual([imageResponse.error?.code, imageResponse.error?.data?.field], [-32602, "prompt"]);
       assert.deepEqual(await peer.request("session/prompt", { sessionId, prompt, _meta: { steer: true } }), {
         stopReason: "end_turn",
@@ -316,7 +319,7 @@ describe("several ACP clients of one session", { concurrency: 4 }, () => {
     assert.equal(secondPeer.receivedMessages.length, messageCount + 1, "the closed client receives only its response");
   });
 
-  it("receive the latest output of a running command of any client; a spec client receives none", async (t) => {
+  it("receive the latest output of a command that any client started; a spec client receives no output", async (t) => {
     const { path: cwd } = await tempDir(t);
     const [firstOutputReceived, toolGate] = [createGate(), createGate()];
     const lines = Array.from({ length: 3_000 }, (_, n) => `line ${n}\n`);

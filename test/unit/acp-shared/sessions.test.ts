@@ -26,7 +26,7 @@ function createAgent(t: Hooks, store: MemoryDocuments, steps: readonly ScriptedS
 
 for (const profile of PROFILES) {
   describe(`ACP sessions (profile ${profile})`, () => {
-    it("session/load with either id replays all messages before its response, and sends config options after it", async (t) => {
+    it("session/load with the ACP id or the stored id replays all messages before its response, and sends config options after it", async (t) => {
       const { path: cwd } = await tempDir(t);
       const store = new MemoryDocuments();
       const firstProcess = createAgent(t, store, [
@@ -82,7 +82,7 @@ for (const profile of PROFILES) {
       }
     });
 
-    it("session/resume sends no history, and the model receives it with the next prompt", async (t) => {
+    it("session/resume sends no history, and the model receives the history with the next prompt", async (t) => {
       const { path: cwd } = await tempDir(t);
       const store = new MemoryDocuments();
       const writer = new InProcessAcp(t, createAgent(t, store, ["one"]).agent, { profile }).connect();
@@ -242,12 +242,12 @@ describe("config options, titles and authentication over ACP", () => {
 
   it("config options list the efforts of the model; a change of model selects the nearest effort", async (t) => {
     const { path: cwd } = await tempDir(t);
-    const models = [
+    const modelsWithEfforts = [
       { id: "plain", name: "Plain", ownedBy: "x", reasoning: true },
       { id: "graded", name: "Graded", ownedBy: "x", reasoning: true, efforts: ["low", "high", "max"] as const },
       { id: "free", name: "Free", ownedBy: "x", reasoning: true, efforts: [] },
     ];
-    const { agent, provider } = createScriptedAgent(t, ["hi"], { provider: { models: models } });
+    const { agent, provider } = createScriptedAgent(t, ["hi"], { provider: { models: modelsWithEfforts } });
     const peer = new InProcessAcp(t, agent).connect();
     await peer.initialize();
     const { sessionId } = await peer.request("session/new", { cwd });
@@ -283,7 +283,7 @@ describe("config options, titles and authentication over ACP", () => {
     assert.equal(provider.requests[0]?.effort, "low");
   });
 
-  it("a config option applies to a prompt that is sent directly after it", async (t) => {
+  it("a config option applies to a prompt that is sent directly after the option", async (t) => {
     const { path: cwd } = await tempDir(t);
     const { agent, provider } = createScriptedAgent(t, ["hi"], { provider: { models } });
     const peer = new InProcessAcp(t, agent).connect();

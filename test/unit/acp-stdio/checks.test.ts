@@ -4,7 +4,7 @@ import { silentLogger } from "gantry";
 import type { Listening } from "gantry/plugin";
 import acpStdio, { AcpStdioTransport } from "gantry/adapters/acp-stdio";
 import { transportChecks, type TransportClient } from "gantry/testing";
-import { streamClients } from "../../helpers/transport-clients.js";
+import { createStreamClients } from "../../helpers/transport-clients.js";
 
 describe("AcpStdioTransport (transport contract)", () => {
   const options = acpStdio.parse({}, { location: "", configDir: "/", home: "/", projectDir: "/" });
@@ -12,7 +12,7 @@ describe("AcpStdioTransport (transport contract)", () => {
   const checks = transportChecks({
     create: () => {
       const [input, output] = [new PassThrough(), new PassThrough()];
-      connect = streamClients(input, output);
+      connect = createStreamClients(input, output);
       return Promise.resolve(new AcpStdioTransport(options, silentLogger, { input, output }));
     },
     // Stdio streams exist as long as the process, so a start cannot fail.

@@ -79,7 +79,7 @@ describe("line framing over stdio", () => {
     peer.assertNoValidationErrors();
   });
 
-  it("rejects a line of 66 MiB and retains less than 4 MiB of it", async (t) => {
+  it("rejects a line of 66 MiB and retains less than 4 MiB of the line", async (t) => {
     const { agent } = createScriptedAgent(t);
     const { input, peer } = await connectPipes(agent);
     const chunkReferences: WeakRef<ArrayBufferLike>[] = [];
@@ -219,7 +219,7 @@ for (const profile of ["spec", "official"] satisfies Profile[]) {
       peer.assertNoValidationErrors();
     });
 
-    it("load replays before its response, resume sends no history, delete removes, and stdin's end ends the process", async (t) => {
+    it("session/load replays before its response, session/resume sends no history, and the end of stdin ends the transport", async (t) => {
       const { path: cwd } = await tempDir(t);
       const { agent } = createScriptedAgent(t, ["one"]);
       const { peer, input, listening } = await connectPipes(agent, { profile });

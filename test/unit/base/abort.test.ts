@@ -23,9 +23,9 @@ it("abortable settles like the promise, or rejects with the abort reason if the 
   const controller = new AbortController();
   assert.equal(await abortable(Promise.resolve(5), controller.signal), 5);
   await assert.rejects(abortable(Promise.reject(new Error("own")), controller.signal), /own/);
-  const pending = abortable(neverPromise, controller.signal);
+  const pendingPromise = abortable(neverPromise, controller.signal);
   controller.abort(reason);
-  await assert.rejects(pending, reason);
+  await assert.rejects(pendingPromise, reason);
   await assert.rejects(abortable(Promise.reject(new Error("own")), controller.signal), reason);
 });
 
@@ -41,14 +41,14 @@ it("settlesWithin returns true for work that resolves or rejects in time, and fa
   assert.equal(await settlesWithin(neverPromise, 1), false);
 });
 
-it("createDeadline() reports `expired` after its own time limit, and not after the abort of another signal", async () => {
+it("createDeadline() reports `hasExpired` after its own time limit, and not after the abort of another signal", async () => {
   const outerController = new AbortController();
   const expiredDeadline = createDeadline(1, outerController.signal);
   await new Promise<void>((resolve) => void onAbort(expiredDeadline.signal, resolve));
-  assert.ok(expiredDeadline.expired);
+  assert.ok(expiredDeadline.hasExpired);
   const abortedDeadline = createDeadline(60_000, outerController.signal);
   outerController.abort(new Error("stop"));
-  assert.ok(abortedDeadline.signal.aborted && !abortedDeadline.expired);
+  assert.ok(abortedDeadline.signal.aborted && !abortedDeadline.hasExpired);
   abortedDeadline.clear();
 });
 
@@ -66,7 +66,7 @@ it("TaskSet.settled waits for tasks that a task adds, but not longer than its ti
   await tasks.settled(1);
 });
 
-/** Returns a signal that counts its listeners. */
+/** Returns a signal, and functions that count its current listeners and all added listeners. */
 function createCountingSignal(): {
   signal: AbortSignal;
   getListenerCount: () => number;
@@ -76,11 +76,11 @@ function createCountingSignal(): {
   const controller = new AbortController();
   const { signal } = controller;
   let addedCount = 0;
-  const listen = signal.addEventListener.bind(signal) as AbortSignal["addEventListener"];
-  signal.addEventListener = ((...args: Parameters<typeof listen>) => {
+  const addListener = signal.addEventListener.bind(signal) as AbortSignal["addEventListener"];
+  signal.addEventListener = ((...args: Parameters<typeof addListener>) => {
     addedCount += 1;
-    listen(...args);
-  }) as typeof listen;
+    addListener(...args);
+  }) as typeof addListener;
   return {
     signal,
     getAddedCount: () => addedCount,

@@ -11,47 +11,47 @@ async function runWorker(
 ): Promise<void> {
   while (!shouldStop()) {
     steps.push(name);
-    const turn = scheduler.turn();
+    const turn = scheduler.waitForTurn();
     if (turn) await turn;
     else await Promise.resolve();
   }
 }
 
 it("CooperativeScheduler lets a single task continue at once", () => {
-  assert.equal(new CooperativeScheduler().turn(), undefined);
+  assert.equal(new CooperativeScheduler().waitForTurn(), undefined);
 });
 
 it("CooperativeScheduler shares the event loop between endless tasks and with other callbacks", async () => {
   const scheduler = new CooperativeScheduler();
   const steps: string[] = [];
-  let turns = 0;
+  let turnCount = 0;
   const names = ["a", "b", "c"];
   // The test never ends if the event loop gets no turn between steps, or if one worker makes no step.
-  const shouldStop = () => turns >= 3 && names.every((name) => steps.includes(name));
+  const shouldStop = () => turnCount >= 3 && names.every((name) => steps.includes(name));
   const countTurn = () => {
-    turns += 1;
+    turnCount += 1;
     if (!shouldStop()) setImmediate(countTurn);
   };
   setImmediate(countTurn);
   await Promise.all(names.map((name) => runWorker(scheduler, name, steps, shouldStop)));
-  assert.ok(turns >= 3);
+  assert.ok(turnCount >= 3);
 });
 
 it("CooperativeScheduler releases waiting tasks in order of arrival", async () => {
   const scheduler = new CooperativeScheduler();
-  const order: number[] = [];
+  const releasedTasks: number[] = [];
   // Uses up the time slice of this turn.
-  let firstTurn = scheduler.turn();
-  while (firstTurn === undefined) firstTurn = scheduler.turn();
+  let firstTurn = scheduler.waitForTurn();
+  while (firstTurn === undefined) firstTurn = scheduler.waitForTurn();
   const workers = Array.from({ length: 20 }, async (_, n) => {
-    await scheduler.turn();
-    order.push(n);
+    await scheduler.waitForTurn();
+    releasedTasks.push(n);
   });
   await firstTurn;
-  assert.deepEqual(order, []);
+  assert.deepEqual(releasedTasks, []);
   await Promise.all(workers);
   assert.deepEqual(
-    order,
+    releasedTasks,
     Array.from({ length: 20 }, (_, n) => n),
   );
 });
@@ -59,15 +59,16 @@ it("CooperativeScheduler releases waiting tasks in order of arrival", async () =
 it("CooperativeScheduler completes all tasks when each step is longer than the time slice", async () => {
   const scheduler = new CooperativeScheduler();
   const endedTasks: number[] = [];
-  const busyWait = (ms: number) => {
-    const endMs = performance.now() + ms;
+  const blockEventLoop = (durationMs: number) => {
+    const endMs = performance.now() + durationMs;
     while (performance.now() < endMs);
   };
   await Promise.all(
     [1, 2, 3].map(async (n) => {
       for (let step = 0; step < 3; step += 1) {
-        busyWait(12);
-        await scheduler.turn();
+        // Longer than the time slice of the scheduler.
+        blockEventLoop(12);
+        await scheduler.waitForTurn();
       }
       endedTasks.push(n);
     }),

@@ -13,15 +13,16 @@ it("cutMiddle cuts at line boundaries and reports the number of bytes cut", () =
   const cutText = cutMiddle(text, 1000, "read the rest");
   assert.match(cutText, /^line 0\nline 1\n/);
   assert.match(cutText, /\nline 999$/);
-  const keptLines = cutText
+  const keptText = cutText
     .split("\n")
     .filter((line) => /^line \d+$/.test(line))
     .join("\n");
   const cutBytes = Number(
     /\[\.\.\. ([\d,]+) bytes cut from the middle; read the rest \.\.\.\]/.exec(cutText)![1]!.replaceAll(",", ""),
   );
-  assert.equal(cutText.split("\n").length, keptLines.split("\n").length + 1);
-  assert.ok(Math.abs(cutBytes + keptLines.length - text.length) <= 2);
+  assert.equal(cutText.split("\n").length, keptText.split("\n").length + 1);
+  // The line feeds around the cut may belong to neither number.
+  assert.ok(Math.abs(cutBytes + keptText.length - text.length) <= 2);
 });
 
 it("capText never exceeds the limit and never splits a code point", () => {
@@ -57,6 +58,7 @@ it("HeadTail returns a short stream completely, and the start and end of a longe
   const headTail = new HeadTail(1000);
   for (let i = 0; i < 100_000; i++) headTail.push(Buffer.from(`${i}\n`));
   const text = headTail.text();
+  // The notice between head and tail may exceed the limit.
   assert.ok(Buffer.byteLength(text) < 1200);
   assert.match(text, /^0\n1\n/);
   assert.match(text, /99999\n$/);

@@ -14,8 +14,8 @@ describe("parseJson", () => {
   it("accepts the maximum number of keys in all objects together and rejects more", () => {
     assert.deepEqual(parseJson('[{"a:b":1},{"c":{}}]', 3, 2), [{ "a:b": 1 }, { c: {} }]);
     assert.throws(() => parseJson('[{"a":1},{"b":{"c":1}}]', 3, 2), /more than 2 keys/);
-    const large = `{${Array.from({ length: 50_001 }, (_, i) => `"k${i}":1`).join(",")}}`;
-    assert.throws(() => parseJson(large), /more than 50000 keys/);
+    const largeObject = `{${Array.from({ length: 50_001 }, (_, i) => `"k${i}":1`).join(",")}}`;
+    assert.throws(() => parseJson(largeObject), /more than 50000 keys/);
   });
   it("throws a JsonError for invalid JSON", () => {
     assert.throws(() => parseJson("{"), JsonError);

@@ -45,9 +45,9 @@ describe("the logger", () => {
   it("writes one line without control characters, also for circular fields", () => {
     const lines: string[] = [];
     const logger = createLogger({ level: "debug", write: (line) => lines.push(line) });
-    const circle: Record<string, unknown> = {};
-    circle["self"] = circle;
-    logger.info("forged\n2026-01-01T00:00:00.000Z error break-in\u2028\u001b[2J", circle);
+    const circularFields: Record<string, unknown> = {};
+    circularFields["self"] = circularFields;
+    logger.info("forged\n2026-01-01T00:00:00.000Z error break-in\u2028\u001b[2J", circularFields);
     assert.equal(lines.length, 1);
     // eslint-disable-next-line no-control-regex
     assert.doesNotMatch(lines[0] ?? "", /[\n\r\u2028\u001b]/);

@@ -15,7 +15,7 @@ describe("Redactor", () => {
         for (const text of [plainBytes.toString("base64"), plainBytes.toString("base64url")])
           for (const encodedText of [text, text.replace(/.{20}/g, "$&\n")]) {
             const visibleText = redactor.hide(encodedText).replace("[redacted]", "").replace(/\s/g, "");
-            // The remaining text must hold no part of the key.
+            // The remaining text must contain no five consecutive characters of the key.
             const bytes = Buffer.from(visibleText, "base64").toString("latin1");
             for (let i = 0; i + 5 <= KEY.length; i++) assert.ok(!bytes.includes(KEY.slice(i, i + 5)), encodedText);
             assert.ok(redactor.hide(encodedText).includes("[redacted]"), encodedText);
@@ -34,13 +34,13 @@ describe("Redactor", () => {
       assert.equal(redactor.hide(hex.toUpperCase().replace(/../g, `${prefix}$&`)).replace(prefix, ""), "[redacted]");
   });
 
-  it("hides a secret as it is, escaped for JSON and encoded for URLs", () => {
+  it("hides a secret in plain text, escaped for JSON and encoded for URLs", () => {
     const specialRedactor = new Redactor(['pa"ss\\wörd 1']);
     for (const text of ['pa"ss\\wörd 1', 'pa\\"ss\\\\wörd 1', encodeURIComponent('pa"ss\\wörd 1')])
       assert.equal(specialRedactor.hide(text), "[redacted]");
   });
 
-  it("hides pieces of at least 16 characters of a secret, and of at least 8 next to an ellipsis", () => {
+  it("hides pieces of a secret with at least 16 characters, or at least 8 characters next to an ellipsis", () => {
     for (let pieceLength = 16; pieceLength < KEY.length; pieceLength++) {
       assert.equal(redactor.hide(`a ${KEY.slice(0, pieceLength)}`), "a [redacted]");
       assert.equal(redactor.hide(`${KEY.slice(-pieceLength)} b`), "[redacted] b");
@@ -78,13 +78,13 @@ describe("Redactor", () => {
   it("leaves long texts without secrets unchanged, and hides 25,000 copies of a repetitive secret", () => {
     const text = `${"import { readFile } from 'node:fs';\n".repeat(20_000)}${"a".repeat(200_000)}`;
     assert.equal(redactor.hide(text), text);
-    for (const slowText of [
+    for (const repetitiveText of [
       "Bearer" + " ".repeat(300_000),
       "-eyJ".repeat(50_000),
       "a://b:".repeat(50_000),
       "&key=[".repeat(50_000),
     ])
-      assert.equal(redact(slowText), slowText);
+      assert.equal(redact(repetitiveText), repetitiveText);
     const repetitiveRedactor = new Redactor(["a".repeat(40), "0".repeat(64)]);
     assert.equal(repetitiveRedactor.hide("a".repeat(1_000_000)), "[redacted]".repeat(25_000));
   });

@@ -81,10 +81,10 @@ describe("gantry check", () => {
       "odd.mjs":
         'export default { gantry: 1, kind: "hooks", name: "slow", create: () => (globalThis.created(), new Promise(() => {})) };',
     });
-    const abort = new AbortController();
-    Object.assign(globalThis, { created: () => abort.abort("SIGINT") });
+    const controller = new AbortController();
+    Object.assign(globalThis, { created: () => controller.abort("SIGINT") });
     t.after(() => Reflect.deleteProperty(globalThis, "created"));
-    assert.equal((await runCheck([folder.at("odd.mjs")], { timeout: 60 }, abort.signal)).code, 130);
+    assert.equal((await runCheck([folder.at("odd.mjs")], { timeout: 60 }, controller.signal)).code, 130);
   });
 
   it("exits with code 2 and one line on stderr for an invalid command line or a module without an adapter", async (t) => {

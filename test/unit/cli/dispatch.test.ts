@@ -4,22 +4,22 @@ import { toFlag, type CommandDescription } from "../../../src/cli/command-descri
 import { COMMAND_DESCRIPTIONS } from "../../../src/cli/descriptions/all.js";
 import { run } from "../../../src/cli/descriptions/run.js";
 import { formatFailureLine, describeFailure } from "../../../src/cli/failure.js";
-import { flagsFor } from "../../../src/cli/choose.js";
+import { getFlagsFor } from "../../../src/cli/choose.js";
 import { parseFlags, parseCommandLine } from "../../../src/cli/command-line.js";
 
-/** Flags of all commands. A line that starts with a flag accepts all of them. */
-const ALL_FLAGS = flagsFor(["--"]);
+/** Flags of all commands. A line that starts with a flag accepts all flags. */
+const ALL_FLAGS = getFlagsFor(["--"]);
 const COMMANDS_AND_SUBCOMMANDS: readonly CommandDescription[] = COMMAND_DESCRIPTIONS.flatMap((command) => [
   command,
   ...Object.values(command.commands ?? {}),
 ]);
 
-/** Parses a line that is split at spaces. Returns its arguments and flags, or the error. */
-function readLine(text: string) {
+/** Splits a line at spaces and parses the parts. Returns the arguments and flags, or the error. */
+function parseLine(text: string) {
   const argv = text === "" ? [] : text.split(" ");
   const line = parseCommandLine(argv, ALL_FLAGS);
-  const parsed = parseFlags(line, ALL_FLAGS, argv);
-  return "fault" in parsed ? parsed.fault : [line.input, parsed.flags];
+  const flagResult = parseFlags(line, ALL_FLAGS, argv);
+  return "fault" in flagResult ? flagResult.fault : [line.input, flagResult.flags];
 }
 
 describe("a command line", () => {
@@ -39,11 +39,11 @@ describe("a command line", () => {
     ["-- --json -h", ["--json", "-h"], {}],
     ["--host a -- --host", ["--host"], { host: "a" }],
   ] as const)
-    it(`is parsed: ${JSON.stringify(line)}`, () => assert.deepEqual(readLine(line), [input, flags]));
+    it(`is parsed: ${JSON.stringify(line)}`, () => assert.deepEqual(parseLine(line), [input, flags]));
 
   it("is parsed with the flags of its command, or with the flags of chat if the line is empty", () => {
-    assert.deepEqual(Object.keys(flagsFor(["run"])).sort(), Object.keys(run.flags).sort());
-    assert.deepEqual(flagsFor([]), flagsFor(["chat"]));
+    assert.deepEqual(Object.keys(getFlagsFor(["run"])).sort(), Object.keys(run.flags).sort());
+    assert.deepEqual(getFlagsFor([]), getFlagsFor(["chat"]));
     for (const { flags } of COMMANDS_AND_SUBCOMMANDS)
       for (const name of Object.keys(flags)) assert.ok(Object.hasOwn(ALL_FLAGS, name), name);
   });
@@ -72,19 +72,19 @@ describe("a command line", () => {
     ["--constructor x", "unknown flag --constructor"],
     ["--\u001b[31mx", "unknown flag --\u001b[31mx"],
   ] as const)
-    it(`is rejected: ${JSON.stringify(line)}`, () => assert.equal(readLine(line), fault));
+    it(`is rejected: ${JSON.stringify(line)}`, () => assert.equal(parseLine(line), fault));
 });
 
 describe("the command descriptions", () => {
   it("give a flag the same type in each command", () => {
-    const types = new Map<string, string>();
+    const signaturesByFlag = new Map<string, string>();
     for (const { name, flags } of COMMANDS_AND_SUBCOMMANDS)
       for (const [key, { type, isMultiple = false, choices = [] }] of Object.entries(flags)) {
         const signature = `${type} ${isMultiple} ${choices.join()}`;
-        assert.equal(types.get(key) ?? signature, signature, `${toFlag(key)} of ${name}`);
-        types.set(key, signature);
+        assert.equal(signaturesByFlag.get(key) ?? signature, signature, `${toFlag(key)} of ${name}`);
+        signaturesByFlag.set(key, signature);
       }
-    assert.ok(types.size > 10);
+    assert.ok(signaturesByFlag.size > 10);
   });
 
   it("name the value of each flag that is not boolean, and describe flags in one line without a final full stop", () => {

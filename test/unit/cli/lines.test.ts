@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { readLines } from "../../../src/cli/lines.js";
 
-async function* splitInPieces(bytes: Buffer, pieceBytes: number): AsyncGenerator<Uint8Array> {
+async function* splitIntoPieces(bytes: Buffer, pieceBytes: number): AsyncGenerator<Uint8Array> {
   for (let offset = 0; offset < bytes.length; offset += pieceBytes) yield bytes.subarray(offset, offset + pieceBytes);
 }
 
 async function collectLines(text: string, pieceBytes: number, maxCharacters?: number): Promise<string[]> {
   const lines: string[] = [];
-  const input = splitInPieces(Buffer.from(text), pieceBytes);
+  const input = splitIntoPieces(Buffer.from(text), pieceBytes);
   for await (const line of readLines(input, () => undefined, new AbortController().signal, maxCharacters))
     lines.push(line);
   return lines;

@@ -4,22 +4,25 @@ import type { CommandOutput } from "../../../src/cli/command.js";
 import { Progress, formatProgressLine, formatBytes } from "../../../src/cli/progress.js";
 
 const PROGRESS = { count: 12_345, bytes: 45_200_000, fraction: 0.12345, total: 100_000 };
-const TIMES = { seconds: 60, rate: 12_300_000 };
+const TIMING = { elapsedSeconds: 60, bytesPerSecond: 12_300_000 };
 
 it("formatProgressLine shows sessions, time left, bytes and rate, and a bar if the line is long enough", () => {
   assert.equal(
-    formatProgressLine(PROGRESS, TIMES, 120),
+    formatProgressLine(PROGRESS, TIMING, 120),
     `[${"=".repeat(5)}${" ".repeat(35)}]  12,345/100,000 sessions  7:07 left  45.2 MB  12.3 MB/s`,
   );
-  assert.equal(formatProgressLine(PROGRESS, TIMES, 54), "12,345/100,000 sessions  7:07 left  45.2 MB");
-  assert.equal(formatProgressLine({ count: 3, bytes: 10 }, { seconds: 1, rate: undefined }, 80), "3 sessions  10 B");
-  assert.match(formatProgressLine({ ...PROGRESS, fraction: 0.001 }, TIMES, 120), /16:39:00 left/);
+  assert.equal(formatProgressLine(PROGRESS, TIMING, 54), "12,345/100,000 sessions  7:07 left  45.2 MB");
+  assert.equal(
+    formatProgressLine({ count: 3, bytes: 10 }, { elapsedSeconds: 1, bytesPerSecond: undefined }, 80),
+    "3 sessions  10 B",
+  );
+  assert.match(formatProgressLine({ ...PROGRESS, fraction: 0.001 }, TIMING, 120), /16:39:00 left/);
 });
 
 it("formatProgressLine never fills the width of the terminal", () => {
   for (let columns = 1; columns < 200; columns++)
     for (const fraction of [undefined, 0, 0.5, 1, 1.5]) {
-      const line = formatProgressLine({ ...PROGRESS, fraction: fraction }, TIMES, columns);
+      const line = formatProgressLine({ ...PROGRESS, fraction }, TIMING, columns);
       assert.ok(line.length < Math.max(columns, 1) || line === "", `${columns}: ${line}`);
     }
 });

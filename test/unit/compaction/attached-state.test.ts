@@ -4,7 +4,7 @@ import { Agent, builtinTools } from "gantry";
 import type { ModelMessage, ModelRequest } from "gantry/plugin";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
 import { attachState, detachState } from "../../../src/compaction/attached-state.js";
-import { SUMMARY_HEAD } from "../../../src/compaction/units.js";
+import { SUMMARY_HEADER } from "../../../src/compaction/units.js";
 import { recordChangedFiles } from "../../../src/tools/files/changed-files.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
@@ -13,7 +13,7 @@ function createUserMessage(...texts: string[]): ModelMessage {
   return { role: "user", parts, toolCallId: "", name: "", failed: false };
 }
 
-const textOf = ({ parts }: ModelMessage) => parts.map((part) => ("text" in part ? part.text : "")).join("\n");
+const toText = ({ parts }: ModelMessage) => parts.map((part) => ("text" in part ? part.text : "")).join("\n");
 
 function createState(content: string, files: readonly string[] = []): Map<string, unknown> {
   const state = new Map<string, unknown>([["todos", [{ content, status: "pending" }]]]);
@@ -22,19 +22,19 @@ function createState(content: string, files: readonly string[] = []): Map<string
 }
 
 describe("the state of a session in a compacted view", () => {
-  it("is appended to the summary, or to the first prompt if there is none, and can be removed again", () => {
+  it("is appended to the summary, or to the first prompt if there is no summary, and can be removed again", () => {
     const state = createState("paint", ["/project/a.ts", "b.ts", "b.ts", "/elsewhere/c.ts"]);
     const withSummary = attachState(
-      [createUserMessage("goal"), createUserMessage(`${SUMMARY_HEAD}notes`), createUserMessage("now")],
+      [createUserMessage("goal"), createUserMessage(`${SUMMARY_HEADER}notes`), createUserMessage("now")],
       state,
       1_000,
     );
     const text =
       "[State of this session, attached again because older messages left the context window]\n\n" +
       "Todo list:\n[ ] paint\n\nFiles changed by tools (commands may have changed others):\n- a.ts\n- b.ts\n- /elsewhere/c.ts";
-    assert.deepEqual(withSummary.map(textOf), ["goal", `${SUMMARY_HEAD}notes\n${text}`, "now"]);
+    assert.deepEqual(withSummary.map(toText), ["goal", `${SUMMARY_HEADER}notes\n${text}`, "now"]);
     const withoutSummary = attachState([createUserMessage("goal"), createUserMessage("now")], state, 1_000);
-    assert.deepEqual(withoutSummary.map(textOf), [`goal\n${text}`, "now"]);
+    assert.deepEqual(withoutSummary.map(toText), [`goal\n${text}`, "now"]);
     assert.deepEqual(withoutSummary.map(detachState), [createUserMessage("goal"), createUserMessage("now")]);
     // A user can paste this text as a prompt.
     assert.deepEqual(detachState(createUserMessage(text)), createUserMessage(text));
@@ -49,16 +49,17 @@ describe("the state of a session in a compacted view", () => {
   it("lists the newest 100 changed files and stays within its byte limit", () => {
     const files = Array.from({ length: 250 }, (_, i) => `src/file-${i}.ts`);
     const [message] = attachState([createUserMessage("goal")], createState("paint", files), 100_000);
-    const lines = textOf(message!).split("\n");
+    const lines = toText(message!).split("\n");
     assert.equal(lines.filter((line) => /^- src/.test(line)).length, 100);
     assert.ok(lines.includes("- 150 more, changed earlier") && lines.includes("- src/file-249.ts"));
     const [shortMessage] = attachState([createUserMessage("")], createState("long ".repeat(10_000), files), 2_000);
-    assert.ok(Buffer.byteLength(textOf(shortMessage!)) <= 2_001);
+    // A line feed separates the prompt from the state.
+    assert.ok(Buffer.byteLength(toText(shortMessage!)) <= 2_001);
   });
 
-  it("lists changed files but not those of failed calls, occurs once, and is not in later summary requests", async (t) => {
+  it("lists changed files except files of failed calls, occurs once, and is not in later summary requests", async (t) => {
     const folder = await tempDir(t, { "large.txt": "x".repeat(1_500_000), "kept.txt": "kept" });
-    const requests: ModelRequest[] = [];
+    const summaryRequests: ModelRequest[] = [];
     const longText = "word ".repeat(1_500);
     const provider = new ScriptedProvider(
       [
@@ -75,7 +76,7 @@ describe("the state of a session in a compacted view", () => {
         models: [{ id: "m", name: "m", ownedBy: "x", contextWindow: 16_000 }],
         fallback: (request) => {
           if (request.tools.length > 0) return say(longText);
-          requests.push(request);
+          summaryRequests.push(request);
           return say("notes");
         },
       },
@@ -94,12 +95,12 @@ describe("the state of a session in a compacted view", () => {
       ).result;
     }
     const view = await agent.sessions.messages(sessionId, { view: "model" });
-    const text = view.map(textOf).join("\n");
-    assert.match(text, /\[>\] stale item/);
-    assert.match(text, /- large\.txt/);
-    assert.equal(/- (kept|missing)\.txt/.test(text), false, text);
-    assert.equal(text.split("[State of this session").length, 2, "the view contains the state once");
-    const transcripts = requests.slice(1).map(({ messages }) => messages.map(textOf).join("\n"));
+    const viewText = view.map(toText).join("\n");
+    assert.match(viewText, /\[>\] stale item/);
+    assert.match(viewText, /- large\.txt/);
+    assert.equal(/- (kept|missing)\.txt/.test(viewText), false, viewText);
+    assert.equal(viewText.split("[State of this session").length, 2, "the view contains the state once");
+    const transcripts = summaryRequests.slice(1).map(({ messages }) => messages.map(toText).join("\n"));
     assert.ok(transcripts.length > 0);
     for (const transcript of transcripts) assert.equal(transcript.includes("[State of this session"), false);
   });

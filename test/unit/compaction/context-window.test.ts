@@ -68,51 +68,51 @@ async function runAndWait(agent: Agent, message: string, sessionId?: string): Pr
   return run;
 }
 
-const textOf = (message: ModelMessage | undefined): string =>
+const toText = (message: ModelMessage | undefined): string =>
   (message?.parts ?? []).map((part) => ("text" in part ? part.text : "")).join("");
 
-/** The current prompt decides the answer: `turn <n>` calls a tool once, and then the model answers. */
-function answerTurns(window: number): WindowProviderOptions["answer"] {
+/** In `turn <n>`, the model calls a tool and then answers. In turn 50 of 100, the tool output exceeds the window. */
+function createTurnAnswers(windowTokens: number): WindowProviderOptions["answer"] {
   return ({ messages }) => {
     const lastMessage = messages.at(-1);
-    const turn = Number(/turn (\d+)/.exec(textOf(messages.findLast((message) => message.role === "user")))?.[1] ?? 0);
+    const turn = Number(/turn (\d+)/.exec(toText(messages.findLast((message) => message.role === "user")))?.[1] ?? 0);
     if (lastMessage?.role === "tool") return `answer ${turn} ${"blah ".repeat(30)}`;
-    return [["fill", { bytes: turn % 100 === 50 ? window * 4 : 300 }]];
+    return [["fill", { bytes: turn % 100 === 50 ? windowTokens * 4 : 300 }]];
   };
 }
 
 /** The soak test uses more windows and longer conversations. */
 const IS_SOAK = process.env.STORES === "all";
-const WINDOWS = IS_SOAK ? [4_000, 8_000, 128_000] : [4_000, 128_000];
-const TURNS = IS_SOAK ? 300 : 100;
+const WINDOW_SIZES_TOKENS = IS_SOAK ? [4_000, 8_000, 128_000] : [4_000, 128_000];
+const TURN_COUNT = IS_SOAK ? 300 : 100;
 /** Each turn has four messages: prompt, call, result, answer. */
-const MESSAGES = TURNS * 4;
+const MESSAGE_COUNT = TURN_COUNT * 4;
 
-describe(`a conversation of ${TURNS} turns`, () => {
+describe(`a conversation of ${TURN_COUNT} turns`, () => {
   for (const [name, makeStore] of QUICK_STORES) {
-    for (const window of WINDOWS) {
-      it(`stays within ${window} tokens, is stored completely and continues in a second agent (${name})`, async (t) => {
-        const store = await makeStore(t);
+    for (const windowTokens of WINDOW_SIZES_TOKENS) {
+      it(`stays within ${windowTokens} tokens, is stored completely and continues in a second agent (${name})`, async (t) => {
+        const openDriver = await makeStore(t);
         const provider = new WindowProvider({
-          window,
+          window: windowTokens,
           answer: ({ messages, ...otherFields }, call) => {
-            if (!messages.some((message) => message.role === "user" && textOf(message).includes(GOAL))) {
+            if (!messages.some((message) => message.role === "user" && toText(message).includes(GOAL))) {
               provider.violations.push("the goal is gone");
             }
-            return answerTurns(window)({ messages, ...otherFields }, call);
+            return createTurnAnswers(windowTokens)({ messages, ...otherFields }, call);
           },
         });
-        const agent = createAgent(t, provider, store());
+        const agent = createAgent(t, provider, openDriver());
         const compactionIds: string[] = [];
         agent.on("session.compacted", ({ rootId, from, to }) => compactionIds.push(rootId, from, to));
         const { sessionId } = await runAndWait(agent, `${GOAL}. turn 1`);
-        const filler = window > 100_000 ? "more ".repeat(90_000 / TURNS) : "";
-        for (let turn = 2; turn <= TURNS; turn++) await runAndWait(agent, `turn ${turn} ${filler}`, sessionId);
+        const filler = windowTokens > 100_000 ? "more ".repeat(90_000 / TURN_COUNT) : "";
+        for (let turn = 2; turn <= TURN_COUNT; turn++) await runAndWait(agent, `turn ${turn} ${filler}`, sessionId);
 
         assert.deepEqual(provider.violations, []);
         assert.equal(provider.refusedCount, 0);
         assert.ok(
-          provider.largestRequestTokens > window * 0.3,
+          provider.largestRequestTokens > windowTokens * 0.3,
           `largest request: ${provider.largestRequestTokens} tokens`,
         );
         assert.ok(compactionIds.length > 0);
@@ -121,39 +121,39 @@ describe(`a conversation of ${TURNS} turns`, () => {
         const allMessages = await agent.sessions.messages(sessionId);
         assert.deepEqual(
           allMessages.map((message) => message.seq),
-          Array.from({ length: MESSAGES }, (_, i) => i + 1),
+          Array.from({ length: MESSAGE_COUNT }, (_, i) => i + 1),
         );
-        assert.equal(new Set(allMessages.map((message) => message.id)).size, MESSAGES);
+        assert.equal(new Set(allMessages.map((message) => message.id)).size, MESSAGE_COUNT);
         assert.deepEqual(findHistoryFaults(allMessages), []);
-        for (let turn = 1; turn <= TURNS; turn++) {
-          assert.match(textOf(allMessages[turn * 4 - 4]), new RegExp(`turn ${turn}( |$)`));
-          assert.match(textOf(allMessages[turn * 4 - 1]), new RegExp(`^answer ${turn} `));
+        for (let turn = 1; turn <= TURN_COUNT; turn++) {
+          assert.match(toText(allMessages[turn * 4 - 4]), new RegExp(`turn ${turn}( |$)`));
+          assert.match(toText(allMessages[turn * 4 - 1]), new RegExp(`^answer ${turn} `));
         }
-        assert.ok(textOf(allMessages[50 * 4 - 2]).length >= window * 4, "stored outputs are complete");
+        assert.ok(toText(allMessages[50 * 4 - 2]).length >= windowTokens * 4, "stored outputs are complete");
         // Every session of the chain returns the whole conversation.
-        assert.equal((await agent.sessions.messages(compactionIds.at(-1)!)).length, MESSAGES);
-        const page = await agent.sessions.messages(sessionId, { after: MESSAGES / 2, limit: 3 });
+        assert.equal((await agent.sessions.messages(compactionIds.at(-1)!)).length, MESSAGE_COUNT);
+        const page = await agent.sessions.messages(sessionId, { after: MESSAGE_COUNT / 2, limit: 3 });
         assert.deepEqual(
           page.map((message) => message.seq),
-          [1, 2, 3].map((n) => MESSAGES / 2 + n),
+          [1, 2, 3].map((n) => MESSAGE_COUNT / 2 + n),
         );
 
         const { sessions, total } = await agent.sessions.list({ limit: 10 });
         assert.equal(total, 1);
         assert.equal(sessions[0]?.id, sessionId);
         assert.equal(sessions[0].title, "A title");
-        assert.equal(sessions[0].usage.completionTokens, TURNS * 2 * 20);
+        assert.equal(sessions[0].usage.completionTokens, TURN_COUNT * 2 * 20, "20 tokens per model call");
         assert.ok(sessions[0].updatedAt >= allMessages.at(-1)!.createdAt);
 
         // A second agent continues the session with its own driver, as in another process.
-        const secondAgent = createAgent(t, provider, store());
-        await runAndWait(secondAgent, `turn ${TURNS + 1}`, compactionIds[1]);
+        const secondAgent = createAgent(t, provider, openDriver());
+        await runAndWait(secondAgent, `turn ${TURN_COUNT + 1}`, compactionIds[1]);
         assert.deepEqual(provider.violations, []);
         assert.equal(provider.refusedCount, 0);
-        assert.equal((await secondAgent.sessions.messages(sessionId)).length, MESSAGES + 4);
+        assert.equal((await secondAgent.sessions.messages(sessionId)).length, MESSAGE_COUNT + 4);
         const view = await secondAgent.sessions.messages(sessionId, { view: "model" });
-        assert.match(textOf(view[0]), new RegExp(GOAL));
-        assert.match(textOf(view.at(-1)), new RegExp(`^answer ${TURNS + 1}`));
+        assert.match(toText(view[0]), new RegExp(GOAL));
+        assert.match(toText(view.at(-1)), new RegExp(`^answer ${TURN_COUNT + 1}`));
 
         await secondAgent.sessions.delete(compactionIds.at(-1)!);
         assert.equal((await secondAgent.sessions.list({ limit: 10 })).total, 0);
@@ -212,8 +212,8 @@ describe("compaction", () => {
     assert.deepEqual(provider.violations, []);
     const results = provider.lastRequest?.messages.filter((message) => message.role === "tool") ?? [];
     assert.equal(results.length, 8);
-    for (const result of results) assert.match(textOf(result), /^begin [\s\S]*bytes cut from the middle[\s\S]* end$/);
-    assert.ok((await agent.sessions.messages(run.sessionId)).every((message) => !textOf(message).includes("cut from")));
+    for (const result of results) assert.match(toText(result), /^begin [\s\S]*bytes cut from the middle[\s\S]* end$/);
+    assert.ok((await agent.sessions.messages(run.sessionId)).every((message) => !toText(message).includes("cut from")));
   });
 
   it("cuts the middle of a prompt that exceeds the window, and stores the complete prompt", async (t) => {
@@ -222,8 +222,8 @@ describe("compaction", () => {
     const prompt = `${GOAL} ${"x".repeat(40_000)} and nothing else`;
     const run = await runAndWait(agent, prompt);
     assert.equal(provider.refusedCount, 0);
-    assert.match(textOf(provider.lastRequest?.messages[0]), /^GOAL[\s\S]*cut from the middle[\s\S]*and nothing else$/);
-    assert.equal(textOf((await agent.sessions.messages(run.sessionId))[0]), prompt);
+    assert.match(toText(provider.lastRequest?.messages[0]), /^GOAL[\s\S]*cut from the middle[\s\S]*and nothing else$/);
+    assert.equal(toText((await agent.sessions.messages(run.sessionId))[0]), prompt);
   });
 
   it("shortens the first prompt to 2,000 characters, and keeps the current prompt and the message ids", async (t) => {
@@ -236,11 +236,11 @@ describe("compaction", () => {
     for (let turn = 0; turn < 20; turn++) await runAndWait(agent, `prompt ${turn} ${"z".repeat(600)}`, sessionId);
     const view = await agent.sessions.messages(sessionId, { view: "model" });
     const [firstMessage] = view;
-    assert.ok(textOf(firstMessage).startsWith(GOAL));
+    assert.ok(toText(firstMessage).startsWith(GOAL));
     assert.equal(firstMessage?.parts[0]?.type === "text" && firstMessage.parts[0].text.length, 2_000);
-    assert.match(textOf(firstMessage), /left out to save room/);
-    assert.ok(view.some((message) => textOf(message).startsWith("prompt 19 ")));
-    // Copies keep their ids, so that a client can fork or revert at a message that it sees.
+    assert.match(toText(firstMessage), /left out to save room/);
+    assert.ok(view.some((message) => toText(message).startsWith("prompt 19 ")));
+    // Copies keep their ids, so that a client can fork or revert at each message of the view.
     const allMessages = await agent.sessions.messages(sessionId);
     for (const message of view)
       assert.equal(allMessages.find((candidate) => candidate.id === message.id)?.seq, message.seq);
@@ -250,7 +250,7 @@ describe("compaction", () => {
     const provider = new WindowProvider({
       window: 4_000,
       answer: ({ messages }) => {
-        if (!textOf(messages[0]).startsWith(GOAL)) provider.violations.push("goal lost");
+        if (!toText(messages[0]).startsWith(GOAL)) provider.violations.push("goal lost");
         return `said ${"w".repeat(900)}`;
       },
     });
@@ -258,11 +258,11 @@ describe("compaction", () => {
     const { sessionId } = await runAndWait(agent, GOAL);
     for (let turn = 2; turn <= 30; turn++) {
       await runAndWait(agent, `turn ${turn}`, sessionId);
-      assert.equal(textOf(provider.lastRequest?.messages.at(-1)), `turn ${turn}`);
+      assert.equal(toText(provider.lastRequest?.messages.at(-1)), `turn ${turn}`);
     }
     assert.deepEqual(provider.violations, []);
     assert.equal(provider.refusedCount, 0);
-    assert.match(textOf(provider.lastRequest?.messages[0]), /left out to save room/);
+    assert.match(toText(provider.lastRequest?.messages[0]), /left out to save room/);
   });
 
   it("keeps the current prompt in each request of a long turn", async (t) => {
@@ -270,7 +270,7 @@ describe("compaction", () => {
       window: 4_000,
       answer: ({ messages }, call) => {
         if (call === 1) return "hello";
-        if (!messages.some((message) => textOf(message).includes("TASK: paint it")))
+        if (!messages.some((message) => toText(message).includes("TASK: paint it")))
           provider.violations.push("task lost");
         return call < 60 ? [["fill", { bytes: 400 }]] : "done";
       },
@@ -419,47 +419,47 @@ describe("compaction", () => {
     for (const { messages } of provider.requests) assert.deepEqual(findHistoryFaults(messages), []);
   });
 
-  it("leaves a session that resumes after a crash before the first message of the follow-up", async (t) => {
+  it("leaves a session that can continue after a crash before the first message of the follow-up", async (t) => {
     for (const [, makeStore] of STORES) {
-      const store = await makeStore(t);
-      const provider = new WindowProvider({ window: 4_000, answer: answerTurns(4_000) });
-      const firstAgent = createAgent(t, provider, store());
+      const openDriver = await makeStore(t);
+      const provider = new WindowProvider({ window: 4_000, answer: createTurnAnswers(4_000) });
+      const firstAgent = createAgent(t, provider, openDriver());
       const { sessionId } = await runAndWait(firstAgent, `${GOAL}. turn 1`);
       let followUp = "";
       firstAgent.on("session.compacted", ({ to }) => (followUp = to));
       for (let turn = 2; followUp === ""; turn++) await runAndWait(firstAgent, `turn ${turn}`, sessionId);
       await firstAgent.close();
-      // The state after a crash that follows the creation: the messages of the follow-up are lost.
-      const driver = store();
+      // The state after a crash that follows the creation of the follow-up: the follow-up has no messages.
+      const driver = openDriver();
       await driver.open();
       const newest = await findNewest(driver, sessionId);
       assert.equal(newest?.id, followUp);
       const view = (await driver.dump(followUp))?.sessions.find(({ session }) => session.id === followUp)?.view ?? [];
-      const messagesBefore = await driver.messages(sessionId, { scope: "chain", before: newest.lastSeq });
+      const earlierMessages = await driver.messages(sessionId, { scope: "chain", before: newest.lastSeq });
       const { chain: _, ...fields } = newest;
       const emptyFollowUp = { ...fields, id: "dead", lastSeq: newest.lastSeq, chain: { root: sessionId, index: 7 } };
       await driver.create({ session: emptyFollowUp, view });
       await driver.close();
 
-      const resumedAgent = createAgent(t, provider, store());
+      const resumedAgent = createAgent(t, provider, openDriver());
       const { sessionId: resumedId } = await runAndWait(resumedAgent, "turn 77", sessionId);
       assert.equal(resumedId, sessionId);
       const resumedView = await resumedAgent.sessions.messages(sessionId, { view: "model" });
       assert.deepEqual(findHistoryFaults(resumedView), []);
-      assert.match(textOf(resumedView.at(-1)), /^answer 77/);
-      assert.equal((await resumedAgent.sessions.messages(sessionId)).length, messagesBefore.length + 1 + 4);
+      assert.match(toText(resumedView.at(-1)), /^answer 77/);
+      assert.equal((await resumedAgent.sessions.messages(sessionId)).length, earlierMessages.length + 1 + 4);
       assert.deepEqual(provider.violations, []);
     }
   });
 });
 
 describe("compaction strategies", () => {
-  const createSummaryProvider = (summary: (transcript: string) => string | Error): ScriptedProvider => {
+  const createSummaryProvider = (createSummary: (transcript: string) => string | Error): ScriptedProvider => {
     let callCount = 0;
     return new ScriptedProvider([], {
       models: [{ id: "m", name: "m", ownedBy: "", contextWindow: 4_000, prices: { input: 1, output: 1 } }],
       fallback: (request) => {
-        if (request.tools.length === 0) return summary(textOf(request.messages[0]));
+        if (request.tools.length === 0) return createSummary(toText(request.messages[0]));
         callCount += 1;
         return callCount < 40 ? callTools(["fill", { bytes: 500, step: callCount }]) : "done";
       },
@@ -482,12 +482,12 @@ describe("compaction strategies", () => {
     for (const transcript of transcripts) assert.match(transcript, /\[calls fill \{"bytes":500/);
     assert.match(transcripts[1] ?? "", /SUMMARY 1/);
     const lastMessages = provider.requests.filter((request) => request.tools.length > 0).at(-1)?.messages ?? [];
-    const summaries = lastMessages.filter((message) => message.role === "user" && textOf(message).includes("SUMMARY"));
+    const summaries = lastMessages.filter((message) => message.role === "user" && toText(message).includes("SUMMARY"));
     assert.deepEqual(
-      summaries.map((message) => /SUMMARY \d+/.exec(textOf(message))?.[0]),
+      summaries.map((message) => /SUMMARY \d+/.exec(toText(message))?.[0]),
       [`SUMMARY ${transcripts.length}`],
     );
-    assert.ok(textOf(lastMessages[0]).startsWith(GOAL));
+    assert.ok(toText(lastMessages[0]).startsWith(GOAL));
     assert.deepEqual(findHistoryFaults(lastMessages), []);
     // A compaction is not a turn, but its tokens are counted.
     const { usage, iterations } = await run.result;
@@ -496,7 +496,7 @@ describe("compaction strategies", () => {
     assert.deepEqual((await agent.sessions.get(run.sessionId))?.usage, usage);
     const allMessages = await agent.sessions.messages(run.sessionId);
     assert.ok(
-      !allMessages.some((message) => textOf(message).includes("SUMMARY")),
+      !allMessages.some((message) => toText(message).includes("SUMMARY")),
       "no stored message contains a summary",
     );
     assert.deepEqual(
@@ -514,7 +514,7 @@ describe("compaction strategies", () => {
     ["fails", () => new ProviderError("scripted", "server", "no", { status: 500 })],
     ["returns only white space", () => " "],
   ] as const) {
-    it(`summary: the sliding window replaces it when the summary request ${outcome}`, async (t) => {
+    it(`summary: the sliding window replaces the strategy when the summary request ${outcome}`, async (t) => {
       const provider = createSummaryProvider(createReply);
       const agent = createAgent(t, provider, await createMemoryDriver(t), { compaction: { strategy: "summary" } });
       const run = await agent.run({ message: GOAL });
@@ -570,7 +570,7 @@ describe("compaction strategies", () => {
     assert.ok(events.some((event) => event.type === "compaction" && event.strategy === "mine"));
     assert.deepEqual(provider.violations, []);
     assert.equal(provider.refusedCount, 0);
-    assert.ok(provider.lastRequest?.messages.some((message) => textOf(message) === "NOTE"));
+    assert.ok(provider.lastRequest?.messages.some((message) => toText(message) === "NOTE"));
     const view = await agent.sessions.messages(run.sessionId, { view: "model" });
     assert.deepEqual(findHistoryFaults(view), []);
     assert.equal(new Set(view.map((message) => message.id)).size, view.length);

@@ -5,16 +5,16 @@ import type { ModelMessage } from "gantry/plugin";
 import { STORES } from "../../helpers/stores.js";
 import { WindowProvider, type WindowProviderOptions } from "../../helpers/context-window-provider.js";
 
-const textOf = (message: ModelMessage | undefined): string =>
+const toText = (message: ModelMessage | undefined): string =>
   (message?.parts ?? []).map((part) => ("text" in part ? part.text : "")).join("");
 
-/** True for the system prompt of a summary request. */
-const isNotesPrompt = (system: string): boolean => system.startsWith("You write notes");
+/** Whether the text is the system prompt of a summary request. */
+const isSummaryPrompt = (system: string): boolean => system.startsWith("You write notes");
 
 const answerRequest: WindowProviderOptions["answer"] = ({ system, messages }) =>
-  isNotesPrompt(system)
+  isSummaryPrompt(system)
     ? `NOTES ${system.split("\n").at(-1)}`
-    : `answer to ${textOf(messages.at(-1)).slice(0, 8)} ${"blah ".repeat(60)}`;
+    : `answer to ${toText(messages.at(-1)).slice(0, 8)} ${"blah ".repeat(60)}`;
 
 async function readEvents(run: Run): Promise<AgentEvent[]> {
   const events: AgentEvent[] = [];
@@ -29,14 +29,14 @@ async function createConversation(
   {
     options = {},
     answer = answerRequest,
-    turns = 30,
-  }: { options?: Partial<AgentOptions>; answer?: typeof answerRequest; turns?: number } = {},
+    turnCount = 30,
+  }: { options?: Partial<AgentOptions>; answer?: typeof answerRequest; turnCount?: number } = {},
 ) {
   const provider = new WindowProvider({ window: 100_000, answer });
   const agent = new Agent({ providers: [provider], ...(driver && { driver }), ...options });
   t.after(() => agent.close());
   let sessionId: string | undefined;
-  for (let turn = 1; turn <= turns; turn += 1) {
+  for (let turn = 1; turn <= turnCount; turn += 1) {
     const run = await agent.run({ message: `turn ${turn}. ${"words ".repeat(20)}`, ...(sessionId && { sessionId }) });
     await run.result;
     sessionId = run.sessionId;
@@ -47,9 +47,9 @@ async function createConversation(
 describe("a requested compaction", () => {
   for (const [name, makeStore] of STORES)
     it(`summarizes the conversation and adds no message to it (${name})`, async (t) => {
-      const store = (await makeStore(t))();
-      const { agent, provider, sessionId } = await createConversation(t, store);
-      const messagesBefore = await agent.sessions.messages(sessionId);
+      const driver = (await makeStore(t))();
+      const { agent, provider, sessionId } = await createConversation(t, driver);
+      const previousMessages = await agent.sessions.messages(sessionId);
       const run = await agent.run({ message: "the colour of the bridge", sessionId, compact: true });
       const events = await readEvents(run);
       const [compaction] = events.filter(({ type }) => type === "compaction");
@@ -62,42 +62,42 @@ describe("a requested compaction", () => {
       assert.ok(result.usage.totalTokens > 0, "the usage includes the summary request");
       assert.ok(result.context.used < 3_000, `${result.context.used} tokens after the compaction`);
 
-      assert.deepEqual(await agent.sessions.messages(sessionId), messagesBefore, "the stored messages are unchanged");
+      assert.deepEqual(await agent.sessions.messages(sessionId), previousMessages, "the stored messages are unchanged");
       const view = await agent.sessions.messages(sessionId, { view: "model" });
-      assert.ok(view.some((message) => /NOTES .*the colour of the bridge$/.test(textOf(message))));
-      assert.equal(textOf(view.at(-1)), textOf(messagesBefore.at(-1)));
+      assert.ok(view.some((message) => /NOTES .*the colour of the bridge$/.test(toText(message))));
+      assert.equal(toText(view.at(-1)), toText(previousMessages.at(-1)));
 
       const [record] = await agent.runs.list({ sessionId });
-      assert.deepEqual([record?.id, record?.state, record?.after], [run.id, "finished", messagesBefore.at(-1)?.seq]);
+      assert.deepEqual([record?.id, record?.state, record?.after], [run.id, "finished", previousMessages.at(-1)?.seq]);
       assert.equal((await agent.sessions.get(sessionId))?.id, sessionId);
 
       const nextRun = await agent.run({ message: "go on", sessionId });
       await nextRun.result;
       assert.equal(provider.lastRequest?.messages.length, view.length + 1);
       assert.deepEqual(provider.violations, []);
-      assert.equal((await agent.sessions.messages(sessionId)).length, messagesBefore.length + 2);
+      assert.equal((await agent.sessions.messages(sessionId)).length, previousMessages.length + 2);
     });
 
   it("is rejected without an existing session, or with attachments or an output schema", async (t) => {
-    const { agent, sessionId } = await createConversation(t, undefined, { turns: 1 });
-    const assertRejected = (input: object, field: string) =>
+    const { agent, sessionId } = await createConversation(t, undefined, { turnCount: 1 });
+    const assertRejects = (input: object, field: string) =>
       assert.rejects(agent.run({ message: "", compact: true, ...input }), { name: "InputError", field });
-    await assertRejected({}, "sessionId");
-    await assertRejected({ sessionId, outputSchema: {} }, "outputSchema");
-    await assertRejected(
+    await assertRejects({}, "sessionId");
+    await assertRejects({ sessionId, outputSchema: {} }, "outputSchema");
+    await assertRejects(
       { sessionId, attachments: [{ type: "file", filename: "a", mediaType: "b", data: "" }] },
       "attachments",
     );
-    await assertRejected({ sessionId, compact: "yes" }, "compact");
+    await assertRejects({ sessionId, compact: "yes" }, "compact");
     await assert.rejects(agent.run({ message: "", compact: true, sessionId: "none" }), {
       name: "SessionNotFoundError",
     });
   });
 
   it("calls no model for a session with too little to compact or without a message", async (t) => {
-    const { agent, provider, sessionId } = await createConversation(t, undefined, { turns: 1 });
-    const { id } = await agent.sessions.create();
-    for (const targetId of [sessionId, id]) {
+    const { agent, provider, sessionId } = await createConversation(t, undefined, { turnCount: 1 });
+    const { id: emptySessionId } = await agent.sessions.create();
+    for (const targetId of [sessionId, emptySessionId]) {
       const { callCount } = provider;
       const events = await readEvents(await agent.run({ message: "", sessionId: targetId, compact: true }));
       assert.deepEqual(
@@ -109,27 +109,27 @@ describe("a requested compaction", () => {
   });
 
   it("fails and leaves the view unchanged when the model call fails", async (t) => {
-    let isModelFailing = false;
+    let failsSummaries = false;
     const { agent, sessionId } = await createConversation(t, undefined, {
       answer: (request, call) => {
-        if (isModelFailing && isNotesPrompt(request.system)) throw new Error("out of order");
+        if (failsSummaries && isSummaryPrompt(request.system)) throw new Error("out of order");
         return answerRequest(request, call);
       },
     });
-    isModelFailing = true;
-    const viewBefore = await agent.sessions.messages(sessionId, { view: "model" });
+    failsSummaries = true;
+    const previousView = await agent.sessions.messages(sessionId, { view: "model" });
     const run = await agent.run({ message: "", sessionId, compact: true });
     await assert.rejects(run.result, /out of order/);
-    assert.deepEqual(await agent.sessions.messages(sessionId, { view: "model" }), viewBefore);
+    assert.deepEqual(await agent.sessions.messages(sessionId, { view: "model" }), previousView);
     assert.equal((await agent.runs.get(run.id))?.state, "failed");
   });
 
-  it("does not shorten a long first prompt before a summary request has contained all of it", async (t) => {
+  it("does not shorten a long first prompt before a summary request has contained the complete prompt", async (t) => {
     const requests: string[] = [];
     const { agent, provider, sessionId } = await createConversation(t, undefined, {
-      turns: 0,
+      turnCount: 0,
       answer: (request, call) => {
-        if (isNotesPrompt(request.system)) requests.push(textOf(request.messages[0]));
+        if (isSummaryPrompt(request.system)) requests.push(toText(request.messages[0]));
         return answerRequest(request, call);
       },
     });
@@ -156,14 +156,14 @@ describe("a requested compaction", () => {
 
   it("ends at its budget, and fails when the model returns an empty summary", async (t) => {
     const { agent, sessionId } = await createConversation(t, undefined, {
-      answer: (request, call) => (isNotesPrompt(request.system) ? " " : answerRequest(request, call)),
+      answer: (request, call) => (isSummaryPrompt(request.system) ? " " : answerRequest(request, call)),
     });
-    const viewBefore = await agent.sessions.messages(sessionId, { view: "model" });
+    const previousView = await agent.sessions.messages(sessionId, { view: "model" });
     const startCompaction = (input: object) => agent.run({ message: "", sessionId, compact: true, ...input });
     const budgetResult = await (await startCompaction({ budget: { tokens: 1 } })).result;
     assert.deepEqual([budgetResult.endedBy, budgetResult.finishReason, budgetResult.output], ["budget", "length", ""]);
     await assert.rejects((await startCompaction({})).result, { name: "ProviderError", kind: "protocol" });
-    assert.deepEqual(await agent.sessions.messages(sessionId, { view: "model" }), viewBefore);
+    assert.deepEqual(await agent.sessions.messages(sessionId, { view: "model" }), previousView);
   });
 
   it("passes the message as instructions to a custom strategy, also if automatic compaction is off", async (t) => {
@@ -203,14 +203,14 @@ describe("a requested compaction", () => {
       const [run] = await agent.runs.list({ sessionId, states: ["running"] });
       assert.equal(await agent.runs.steer(run?.id ?? "", "and now?"), true);
     };
-    const { length } = await agent.sessions.messages(sessionId);
+    const { length: previousCount } = await agent.sessions.messages(sessionId);
     await (
       await agent.run({ message: "", sessionId, compact: true })
     ).result;
-    for await (const event of agent.sessions.watch(sessionId, { afterSeq: length, signal: t.signal }))
+    for await (const event of agent.sessions.watch(sessionId, { afterSeq: previousCount, signal: t.signal }))
       if (event.type === "message" && event.message.role === "assistant") break;
     const messages = await agent.sessions.messages(sessionId);
-    assert.equal(textOf(messages[length]), "and now?");
-    assert.equal(messages.length, length + 2);
+    assert.equal(toText(messages[previousCount]), "and now?");
+    assert.equal(messages.length, previousCount + 2);
   });
 });

@@ -2,7 +2,13 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Part } from "gantry";
 import type { ModelMessage } from "gantry/plugin";
-import { danglingCalls, INTERRUPTED, modelView, repairMessages, textOf } from "../../../src/conversation/messages.js";
+import {
+  findDanglingCalls,
+  INTERRUPTED_CALL_RESULT,
+  toModelView,
+  repairMessages,
+  textOf,
+} from "../../../src/conversation/messages.js";
 import { fc } from "../../helpers/fast-check.js";
 
 const createMessage = (role: ModelMessage["role"], parts: Part[], toolCallId = ""): ModelMessage => ({
@@ -13,50 +19,55 @@ const createMessage = (role: ModelMessage["role"], parts: Part[], toolCallId = "
   failed: false,
 });
 const createUserMessage = (text: string) => createMessage("user", [{ type: "text", text }]);
-const createCalls = (...ids: string[]) =>
+const createCallMessage = (...ids: string[]) =>
   createMessage(
     "assistant",
     ids.map((id) => ({ type: "tool_call", id, name: "t", arguments: "{}" })),
   );
-const createResult = (id: string, text = "out") => createMessage("tool", [{ type: "text", text }], id);
-const toShape = (messages: readonly ModelMessage[]) =>
+const createResultMessage = (id: string, text = "out") => createMessage("tool", [{ type: "text", text }], id);
+const describeMessages = (messages: readonly ModelMessage[]) =>
   messages.map((m) => (m.role === "tool" ? `${m.toolCallId}=${textOf(m)}` : m.role));
 
 describe("repairMessages", () => {
   it("adds an interrupted result for a call without a result", () => {
-    const brokenMessages = [createUserMessage("x"), createCalls("a", "b"), createResult("b"), createUserMessage("y")];
-    assert.deepEqual(toShape(repairMessages(brokenMessages)), [
+    const brokenMessages = [
+      createUserMessage("x"),
+      createCallMessage("a", "b"),
+      createResultMessage("b"),
+      createUserMessage("y"),
+    ];
+    assert.deepEqual(describeMessages(repairMessages(brokenMessages)), [
       "user",
       "assistant",
       "b=out",
-      `a=${INTERRUPTED}`,
+      `a=${INTERRUPTED_CALL_RESULT}`,
       "user",
     ]);
     assert.deepEqual(
-      danglingCalls(brokenMessages).map(({ call }) => call.id),
+      findDanglingCalls(brokenMessages).map(({ call }) => call.id),
       ["a"],
     );
   });
 
   it("moves a late result after its call, and removes results without a call", () => {
     const brokenMessages = [
-      createResult("zero"),
-      createCalls("a"),
+      createResultMessage("zero"),
+      createCallMessage("a"),
       createUserMessage("y"),
-      createResult("a"),
-      createResult("a", "twice"),
+      createResultMessage("a"),
+      createResultMessage("a", "twice"),
     ];
-    assert.deepEqual(toShape(repairMessages(brokenMessages)), ["assistant", "a=out", "user"]);
+    assert.deepEqual(describeMessages(repairMessages(brokenMessages)), ["assistant", "a=out", "user"]);
   });
 
   it("removes empty messages and the second use of a call id", () => {
     assert.deepEqual(
-      toShape(
+      describeMessages(
         repairMessages([
           createMessage("assistant", []),
-          createCalls("a"),
-          createResult("a"),
-          createCalls("a"),
+          createCallMessage("a"),
+          createResultMessage("a"),
+          createCallMessage("a"),
           createUserMessage("x"),
         ]),
       ),
@@ -65,11 +76,11 @@ describe("repairMessages", () => {
   });
 
   it("returns a result directly after each call and unique call ids for any messages, and is idempotent", () => {
-    const callIds = fc.constantFrom("a", "b", "c", "d");
+    const callIdArbitrary = fc.constantFrom("a", "b", "c", "d");
     const messageArbitrary = fc.oneof(
       fc.constant(createUserMessage("x")),
-      fc.array(callIds, { maxLength: 3 }).map((ids) => createCalls(...ids)),
-      callIds.map((callId) => createResult(callId)),
+      fc.array(callIdArbitrary, { maxLength: 3 }).map((ids) => createCallMessage(...ids)),
+      callIdArbitrary.map((callId) => createResultMessage(callId)),
     );
     fc.assert(
       fc.property(fc.array(messageArbitrary, { maxLength: 12 }), (messages) => {
@@ -96,7 +107,7 @@ describe("repairMessages", () => {
   });
 });
 
-describe("modelView", () => {
+describe("toModelView", () => {
   it("removes reasoning and opaque data of another model, and messages that contain only reasoning", () => {
     const opaque = { provider: "p", model: "m", data: 1 };
     const answerMessage = createMessage("assistant", [
@@ -104,8 +115,8 @@ describe("modelView", () => {
       { type: "text", text: "t", opaque },
     ]);
     const reasoningMessage = createMessage("assistant", [{ type: "reasoning", text: "r", opaque }]);
-    assert.deepEqual(modelView([answerMessage, reasoningMessage], { provider: "p", model: "m" }), [answerMessage]);
-    assert.deepEqual(modelView([answerMessage], { provider: "p", model: "other" })[0]?.parts, [
+    assert.deepEqual(toModelView([answerMessage, reasoningMessage], { provider: "p", model: "m" }), [answerMessage]);
+    assert.deepEqual(toModelView([answerMessage], { provider: "p", model: "other" })[0]?.parts, [
       { type: "text", text: "t" },
     ]);
   });

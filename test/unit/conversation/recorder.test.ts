@@ -7,7 +7,7 @@ import { waitUntil } from "../../helpers/server-runs.js";
 
 const message = { id: "m", role: "assistant", parts: [], finished: false } as unknown as Message;
 const createDelta = (text: string, part = 0): Omit<PartDelta, "messageId"> => ({ part, type: "text", text });
-const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
+const waitForNextTurn = () => new Promise((resolve) => setImmediate(resolve));
 
 /** Returns a recorder and its writes. A write completes when the test calls `completeWrite`. */
 function createRecorder() {
@@ -37,7 +37,7 @@ it("Recorder writes ten tokens as one batch without sync, and later tokens in th
     ["m"],
   );
   completeWrite();
-  await nextTurn();
+  await waitForNextTurn();
   assert.deepEqual(writes[1]?.append, [
     { messageId: "m", ...createDelta(Array.from({ length: 15 }, (_, i) => `${i + 10} `).join("")) },
   ]);

@@ -62,7 +62,7 @@ const ALL_INSTRUCTIONS = [
   "said in a skill",
 ];
 
-/** Changes the owner of a folder and its contents. */
+/** Changes the owner of these paths in a folder. The targets of links keep their owner. */
 async function changeOwner(folder: TempDir, uid: number, paths: readonly string[]): Promise<void> {
   for (const path of paths) await lchown(folder.at(path), uid, uid);
 }
@@ -120,11 +120,15 @@ describe("the instruction files of a project", () => {
   });
 
   it("are used if the owner of the project folder owns them, but not if a third user does", { skip }, async (t) => {
-    const outer = await tempDir(
+    const outerFolder = await tempDir(
       t,
       Object.fromEntries(Object.entries(FILES).map(([path, text]) => [`p/${path}`, text])),
     );
-    const folder: TempDir = { ...outer, path: outer.at("p"), at: (...names) => outer.at("p", ...names) };
+    const folder: TempDir = {
+      ...outerFolder,
+      path: outerFolder.at("p"),
+      at: (...names) => outerFolder.at("p", ...names),
+    };
     await changeOwner(folder, OWNER_UID, ALL_PATHS);
     assert.deepEqual(await readInstructions(t, folder.path), { instructions: ALL_INSTRUCTIONS, warnings: [] });
     await changeOwner(folder, OTHER_UID, ["AGENTS.md"]);
@@ -132,12 +136,16 @@ describe("the instruction files of a project", () => {
   });
 
   it("are skipped if another user owns the project folder in a world-writable folder", { skip }, async (t) => {
-    const outer = await tempDir(
+    const outerFolder = await tempDir(
       t,
       Object.fromEntries(Object.entries(FILES).map(([path, text]) => [`p/${path}`, text])),
     );
-    const folder: TempDir = { ...outer, path: outer.at("p"), at: (...names) => outer.at("p", ...names) };
-    await chmod(outer.path, 0o1777);
+    const folder: TempDir = {
+      ...outerFolder,
+      path: outerFolder.at("p"),
+      at: (...names) => outerFolder.at("p", ...names),
+    };
+    await chmod(outerFolder.path, 0o1777);
     await changeOwner(folder, OTHER_UID, ALL_PATHS);
     assert.deepEqual((await readInstructions(t, folder.path)).instructions, []);
   });

@@ -7,40 +7,40 @@ import { pause } from "../../helpers/server-runs.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
 /** Returns a reader whose cache stores results at once, independent of the clock. */
-const createEagerCache = (deniedPaths: readonly string[] = [], maxBytes = 100) =>
+const createEagerReader = (deniedPaths: readonly string[] = [], maxBytes = 100) =>
   createTextReader(maxBytes, deniedPaths, -Infinity);
 
-/** Returns a reader of a folder's AGENTS.md through a cache. It returns `""` if reading is denied. */
+/** Returns a reader of a folder's AGENTS.md through a cache. `readText` returns `""` if the file cannot be read. */
 function createTextReader(maxBytes: number, deniedPaths: readonly string[], racyMs: number) {
-  const files = createTextCache(maxBytes, deniedPaths, racyMs);
+  const textCache = createTextCache(maxBytes, deniedPaths, racyMs);
   return {
     readText: async (folder: string, owners?: ReadonlySet<bigint>) =>
-      (await files.read({ path: join(folder, "AGENTS.md"), root: folder, owners }))?.text ?? "",
+      (await textCache.read({ path: join(folder, "AGENTS.md"), root: folder, owners }))?.text ?? "",
   };
 }
 
 /** Longer than a clock tick of the file system, in ms. */
-const TICK_MS = 25;
+const FILE_CLOCK_DELAY_MS = 25;
 
 /** Time: a change after this delay has another modification time than a change before it. */
-const waitForTick = (): Promise<void> => pause(TICK_MS);
+const waitForFileClock = (): Promise<void> => pause(FILE_CLOCK_DELAY_MS);
 
 describe("createTextCache", () => {
   it("returns the current text of each folder's file after it is changed, removed, restored or replaced", async (t) => {
     const project = await tempDir(t, { "a/AGENTS.md": " one\n", "b/x": "" });
-    const reader = createEagerCache();
+    const reader = createEagerReader();
     const filePath = project.at("a/AGENTS.md");
     assert.equal(await reader.readText(project.at("a")), "one");
     assert.equal(await reader.readText(project.at("a")), "one");
     assert.equal(await reader.readText(project.at("b")), "");
-    await waitForTick();
+    await waitForFileClock();
     await writeFile(filePath, " two\n");
     assert.equal(await reader.readText(project.at("a")), "two");
     // Same size and same modification time, as after a checkout or an unpacked archive.
     const time = new Date("2020-01-01");
     await utimes(filePath, time, time);
     assert.equal(await reader.readText(project.at("a")), "two");
-    await waitForTick();
+    await waitForFileClock();
     await writeFile(filePath, " six\n");
     await utimes(filePath, time, time);
     assert.equal(await reader.readText(project.at("a")), "six");
@@ -62,26 +62,29 @@ describe("createTextCache", () => {
     }
   });
 
-  it("cuts a text at its limit, never within a character, and sets isCut", async (t) => {
+  it("cuts a text at its limit, never within a character, and sets isTruncated", async (t) => {
     const project = await tempDir(t, { "AGENTS.md": "0123456789", "b/AGENTS.md": "abcü" });
-    assert.equal(await createEagerCache([], 4).readText(project.path), "0123");
-    assert.equal(await createEagerCache([], 4).readText(project.at("b")), "abc");
+    assert.equal(await createEagerReader([], 4).readText(project.path), "0123");
+    assert.equal(await createEagerReader([], 4).readText(project.at("b")), "abc");
     const toLocation = (path: string) => ({ path: project.at(path), root: project.path });
-    assert.deepEqual(await createTextCache(4, []).read(toLocation("AGENTS.md")), { text: "0123", isCut: true });
-    assert.deepEqual(await createTextCache(10, []).read(toLocation("AGENTS.md")), { text: "0123456789", isCut: false });
+    assert.deepEqual(await createTextCache(4, []).read(toLocation("AGENTS.md")), { text: "0123", isTruncated: true });
+    assert.deepEqual(await createTextCache(10, []).read(toLocation("AGENTS.md")), {
+      text: "0123456789",
+      isTruncated: false,
+    });
   });
 
   it("returns no text of a file whose owner is not allowed", { skip: process.getuid === undefined }, async (t) => {
     const project = await tempDir(t, { "AGENTS.md": "theirs" });
     const ownUid = BigInt(process.getuid?.() ?? 0);
-    assert.equal(await createEagerCache().readText(project.path, new Set([ownUid])), "theirs");
-    assert.equal(await createEagerCache().readText(project.path, new Set([ownUid + 1n])), "");
+    assert.equal(await createEagerReader().readText(project.path, new Set([ownUid])), "theirs");
+    assert.equal(await createEagerReader().readText(project.path, new Set([ownUid + 1n])), "");
   });
 
   it("returns no text of a link out of the root, a hard link to a denied file or a folder, after a cached read", async (t) => {
     const project = await tempDir(t, { "p/AGENTS.md": "fine", "secret/config.json": "key", "outside.md": "outside" });
     const folder = project.at("p");
-    const reader = createEagerCache([project.at("secret")]);
+    const reader = createEagerReader([project.at("secret")]);
     assert.equal(await reader.readText(folder), "fine");
     await rm(project.at("p/AGENTS.md"));
     await symlink("../outside.md", project.at("p/AGENTS.md"));
@@ -97,8 +100,8 @@ describe("createTextCache", () => {
 
   it("returns no text of a file in a denied folder", async (t) => {
     const project = await tempDir(t, { "AGENTS.md": "mine" });
-    assert.equal(await createEagerCache().readText(project.path), "mine");
-    assert.equal(await createEagerCache([project.path]).readText(project.path), "");
+    assert.equal(await createEagerReader().readText(project.path), "mine");
+    assert.equal(await createEagerReader([project.path]).readText(project.path), "");
   });
 });
 
@@ -106,14 +109,14 @@ describe("createFolderCache", () => {
   it("returns the current subfolders and links by name, up to its limit, and nothing outside the root", async (t) => {
     const project = await tempDir(t, { "skills/b/x": "", "skills/a/x": "", "skills/file": "" });
     await symlink("/nowhere", project.at("skills/c"));
-    const folders = createFolderCache(10, [], -Infinity);
+    const folderCache = createFolderCache(10, [], -Infinity);
     const location = { path: project.at("skills"), root: project.path };
-    assert.deepEqual(await folders.read(location), ["a", "b", "c"]);
-    await waitForTick();
+    assert.deepEqual(await folderCache.read(location), ["a", "b", "c"]);
+    await waitForFileClock();
     await mkdir(project.at("skills/d"));
-    assert.deepEqual(await folders.read(location), ["a", "b", "c", "d"]);
+    assert.deepEqual(await folderCache.read(location), ["a", "b", "c", "d"]);
     assert.equal((await createFolderCache(2, []).read(location))?.length, 2);
-    assert.equal(await folders.read({ ...location, path: project.at("none") }), undefined);
-    assert.equal(await folders.read({ path: "/etc", root: project.path }), undefined);
+    assert.equal(await folderCache.read({ ...location, path: project.at("none") }), undefined);
+    assert.equal(await folderCache.read({ path: "/etc", root: project.path }), undefined);
   });
 });

@@ -33,7 +33,7 @@ async function createProject(files: readonly string[], options: BuiltinToolsOpti
   return {
     path: folder.path,
     call,
-    /** Asserts that no tool can change the path, and that `read` returns it. */
+    /** Asserts that no tool can change the file, and that `read` returns the file's content. */
     async assertProtected(
       path: string,
       expectedError = /is protected, because .*tools\.protected_paths/,
@@ -110,14 +110,14 @@ describe("protected paths", () => {
       ".git /config",
       ".git::$INDEX_ALLOCATION/config",
     ])
-      assert.ok(protection.why(join("/p", name), ["/p"]), name);
+      assert.ok(protection.findReason(join("/p", name), ["/p"]), name);
     for (const name of [
       "GIT~1/config",
       ".g\u200cit/config".replace("\u200c", "\u200b"),
       ".VSCode/Tasks.json",
       ".ENVRC",
     ])
-      assert.ok(protection.why(join("/p", name), ["/p"]), name);
+      assert.ok(protection.findReason(join("/p", name), ["/p"]), name);
   });
 
   it("are recognized through symbolic links to files and folders", async () => {

@@ -15,6 +15,7 @@ interface HistoryFixture {
   history: FileHistory;
   /** Writes a file like the `write` tool, at this position of the session. */
   write(name: string, content: string, seq: number): Promise<void>;
+  /** Restores the files to this position with the given or the fixture's history. Returns outcomes and paths. */
   restoreTo(seq: number, options?: { force?: boolean; history?: FileHistory }): Promise<string[]>;
 }
 
@@ -56,8 +57,10 @@ async function createFixture(
 
 describe("the file history", () => {
   it("stores each content once, and evicts the oldest contents beyond sessionBytes", async (t) => {
-    const createContent = (fill: string): string => fill.repeat(40_000);
-    const { folder, write, restoreTo } = await createFixture(t, { "a.txt": createContent("a") }, 160_000);
+    const contentBytes = 40_000;
+    const sessionBytes = 4 * contentBytes;
+    const createContent = (fill: string): string => fill.repeat(contentBytes);
+    const { folder, write, restoreTo } = await createFixture(t, { "a.txt": createContent("a") }, sessionBytes);
     for (const [i, fill] of ["b", "a", "b", "a", "b", "a"].entries()) await write("a.txt", createContent(fill), i + 1);
     const readPackBytes = async (): Promise<number> => {
       let sum = 0;
@@ -65,9 +68,9 @@ describe("the file history", () => {
         if (name.endsWith(".pack")) sum += (await readFile(folder.at("home/s", name))).length;
       return sum;
     };
-    assert.equal(await readPackBytes(), 80_000, "the packs contain each of the two contents once");
+    assert.equal(await readPackBytes(), 2 * contentBytes, "the packs contain each of the two contents once");
     for (const [i, fill] of [..."cdefgh"].entries()) await write("a.txt", createContent(fill), 10 + i);
-    assert.ok((await readPackBytes()) <= 160_000, String(await readPackBytes()));
+    assert.ok((await readPackBytes()) <= sessionBytes, String(await readPackBytes()));
     assert.deepEqual(await restoreTo(14), ["restored a.txt"]);
     assert.equal(await folder.read("a.txt"), createContent("g"));
     await assert.rejects(restoreTo(9), /no copy of a file is stored; nothing was undone/);
@@ -168,6 +171,7 @@ describe("the file history", () => {
     await history.sweep();
     assert.deepEqual((await readdir(folder.at("home"))).sort(), ["s", "young"]);
     await history.forget("s");
+    // An id that leads out of the session's folder is ignored.
     await history.forget("../young");
     assert.deepEqual(await readdir(folder.at("home")), ["young"]);
   });
@@ -200,18 +204,18 @@ describe("the journal of the file history", () => {
       ["1", "3"],
     );
     await journal.add({ done: "3" }, false);
-    assert.ok((await new Journal(folder.path).read()).done.has("3"));
+    assert.ok((await new Journal(folder.path).read()).confirmedChangeIds.has("3"));
   });
 
   it("removes the oldest changes beyond its size limit, and records the last removed position", async (t) => {
     const folder = await tempDir(t);
     const journal = new Journal(folder.path, 4_000);
     for (let seq = 1; seq <= 60; seq++) await journal.add(createChangeLine(String(seq), seq), false);
-    const { changes, droppedSeq: forgot, size } = await journal.read();
-    assert.ok(size < 5_000, String(size));
+    const { changes, droppedSeq: lastDroppedSeq, sizeBytes } = await journal.read();
+    assert.ok(sizeBytes < 5_000, String(sizeBytes));
     assert.equal(changes.at(-1)?.seq, 60);
-    assert.equal(changes[0]?.seq, forgot + 1);
-    assert.equal((await new Journal(folder.path).read()).droppedSeq, forgot);
+    assert.equal(changes[0]?.seq, lastDroppedSeq + 1);
+    assert.equal((await new Journal(folder.path).read()).droppedSeq, lastDroppedSeq);
     assert.equal(existsSync(join(folder.path, "journal.jsonl.new")), false);
   });
 });

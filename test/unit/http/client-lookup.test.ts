@@ -14,14 +14,14 @@ it(
   async (t) => {
     const { port, server } = await startServer(t);
     const clientLookup = new ClientLookup(logger);
-    const { client, socket } = await connectClient(server, port);
-    assert.equal(await clientLookup.identify(socket), "outside");
+    const { client, socket: serverSocket } = await connectClient(server, port);
+    assert.equal(await clientLookup.identify(serverSocket), "outside");
     client.destroy();
     await once(client, "close");
-    // The server's end of the connection stays open, as while a request is in its buffer.
-    assert.notEqual(socket.remoteAddress, undefined);
-    assert.equal(await clientLookup.identify(socket), "gone");
-    socket.destroy();
+    // The server's end of the connection stays open, as while the buffer of the connection contains a request.
+    assert.notEqual(serverSocket.remoteAddress, undefined);
+    assert.equal(await clientLookup.identify(serverSocket), "gone");
+    serverSocket.destroy();
   },
 );
 

@@ -5,8 +5,9 @@ import { tempDir } from "../../helpers/temp-dir.js";
 
 const TABLE_HEADER = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
 
-const formatPort = (n: number) => n.toString(16).toUpperCase().padStart(4, "0");
-const formatAddresses = (n: number) => `: 0100007F:${formatPort(n)} 0100007F:1F90 `;
+const formatPort = (port: number) => port.toString(16).toUpperCase().padStart(4, "0");
+/** Formats the addresses of a connection from a client port to port 8080 (hexadecimal 1F90) on 127.0.0.1. */
+const formatAddresses = (clientPort: number) => `: 0100007F:${formatPort(clientPort)} 0100007F:1F90 `;
 
 /** Formats a table line like the kernel, padded to 149 characters. */
 function formatLine(n: number, uid: number, inode = 1000 + n): string {
@@ -46,7 +47,7 @@ describe("SocketTable", () => {
     const owners = [1, 2, 3, 4].map((n) => table.findOwner(formatAddresses(n)));
     assert.deepEqual(await Promise.all(owners), ["none", { uid: 5, inode: "1002" }, { uid: 8, inode: "1003" }, "none"]);
     assert.equal(await new SocketTable(folder.at("none")).findOwner(formatAddresses(1)), "hidden");
-    // A folder can be opened but not read. Only a permission error returns `hidden`.
+    // A folder can be opened, but reading it fails with EISDIR. This error does not mean that the table is hidden.
     assert.equal(await new SocketTable(folder.path).findOwner(formatAddresses(1)), "none");
   });
 

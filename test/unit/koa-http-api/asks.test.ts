@@ -11,7 +11,7 @@ const postJson = (api: TestApi, path: string, body: unknown) =>
   api.send(path, { body: typeof body === "string" ? body : JSON.stringify(body) });
 
 /** An API whose tool `act` needs permission in this session. */
-async function startAskingApi(t: { after(startRun: () => Promise<void> | void): void }) {
+async function startAskingApi(t: TestContext) {
   const toolCalls: number[] = [];
   const actTool = defineTool({
     name: "act",
@@ -28,8 +28,8 @@ async function startAskingApi(t: { after(startRun: () => Promise<void> | void): 
   const steps = [callTools(["act", {}]), "end", callTools(["act", {}]), "end"];
   const api = await startApi(t, { steps, agent: { tools: [actTool], permissions, unattended: "wait" } });
   const { id } = await api.agent.sessions.create();
-  /** Starts a run and returns its ask as a watcher receives it. */
-  const startRun = async () => {
+  /** Starts a run. Returns the ask and the run's state as a watcher receives them. */
+  const startRunUntilAsk = async () => {
     const runResponse = api.postRun({ message: "hi", session_id: id });
     const page = new EventPage();
     for await (const event of readSessionEvents(`${api.url}/api/sessions/${id}/events`)) {
@@ -38,13 +38,13 @@ async function startAskingApi(t: { after(startRun: () => Promise<void> | void): 
     }
     return { runResponse, ask: page.state.asks[0], state: page.state.run.state };
   };
-  return { api, id, toolCalls, startRun };
+  return { api, id, toolCalls, startRunUntilAsk };
 }
 
 describe("asks over HTTP", () => {
   it("are sent with all fields, accept only the first answer, and reject a second answer with 409", async (t) => {
-    const { api, id, toolCalls, startRun } = await startAskingApi(t);
-    const { runResponse, ask, state } = await startRun();
+    const { api, id, toolCalls, startRunUntilAsk } = await startAskingApi(t);
+    const { runResponse, ask, state } = await startRunUntilAsk();
     assert.equal(state, "waiting");
     assert.deepEqual([ask.kind, ask.tool, ask.title, ask.reason], ["permission", "act", "Act", "it costs"]);
     assert.deepEqual(ask.diff, [{ path: "/p/a", old_text: null, new_text: "x" }]);
@@ -70,17 +70,17 @@ describe("asks over HTTP", () => {
     assert.equal(((await api.send("/api/asks?state=all")).json() as { asks: unknown[] }).asks.length, 1);
   });
 
-  it("reject invalid answers with 400 and stay open", async (t) => {
-    const { api, startRun } = await startAskingApi(t);
-    const { runResponse, ask } = await startRun();
-    for (const [path, body, status, error] of [
+  it("reject invalid answers with 400 and stay open; an unknown ask id returns 404", async (t) => {
+    const { api, startRunUntilAsk } = await startAskingApi(t);
+    const { runResponse, ask } = await startRunUntilAsk();
+    for (const [askId, body, status, error] of [
       [ask.id, { choice: "yes" }, 400, "invalid field: choice"],
       [ask.id, {}, 400, "invalid field: choice"],
       [ask.id, { choice: 1 }, 400, "invalid field: choice"],
       [ask.id, "no json", 400, "invalid request body"],
       ["none", { choice: "allow" }, 404, "ask not found"],
     ] as const) {
-      const response = await postJson(api, `/api/asks/${path}`, body);
+      const response = await postJson(api, `/api/asks/${askId}`, body);
       assert.deepEqual([response.status, (response.json() as { error: string }).error], [status, error]);
     }
     assert.equal((await api.send("/api/asks?before=none")).status, 400);
@@ -98,9 +98,9 @@ describe("POST /api/sessions/{id}/steer", () => {
     });
     const runResponse = api.postRun({ message: "hi", stream: true });
     await toolGate.firstWait;
-    const [startRun] = await api.agent.runs.list();
-    const path = `/api/sessions/${startRun!.sessionId}/steer`;
-    assert.deepEqual((await postJson(api, path, { message: "left" })).json(), { run_id: startRun!.id });
+    const [activeRun] = await api.agent.runs.list();
+    const path = `/api/sessions/${activeRun!.sessionId}/steer`;
+    assert.deepEqual((await postJson(api, path, { message: "left" })).json(), { run_id: activeRun!.id });
     assert.equal((await postJson(api, path, { message: " " })).status, 400);
     toolGate.open();
     const { text } = await runResponse;
@@ -113,13 +113,13 @@ describe("POST /api/sessions/{id}/steer", () => {
 
 it("a background run or a run with on_disconnect continue waits for an answer only with can_answer", async (t) => {
   for (const options of [{ background: true }, { stream: true, on_disconnect: "continue" }]) {
-    assert.equal(await outcomeOf(t, { message: "hi", ...options }), "rejected");
-    assert.equal(await outcomeOf(t, { message: "hi", ...options, can_answer: true }), "waited");
+    assert.equal(await getPermissionOutcome(t, { message: "hi", ...options }), "rejected");
+    assert.equal(await getPermissionOutcome(t, { message: "hi", ...options, can_answer: true }), "waited");
   }
 });
 
-/** The outcome of a run that needs permission while no client watches. */
-async function outcomeOf(t: TestContext, body: object): Promise<"rejected" | "waited"> {
+/** Starts a run that needs permission while no client watches. Returns whether the run waited for an answer. */
+async function getPermissionOutcome(t: TestContext, body: object): Promise<"rejected" | "waited"> {
   let toolCalls = 0;
   const actTool = defineTool({
     name: "act",

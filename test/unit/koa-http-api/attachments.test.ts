@@ -42,6 +42,7 @@ it("POST /api/run names the invalid field of an attachment and starts no run", a
   const cases: [unknown, string][] = [
     ["notes.md", "attachments"],
     [null, "attachments"],
+    // One attachment over the limit of 256.
     [Array.from({ length: 257 }, () => notes), "attachments"],
     [["notes.md"], "attachments[0]"],
     [[notes, { ...notes, filename: "" }], "attachments[1].filename"],
@@ -49,6 +50,7 @@ it("POST /api/run names the invalid field of an attachment and starts no run", a
     [[{ ...notes, filename: "a\\b" }], "attachments[0].filename"],
     [[{ ...notes, filename: "a\nb" }], "attachments[0].filename"],
     [[{ ...notes, filename: "\ud800" }], "attachments[0].filename"],
+    // One character over the limit of 255.
     [[{ ...notes, filename: "a".repeat(256) }], "attachments[0].filename"],
     [[{ ...notes, media_type: "text" }], "attachments[0].media_type"],
     [[{ ...notes, media_type: "text/plain; charset=utf-8" }], "attachments[0].media_type"],
@@ -64,10 +66,10 @@ it("POST /api/run names the invalid field of an attachment and starts no run", a
   assert.equal(((await send("/api/sessions")).json() as { total: number }).total, 0);
 });
 
-it("POST /api/run rejects an attachment over 20 MiB, attachments over 64 MiB, and a body over its limit", async (t) => {
+it("POST /api/run rejects an attachment over 20 MiB, attachments over 64 MiB in total, and a body over maxBodyBytes", async (t) => {
   const { postRun } = await startApi(t, { http: { maxBodyBytes: 120_000_000 } });
   const MIB_BYTES = 1024 * 1024;
-  const createAttachment = (bytes: number) => ({ ...notes, data: toBase64(new Uint8Array(bytes)) });
+  const createAttachment = (sizeBytes: number) => ({ ...notes, data: toBase64(new Uint8Array(sizeBytes)) });
   const getStatusAndError = async (attachments: unknown) => {
     const { status, text } = await postRun({ message: "hi", attachments });
     return [status, (JSON.parse(text) as { error: string }).error];

@@ -3,21 +3,21 @@ import { createServer, type AddressInfo, type Server } from "node:net";
 import { describe, it } from "node:test";
 import { KoaHttpTransport } from "gantry/adapters/koa-http-api";
 import { transportChecks } from "gantry/testing";
-import { httpClient } from "../../helpers/transport-clients.js";
+import { createHttpClient } from "../../helpers/transport-clients.js";
 
 for (const onDisconnect of ["cancel", "continue"] as const) {
   describe(`KoaHttpTransport (transport contract, on_disconnect ${onDisconnect})`, () => {
     let blockingServer: Server | undefined;
     const checks = transportChecks({
-      create: () => Promise.resolve(new KoaHttpTransport({ port: 0, onDisconnect: onDisconnect })),
+      create: () => Promise.resolve(new KoaHttpTransport({ port: 0, onDisconnect })),
       createFailing: async () => {
         blockingServer = createServer();
         blockingServer.listen(0, "127.0.0.1");
         await once(blockingServer, "listening");
         return new KoaHttpTransport({ port: (blockingServer.address() as AddressInfo).port });
       },
-      connect: httpClient,
-      onDisconnect: onDisconnect,
+      connect: createHttpClient,
+      onDisconnect,
       clean: async () => {
         const server = blockingServer;
         blockingServer = undefined;

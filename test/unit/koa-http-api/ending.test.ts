@@ -89,10 +89,10 @@ for (const stream of [false, true]) {
 }
 
 it("a client that disconnects aborts the running tool of its run with run_cancelled", async (t) => {
-  let signalStarted: () => void = () => undefined;
-  const toolStarted = new Promise<void>((resolve) => (signalStarted = resolve));
-  let resolveAborted: (reason: unknown) => void = () => undefined;
-  const abortReason = new Promise<unknown>((resolve) => (resolveAborted = resolve));
+  let signalToolStart: () => void = () => undefined;
+  const toolStarted = new Promise<void>((resolve) => (signalToolStart = resolve));
+  let resolveAbortReason: (reason: unknown) => void = () => undefined;
+  const abortReason = new Promise<unknown>((resolve) => (resolveAbortReason = resolve));
   const tool: Tool = {
     name: "wait",
     description: "Waits.",
@@ -104,9 +104,9 @@ it("a client that disconnects aborts the running tool of its run with run_cancel
     describe: () => ({ title: "Wait", locations: [] }),
     run: (_args, { signal }) =>
       new Promise((_resolve, reject) => {
-        signalStarted();
+        signalToolStart();
         signal.addEventListener("abort", () => {
-          resolveAborted(signal.reason);
+          resolveAbortReason(signal.reason);
           reject(signal.reason as Error);
         });
       }),
@@ -196,6 +196,7 @@ it("closing the agent ends streams with an error event and plain requests with 5
 });
 
 it("stop ends 100 open streams, including ten whose clients do not read", async (t) => {
+  // The text is larger than the socket buffers of a client that does not read.
   const api = await startApi(t, {
     providerOptions: { fallback: { chunks: [{ type: "text", block: "0", text: "x".repeat(400_000) }], hang: true } },
   });
@@ -280,7 +281,7 @@ it(
     for (const pid of pids) assert.equal(await isAlive(pid), true);
     client.destroy();
     await runFailure;
-    // Processes that ignore TERM receive KILL a moment later.
+    // Processes that ignore TERM receive KILL after the grace period.
     for (const pid of pids) await waitUntil(async () => !(await isAlive(pid)));
   },
 );

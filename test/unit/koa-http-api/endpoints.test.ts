@@ -159,6 +159,7 @@ const BAD_BODIES: [body: string, status: number, error: string][] = [
 it("POST /api/run rejects each invalid body with its error, plain and streamed, and starts no run", async (t) => {
   const { postRun, provider, send: sendRequest } = await startApi(t);
   for (const [body, status, error] of BAD_BODIES) {
+    // The second text adds `stream: true` to bodies that are objects.
     for (const text of [body, body.replace(/^\{(?=")/, '{"stream":true,')]) {
       if (text !== body && /"stream"/.test(body)) continue;
       const response = await postRun(text);
@@ -177,6 +178,7 @@ it("POST /api/run rejects each invalid body with its error, plain and streamed, 
 
 it("POST /api/run accepts JSON at the nesting limit", async (t) => {
   const { postRun } = await startApi(t);
+  // With the outer object, the 63 arrays reach the limit of 64 levels.
   assert.equal((await postRun(`{"message":"hi","x":${"[".repeat(63)}${"]".repeat(63)}}`)).status, 200);
 });
 
@@ -422,6 +424,7 @@ it("malformed session ids return 404, and the server stays usable", async (t) =>
       );
     }
   }
+  // The request line exceeds the 16 KiB that Node.js accepts for the request head.
   assert.equal((await sendRequest(`/api/sessions/${"x".repeat(20_000)}`)).status, 431);
   assert.equal((await sendRequest("/api/health")).status, 200);
 });
@@ -613,7 +616,7 @@ it("POST /api/run loads files only with a free run slot, and limits the attachme
   });
   const body = { message: "hi", files: ["a.bin"] };
   const runsAbort = new AbortController();
-  const firstResponse = await agent.run({
+  const firstRun = await agent.run({
     message: "hold",
     attach: async (reserve) => (reserve(600), []),
     signal: runsAbort.signal,
@@ -621,16 +624,16 @@ it("POST /api/run loads files only with a free run slot, and limits the attachme
   const { status, headers, json } = await postRun(body);
   assert.deepEqual([status, json()], [503, { error: "too many attachments at once", code: "too_many_runs" }]);
   assert.equal(headers["retry-after"], "1");
-  const secondResponse = await agent.run({ message: "hold", signal: runsAbort.signal });
+  const secondRun = await agent.run({ message: "hold", signal: runsAbort.signal });
   // Without a free slot the run fails before the missing file is read.
-  const fullResponse = await postRun({ message: "hi", files: [at("none")] });
+  const noSlotResponse = await postRun({ message: "hi", files: [at("none")] });
   assert.deepEqual(
-    [fullResponse.status, fullResponse.json()],
+    [noSlotResponse.status, noSlotResponse.json()],
     [503, { error: "too many concurrent runs", code: "too_many_runs" }],
   );
   runsAbort.abort();
-  await Promise.allSettled([firstResponse.result, secondResponse.result]);
-  assert.equal((await postRun(body)).status, 200, "the bytes are free again");
+  await Promise.allSettled([firstRun.result, secondRun.result]);
+  assert.equal((await postRun(body)).status, 200, "the bytes of ended runs are available again");
 });
 
 it("usage costs are summed without floating-point drift", async (t) => {

@@ -5,20 +5,18 @@ import { callTools, type ScriptedChunk, type ScriptedStep } from "gantry/testing
 import { EventPage, readSessionEvents } from "../../helpers/event-page.js";
 import { createGate, createWaitTool } from "../../helpers/gate.js";
 import { waitUntil } from "../../helpers/server-runs.js";
+import type { Hooks } from "../../helpers/temp-dir.js";
 import { createRandom, readSeed } from "../../helpers/random.js";
 import { startApi, type TestApi } from "../../helpers/http-api.js";
 import { echoTextTool, editTool, failTool } from "../../helpers/http-api-tools.js";
 
-/** `ROUNDS=20` repeats the test with 20 seeds. `SEED` is the first seed. A seed decides when connections drop. */
-const SEEDS = Array.from(
-  { length: Number(process.env["ROUNDS"] ?? 1) },
-  (
-    (firstCursor) => (_, runNumber) =>
-      firstCursor + runNumber
-  )(readSeed()),
-);
-const createWordChunks = (runNumber: number): ScriptedChunk[] =>
-  Array.from({ length: runNumber }, (_, i): ScriptedChunk[] => [
+/** Decides when connections drop. Set by the environment variable `SEED`. `ROUNDS=20` repeats the test with 20 seeds. */
+const FIRST_SEED = readSeed();
+const SEEDS = Array.from({ length: Number(process.env["ROUNDS"] ?? 1) }, (_, seedIndex) => FIRST_SEED + seedIndex);
+
+/** Text chunks of one word each. After each chunk the provider waits 3 ms. */
+const createWordChunks = (wordCount: number): ScriptedChunk[] =>
+  Array.from({ length: wordCount }, (_, i): ScriptedChunk[] => [
     { type: "text", block: "0", text: `w${i}\u2028 ` },
     3,
   ]).flat();
@@ -27,11 +25,11 @@ async function readMessages({ send }: TestApi, id: string): Promise<unknown[]> {
   return ((await send(`/api/sessions/${id}/messages`)).json() as { messages: unknown[] }).messages;
 }
 
-/** Watches a session and reconnects automatically, like `EventSource`. Drops the connection if `shouldDrop` is true. */
-function watchSession(t: { after(run: () => unknown): void }, url: string, shouldDrop: () => boolean = () => false) {
+/** Watches a session and reconnects automatically, like `EventSource`. `shouldDrop` decides after each event. */
+function watchSession(t: Hooks, url: string, shouldDrop: () => boolean = () => false) {
   const page = new EventPage();
   const pageAbort = new AbortController();
-  const deletion = (async () => {
+  const watchPromise = (async () => {
     while (!pageAbort.signal.aborted && !page.isDeleted) {
       const connectionAbort = new AbortController();
       const abortConnection = () => connectionAbort.abort();
@@ -54,10 +52,10 @@ function watchSession(t: { after(run: () => unknown): void }, url: string, shoul
   })();
   const stopWatching = async () => {
     pageAbort.abort();
-    await deletion;
+    await watchPromise;
   };
   t.after(stopWatching);
-  return { page, end: stopWatching, deletion };
+  return { page, stopWatching, watchPromise };
 }
 
 describe("GET /api/sessions/{id}/events", () => {
@@ -74,18 +72,18 @@ describe("GET /api/sessions/{id}/events", () => {
       ];
       const api = await startApi(t, { steps, agent: { tools: [echoTextTool] } });
       const { id } = await api.agent.sessions.create();
-      const { page, end } = watchSession(t, `${api.url}/api/sessions/${id}/events`, () => random() < 0.15);
+      const { page, stopWatching } = watchSession(t, `${api.url}/api/sessions/${id}/events`, () => random() < 0.15);
       for (let runNumber = 0; runNumber < 3; runNumber += 1)
         await api.postRun({ message: `m${runNumber}`, session_id: id });
       const [, , thirdMessageId] = (await api.agent.sessions.messages(id)).map((message) => message.id);
       await api.agent.sessions.revert(id, thirdMessageId!);
       await api.postRun({ message: "again", session_id: id });
       const expectedMessages = await readMessages(api, id);
-      // The state is sent after the messages.
+      // The server sends the final state after the messages.
       const isPageComplete = () =>
         isDeepStrictEqual(page.messages, expectedMessages) && page.state.run.state === "finished";
       await waitUntil(isPageComplete);
-      await end();
+      await stopWatching();
     }
   });
 
@@ -110,7 +108,7 @@ describe("GET /api/sessions/{id}/events", () => {
     assert.deepEqual(laterTypes, ["state"]);
   });
 
-  it("rejects unknown sessions, invalid cursors and parameters, but restarts on an invalid Last-Event-ID", async (t) => {
+  it("rejects unknown sessions, invalid cursors and parameters, but restarts the stream on an invalid Last-Event-ID", async (t) => {
     const api = await startApi(t, { steps: [createWordChunks(3)] });
     const { headers } = await api.postRun({ message: "hi" });
     const id = String(headers["x-session-id"]);
@@ -121,7 +119,7 @@ describe("GET /api/sessions/{id}/events", () => {
     const cursor = String(events.at(-1)?.id);
     const [cursorPrefix] = cursor.split("-");
     const path = `/api/sessions/${id}/events`;
-    for (const [invalidQuery, status, error] of [
+    for (const [invalidPath, status, error] of [
       [`${path}?after=xyz`, 400, "invalid field: after"],
       [`${path}?after=${cursorPrefix}-0.-1`, 400, "invalid field: after"],
       [`${path}?after=${cursorPrefix}-0.99`, 400, "invalid field: after"],
@@ -130,9 +128,9 @@ describe("GET /api/sessions/{id}/events", () => {
       [`${path}?follow=maybe`, 400, "invalid query parameter: follow"],
       ["/api/sessions/none/events", 404, "session not found"],
     ] as const) {
-      const response = await api.send(invalidQuery);
-      assert.equal(response.status, status, invalidQuery);
-      assert.equal((response.json() as { error: string }).error, error, invalidQuery);
+      const response = await api.send(invalidPath);
+      assert.equal(response.status, status, invalidPath);
+      assert.equal((response.json() as { error: string }).error, error, invalidPath);
     }
     // An automatic reconnect is never rejected: the stream starts from the beginning.
     const response = await api.send(`${path}?follow=false`, { headers: { "last-event-id": `${cursorPrefix}-0.99` } });
@@ -163,7 +161,8 @@ describe("GET /api/sessions/{id}/events", () => {
     const firstCursor = (await readEvents("after_seq=5")).page.lastId;
     assert.deepEqual((await readEvents("after_seq=2", { "last-event-id": firstCursor })).types, ["state"]);
     assert.deepEqual((await readEvents(`after_seq=2&after=${firstCursor}`)).types, ["state"]);
-    // A reader can reconnect to its start position before any event was sent. Other readers start without a position.
+    // With `after_seq`, even the first event has an id, so that a reader without messages can resume. Other queries send
+    // the first event without an id.
     assert.deepEqual((await readEvents("after_seq=6")).types, ["state"]);
     const startCursor = (await readEvents("after_seq=6")).page.lastId;
     assert.notEqual(startCursor, "");
@@ -173,15 +172,15 @@ describe("GET /api/sessions/{id}/events", () => {
         break;
       }
     }
-    const { page, end } = watchSession(t, `${api.url}${path}?after_seq=4`);
+    const { page, stopWatching } = watchSession(t, `${api.url}${path}?after_seq=4`);
     await waitUntil(() => page.messages.length === 2);
     const [, , thirdMessageId] = (await api.agent.sessions.messages(id)).map((message) => message.id);
     await api.agent.sessions.revert(id, thirdMessageId!);
     await api.postRun({ message: "again", session_id: id });
-    // The session keeps the third message. The message is before the requested range.
+    // The revert keeps messages 1 to 3. They are before the requested range.
     const expectedMessages = (await readMessages(api, id)).slice(3);
     await waitUntil(() => isDeepStrictEqual(page.messages, expectedMessages));
-    await end();
+    await stopWatching();
     for (const invalidQuery of ["-1", "x", "", "1&after_seq=2"]) {
       const { status, json } = await api.send(`${path}?follow=false&after_seq=${invalidQuery}`);
       assert.deepEqual(
@@ -226,10 +225,10 @@ describe("GET /api/sessions/{id}/events", () => {
     const api = await startApi(t, { steps: [createWordChunks(3)] });
     const { headers } = await api.postRun({ message: "hi" });
     const id = String(headers["x-session-id"]);
-    const { page, deletion } = watchSession(t, `${api.url}/api/sessions/${id}/events`);
+    const { page, watchPromise } = watchSession(t, `${api.url}/api/sessions/${id}/events`);
     await waitUntil(() => page.state);
     await api.send(`/api/sessions/${id}`, { method: "DELETE" });
-    await deletion;
+    await watchPromise;
     assert.equal(page.isDeleted, true);
   });
 });

@@ -5,12 +5,12 @@ import { createGate, createWaitTool } from "../../helpers/gate.js";
 import { readSessionEvents } from "../../helpers/event-page.js";
 import { startApi, type TestApi } from "../../helpers/http-api.js";
 
-const invalidField = (field: string) => ({ error: `invalid field: ${field}`, code: "invalid_field" });
+const createInvalidFieldError = (field: string) => ({ error: `invalid field: ${field}`, code: "invalid_field" });
 const patchSession = (api: TestApi, id: string, body: unknown) =>
   api.send(`/api/sessions/${id}`, { method: "PATCH", body: typeof body === "string" ? body : JSON.stringify(body) });
 
 describe("POST /api/run with invalid fields", () => {
-  it("returns 400 and names the field, also within budget", async (t) => {
+  it("returns 400 and names the field, including a field within budget", async (t) => {
     const api = await startApi(t);
     const cases: [field: string, body: Record<string, unknown> | string][] = [
       ["queue", { queue: "yes" }],
@@ -30,7 +30,7 @@ describe("POST /api/run with invalid fields", () => {
     ];
     for (const [field, body] of cases) {
       const { status, json } = await api.postRun(typeof body === "string" ? body : { message: "hi", ...body });
-      assert.deepEqual([status, json()], [400, invalidField(field)]);
+      assert.deepEqual([status, json()], [400, createInvalidFieldError(field)]);
     }
     assert.equal((await api.agent.sessions.list()).total, 0);
     for (const budget of [{}, { tokens: 1e9, seconds: 1e6 }])
@@ -92,7 +92,11 @@ describe("PATCH /api/sessions/{id}", () => {
       ["model", { provider: "scripted" }],
       ["model", { provider: "scripted", model: 1 }],
     ] as const)
-      assert.deepEqual((await patchSession(api, id, body)).json(), invalidField(field), JSON.stringify(body));
+      assert.deepEqual(
+        (await patchSession(api, id, body)).json(),
+        createInvalidFieldError(field),
+        JSON.stringify(body),
+      );
     for (const [body, status, code] of [
       [{ provider: "scripted", model: "none" }, 400, "model_selection"],
       [{ provider: "none", model: "none" }, 400, "model_selection"],

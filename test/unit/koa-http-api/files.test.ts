@@ -6,7 +6,7 @@ import { it } from "node:test";
 import { tempDir } from "../../helpers/temp-dir.js";
 import { startApi } from "../../helpers/http-api.js";
 
-const attachmentError = (path: string, reason: string) => ({
+const createAttachmentError = (path: string, reason: string) => ({
   error: `failed to load attachments: ${path}: ${reason}`,
   code: "attachment",
 });
@@ -81,7 +81,7 @@ it("POST /api/run rejects a file that is not a readable regular file, with the r
     agent: { projectDir: project.path },
     http: { deniedPaths: [home.path] },
   });
-  const accessDenied = /access is denied/;
+  const accessDeniedPattern = /access is denied/;
   const cases: [path: string, reason: RegExp][] = [
     ["missing.txt", /not found/],
     ["a.txt/x", /not found/],
@@ -97,22 +97,23 @@ it("POST /api/run rejects a file that is not a readable regular file, with the r
     ["over", /larger than 20 MiB/],
     ["a\0.txt", /NUL/],
     ["x".repeat(5000), /too long/],
-    ["/dev/zero", accessDenied],
-    ["/dev/stdin", accessDenied],
-    ["/proc/self/environ", accessDenied],
-    ["/proc/self/root/etc/hostname", accessDenied],
-    ["/sys/kernel/notes", accessDenied],
-    ["to-proc", accessDenied],
-    [home.at("config.json"), accessDenied],
-    [home.at("sessions.db"), accessDenied],
-    [`${home.path}/../${home.path.split("/").at(-1)}/config.json`, accessDenied],
-    ["to-home", accessDenied],
+    ["/dev/zero", accessDeniedPattern],
+    ["/dev/stdin", accessDeniedPattern],
+    ["/proc/self/environ", accessDeniedPattern],
+    ["/proc/self/root/etc/hostname", accessDeniedPattern],
+    ["/sys/kernel/notes", accessDeniedPattern],
+    ["to-proc", accessDeniedPattern],
+    [home.at("config.json"), accessDeniedPattern],
+    [home.at("sessions.db"), accessDeniedPattern],
+    [`${home.path}/../${home.path.split("/").at(-1)}/config.json`, accessDeniedPattern],
+    ["to-home", accessDeniedPattern],
   ];
   for (const [path, reason] of cases) {
     for (const stream of [false, true]) {
       const { status, json } = await postRun({ message: "hi", files: ["a.txt", path], stream });
       const { error } = json() as { error: string };
       assert.equal(status, 400, path);
+      // An error message shows at most 300 characters of a path.
       const displayedPath = path.length > 300 ? `${path.slice(0, 300)}…` : path;
       assert.ok(error.startsWith(`failed to load attachments: ${displayedPath}: `), error);
       assert.match(error.slice(error.indexOf(displayedPath) + displayedPath.length), reason, path);
@@ -120,7 +121,7 @@ it("POST /api/run rejects a file that is not a readable regular file, with the r
   }
   assert.deepEqual(
     (await postRun({ message: "hi", files: ["missing.txt"] })).json(),
-    attachmentError("missing.txt", "not found"),
+    createAttachmentError("missing.txt", "not found"),
   );
   assert.equal(provider.requests.length, 0);
   assert.equal(((await send("/api/sessions")).json() as { total: number }).total, 0);
@@ -136,12 +137,12 @@ it("POST /api/run rejects more than 256 files and more than 64 MiB of files", as
   const fileCountResponse = await postRun({ message: "hi", files: Array.from({ length: 257 }, () => "a.txt") });
   assert.deepEqual(
     [fileCountResponse.status, fileCountResponse.json()],
-    [400, attachmentError("a.txt", "more than 256 files")],
+    [400, createAttachmentError("a.txt", "more than 256 files")],
   );
   const sizeResponse = await postRun({ message: "hi", files: ["big", "big", "big", "big"] });
   assert.deepEqual(
     [sizeResponse.status, sizeResponse.json()],
-    [400, attachmentError("big", "more than 64 MiB of files")],
+    [400, createAttachmentError("big", "more than 64 MiB of files")],
   );
 });
 
@@ -160,6 +161,6 @@ it("POST /api/run on a public address attaches only files of the project and the
   for (const file of ["/etc/hostname", "../../etc/hostname", "escape", `${project.path}-evil/a`]) {
     const { status, json } = await postRun({ message: "hi", files: [file] });
     if (file.includes("-evil")) assert.equal(status, 400);
-    else assert.deepEqual([status, json()], [400, attachmentError(file, "outside the project folder")], file);
+    else assert.deepEqual([status, json()], [400, createAttachmentError(file, "outside the project folder")], file);
   }
 });

@@ -45,6 +45,7 @@ const INSERTED_STRINGS = [
   " ",
 ];
 
+/** Inserts a string (35 %), removes bytes (25 %), changes a byte (20 %), repeats bytes (10 %) or truncates (10 %). */
 function mutateText(random: () => number, text: string, mutationCount: number): Buffer {
   const pick = <T>(list: readonly T[]): T => list[Math.floor(random() * list.length)]!;
   let bytes = Buffer.from(text, "latin1");
@@ -66,7 +67,10 @@ function mutateText(random: () => number, text: string, mutationCount: number): 
   return bytes;
 }
 
-/** Creates a request with mutations in its framing, target or body. Half of the requests have a mutated body only. */
+/**
+ * Creates a request with mutations in its framing, target or body. Half of the requests have a mutated body only.
+ * `isFramed` is true if the framing is intact, so that the server must respond.
+ */
 function createMutatedRequest(random: () => number): { bytes: Buffer; isFramed: boolean } {
   const mutationCount = 1 + Math.floor(random() * 4);
   const choice = random();
@@ -112,7 +116,7 @@ it(`${REQUEST_COUNT} mutated requests cause no 5xx and no logged error, and the 
   t.diagnostic(JSON.stringify(Object.fromEntries(statuses)));
   assert.ok(
     (statuses.get("400") ?? 0) > 10 && (statuses.get("200") ?? 0) > 10,
-    "mutated neither too much nor too little",
+    "the mutations leave some requests valid and make some invalid",
   );
   assert.ok(
     !api.logLines.some((line) => line.startsWith("error")),

@@ -91,8 +91,8 @@ describe("POST /api/run with budget", () => {
       [5, "budget"],
     ] as const) {
       const response = await api.postRun({ message: "x", budget });
-      const expected = { error: `invalid field: ${field}`, code: "invalid_field" };
-      assert.deepEqual([response.status, response.json()], [400, expected]);
+      const expectedBody = { error: `invalid field: ${field}`, code: "invalid_field" };
+      assert.deepEqual([response.status, response.json()], [400, expectedBody]);
     }
   });
 });

@@ -35,7 +35,7 @@ async function serveInMode(t: Hooks, mode: SessionMode) {
   return { agent, sendRequest, tokenFile: folder.at("token") };
 }
 
-/** Whether a mode allows more than another mode. */
+/** Whether a mode allows more than another mode. `SESSION_MODES` begins with the mode that allows most. */
 const allowsMore = (mode: SessionMode, otherMode: SessionMode): boolean =>
   SESSION_MODES.indexOf(mode) < SESSION_MODES.indexOf(otherMode);
 
@@ -78,5 +78,6 @@ it("openHttpHost replaces an empty token file with a new token", async (t) => {
     handler: () => undefined,
     refuse: () => undefined,
   });
+  // 32 bytes in base64url.
   assert.match(readFileSync(folder.at("token"), "utf8"), /^[\w-]{43}$/);
 });

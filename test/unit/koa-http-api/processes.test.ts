@@ -20,19 +20,19 @@ interface ListedProcess {
 
 /** Watches a session and collects the event types, and the process list of each state event. */
 function watchProcesses(t: Hooks, url: string) {
-  const abort = new AbortController();
+  const watchAbort = new AbortController();
   const states: (ListedProcess[] | undefined)[] = [];
   const types: string[] = [];
   let wake = (): void => undefined;
   const readPromise = (async () => {
-    for await (const { type, data } of readSessionEvents(url, {}, abort.signal)) {
+    for await (const { type, data } of readSessionEvents(url, {}, watchAbort.signal)) {
       types.push(type);
       if (type === "state") states.push(data.processes as ListedProcess[] | undefined);
       wake();
     }
   })().catch(() => wake());
   t.after(async () => {
-    abort.abort();
+    watchAbort.abort();
     await readPromise;
   });
   const waitForProcesses = async (

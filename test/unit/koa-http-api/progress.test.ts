@@ -11,26 +11,26 @@ import { startApi } from "../../helpers/http-api.js";
 const COMMAND = "for i in 1 2 3; do echo é$i; while [ ! -e go$i ]; do sleep 0.02; done; done";
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 
-/** Collects the events of a session. `until` resolves when the output of the running tools ends with `suffix`. */
+/** Collects the events of a session. `waitForOutput` resolves when the output of running tools ends with `suffix`. */
 function watchSession(t: Hooks, url: string) {
   const events: WireEvent[] = [];
-  const abort = new AbortController();
+  const watchAbort = new AbortController();
   let wake = (): void => undefined;
   const readPromise = (async () => {
-    for await (const event of readSessionEvents(url, {}, abort.signal)) {
+    for await (const event of readSessionEvents(url, {}, watchAbort.signal)) {
       events.push(event);
       wake();
     }
   })().catch(() => wake());
   t.after(async () => {
-    abort.abort();
+    watchAbort.abort();
     await readPromise;
   });
   const waitForEvents = async (isExpected: () => boolean): Promise<void> => {
     while (!isExpected()) await new Promise<void>((resolve) => (wake = resolve));
   };
   const getProgressEvents = () => events.filter(({ type }) => type === "tool_progress");
-  const getPrintedText = () =>
+  const getOutput = () =>
     getProgressEvents()
       .map(({ data }) => data.content)
       .join("");
@@ -38,7 +38,7 @@ function watchSession(t: Hooks, url: string) {
     events,
     getProgressEvents,
     waitForEvents,
-    until: (suffix: string) => waitForEvents(() => getPrintedText().endsWith(suffix)),
+    waitForOutput: (suffix: string) => waitForEvents(() => getOutput().endsWith(suffix)),
   };
 }
 
@@ -53,19 +53,19 @@ describe("tool_progress events", () => {
     });
     const otherApi = await startApi(t, { agent: { driver: new SqliteDriver({ path }) } });
     const { id } = await api.agent.sessions.create();
-    const events = (targetApi: { url: string }) => `${targetApi.url}/api/sessions/${id}/events`;
-    const firstWatcher = watchSession(t, events(api));
-    const otherWatcher = watchSession(t, events(otherApi));
+    const getEventsUrl = (targetApi: { url: string }) => `${targetApi.url}/api/sessions/${id}/events`;
+    const firstWatcher = watchSession(t, getEventsUrl(api));
+    const otherWatcher = watchSession(t, getEventsUrl(otherApi));
     const runResponse = api.postRun({ message: "go", session_id: id, stream: true });
 
-    await firstWatcher.until("é1\n");
+    await firstWatcher.waitForOutput("é1\n");
     await writeFile(folder.at("go1"), "");
-    await firstWatcher.until("é2\n");
-    const laterWatcher = watchSession(t, events(api));
-    await laterWatcher.until("é1\né2\n");
+    await firstWatcher.waitForOutput("é2\n");
+    const laterWatcher = watchSession(t, getEventsUrl(api));
+    await laterWatcher.waitForOutput("é1\né2\n");
     assert.equal(laterWatcher.getProgressEvents().length, 1);
     await writeFile(folder.at("go2"), "");
-    await Promise.all([firstWatcher, laterWatcher].map((watcher) => watcher.until("é1\né2\né3\n")));
+    await Promise.all([firstWatcher, laterWatcher].map((watcher) => watcher.waitForOutput("é1\né2\né3\n")));
     for (const { events, getProgressEvents } of [firstWatcher, laterWatcher]) {
       const [progressEvent] = getProgressEvents();
       assert.equal(progressEvent?.id, undefined);

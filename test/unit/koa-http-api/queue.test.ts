@@ -75,6 +75,7 @@ describe("POST /api/run with queue", () => {
     const queuedEvents = events.filter(({ data }) => data.type === "queued");
     assert.deepEqual(events.slice(0, queuedEvents.length), queuedEvents);
     assert.deepEqual(queuedEvents[0], { event: "agent", data: { type: "queued", runs_ahead: 2 } });
+    // The numbers decrease and do not repeat.
     const runsAhead = queuedEvents.map(({ data }) => data["runs_ahead"] as number);
     assert.deepEqual(
       runsAhead,
@@ -138,7 +139,7 @@ describe("POST /api/run with queue", () => {
     assert.deepEqual(lastEvent, { event: "error", data: { error: "session deleted", code: "session_deleted" } });
   });
 
-  it("returns 503 to queued requests at once on shutdown, and the active run finishes", async (t) => {
+  it("returns 503, or an error event in a stream, to queued requests at once on shutdown; the active run finishes", async (t) => {
     const { api, toolGate, firstResponse, queueRun, waitForQueued } = await startBusyApi(t);
     const [plainRequest, streamedRequest] = [queueRun("plain"), queueRun("streamed", { stream: true })];
     await waitForQueued(2);

@@ -54,7 +54,7 @@ async function recordResponses(t: Hooks): Promise<string> {
     const method = options.method ?? (options.body === undefined ? "GET" : "POST");
     return recordResponse(`${method} ${path} ${String(options.body ?? "")}`.trimEnd(), await api.send(path, options));
   };
-  const run = (body: unknown) =>
+  const sendRun = (body: unknown) =>
     sendRequest("/api/run", { body: typeof body === "string" ? body : JSON.stringify(body) });
   const getSessionId = ({ rawHeaders }: RawResponse): string =>
     rawHeaders[rawHeaders.indexOf("X-Session-Id") + 1] ?? "";
@@ -62,12 +62,12 @@ async function recordResponses(t: Hooks): Promise<string> {
   await sendRequest("/api/health");
   await sendRequest("/api/models");
   await sendRequest("/api/sessions");
-  const session_id = getSessionId(await run({ message: "hi" }));
-  // The title is generated in the background.
+  const session_id = getSessionId(await sendRun({ message: "hi" }));
+  // Waits until the title that is generated in the background replaces the title `New Session ...`.
   for (let title = "New"; title.startsWith("New");)
     title = ((await api.agent.sessions.get(session_id))?.title ?? "").replace(/^$/, "New");
-  await run({ message: "echo", session_id, stream: true });
-  await run({
+  await sendRun({ message: "echo", session_id, stream: true });
+  await sendRun({
     message: "echo",
     session_id,
     stream: true,
@@ -76,13 +76,13 @@ async function recordResponses(t: Hooks): Promise<string> {
     files: [],
     made_up: 1,
   });
-  await run({ message: "fail", session_id });
-  await run({ message: "fail", session_id, stream: true });
-  await run({ message: "file", session_id, files: ["notes.txt"] });
+  await sendRun({ message: "fail", session_id });
+  await sendRun({ message: "fail", session_id, stream: true });
+  await sendRun({ message: "file", session_id, files: ["notes.txt"] });
   const pendingResponse = api.send("/api/run", { body: JSON.stringify({ message: "wait", session_id }) });
   await toolGate.firstWait;
-  await run({ message: "busy", session_id });
-  await run({ message: "busy", session_id, stream: true });
+  await sendRun({ message: "busy", session_id });
+  await sendRun({ message: "busy", session_id, stream: true });
   toolGate.open();
   recordResponse("the run that was waited for", await pendingResponse);
   await sendRequest(`/api/sessions/${session_id}`);
@@ -104,7 +104,7 @@ async function recordResponses(t: Hooks): Promise<string> {
     '{"message":"hi","provider":"none","model":"none"}',
     '{"message":"hi","files":["none.txt"]}',
   ])
-    await run(invalidBody);
+    await sendRun(invalidBody);
   for (const path of [
     "/api/nope",
     "/api/sessions/none",

@@ -8,11 +8,9 @@ import { EventPage, type WireEvent } from "../../helpers/event-page.js";
 import { waitUntil } from "../../helpers/server-runs.js";
 import { startApi } from "../../helpers/http-api.js";
 
-/**
- * Number of runs after the sockets are full. Each event fits into the limit, including the end of a
- * message, which holds the whole message. The event at which the sockets become full is not known in advance.
- */
+/** Number of runs after the slow watcher's socket is full. The event that fills the socket varies. */
 const EXTRA_RUN_COUNT = 20;
+/** An answer of 200,000 characters. The event that ends a message repeats the whole text and must fit into the limit. */
 const CHUNK_COUNT = 20;
 const CHUNK_CHARACTERS = 10_000;
 const MAX_PENDING_BYTES = 256 * 1024;
@@ -34,7 +32,7 @@ it("a watcher that does not read delays no run, buffers less than 256 KiB, and l
 
   const responses: ServerResponse[] = [];
   let peakPendingBytes = 0;
-  const recordResponse = (message: unknown) => {
+  const captureWatchResponse = (message: unknown) => {
     const { request: incomingRequest, response } = message as { request: IncomingMessage; response: ServerResponse };
     if (!incomingRequest.url?.endsWith("/events")) return;
     responses.push(response);
@@ -45,8 +43,8 @@ it("a watcher that does not read delays no run, buffers less than 256 KiB, and l
       return canWriteMore;
     };
   };
-  subscribe("http.server.request.start", recordResponse);
-  t.after(() => void unsubscribe("http.server.request.start", recordResponse));
+  subscribe("http.server.request.start", captureWatchResponse);
+  t.after(() => void unsubscribe("http.server.request.start", captureWatchResponse));
 
   const pages: EventPage[] = [];
   const openWatcher = async (isSlow: boolean): Promise<IncomingMessage> => {

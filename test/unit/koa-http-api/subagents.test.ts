@@ -10,7 +10,7 @@ interface WireSession {
   spawned_by?: { session_id: string; run_id: string; call_id: string };
 }
 
-it("GET /api/sessions?spawned_by lists a session's subagents, which other lists omit; DELETE removes them too", async (t) => {
+it("GET /api/sessions?spawned_by lists a session's subagents, which other lists omit; DELETE of the session removes its subagents", async (t) => {
   const tools = builtinTools().filter(({ name }) => name === "task");
   const { postRun, send: sendRequest } = await startApi(t, {
     steps: [callTools(["task", { description: "Look", prompt: "Look there." }, "c1"]), "helped", "done"],

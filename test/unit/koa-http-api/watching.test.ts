@@ -9,11 +9,11 @@ import { startApi } from "../../helpers/http-api.js";
 
 /** Opens `count` watchers of a session and waits for the first event of each. */
 async function openWatchers(t: Hooks, url: string, count: number) {
-  const abort = new AbortController();
-  t.after(() => abort.abort());
+  const watchersAbort = new AbortController();
+  t.after(() => watchersAbort.abort());
   return Promise.all(
     Array.from({ length: count }, async () => {
-      const events = readSessionEvents(url, {}, abort.signal);
+      const events = readSessionEvents(url, {}, watchersAbort.signal);
       await events.next();
       const ended = (async () => {
         for await (const _ of events);
@@ -99,7 +99,7 @@ describe("invalid requests for asks, runs and keys", () => {
     let ask: { id: string; session_id: string; run_id: string } | undefined;
     while (!ask) [ask] = ((await api.send("/api/asks")).json() as { asks: (typeof ask)[] }).asks;
     const idleSession = await api.agent.sessions.create();
-    const invalidField = (name: string) => [400, `invalid field: ${name}`];
+    const createInvalidFieldError = (name: string) => [400, `invalid field: ${name}`];
     const steerPath = `/api/sessions/${ask.session_id}/steer`;
     const askPath = `/api/asks/${ask.id}`;
     const cases: [path: string, body: string, expected: unknown[]][] = [];
@@ -107,19 +107,19 @@ describe("invalid requests for asks, runs and keys", () => {
       for (const body of ["", "[]", "5", "null", '"allow"', "{", "\xff"])
         cases.push([path, body, [400, "invalid request body"]]);
     cases.push(
-      [askPath, "{}", invalidField("choice")],
-      [askPath, '{"choice":"ALLOW"}', invalidField("choice")],
-      [askPath, '{"choice":"allow "}', invalidField("choice")],
-      [askPath, '{"choice":["allow"]}', invalidField("choice")],
-      [askPath, '{"choice":true}', invalidField("choice")],
-      [askPath, '{"choice":"allow","text":"and more"}', invalidField("text")],
-      [askPath, '{"text":"yes"}', invalidField("choice")],
-      [askPath, '{"text":5}', invalidField("text")],
+      [askPath, "{}", createInvalidFieldError("choice")],
+      [askPath, '{"choice":"ALLOW"}', createInvalidFieldError("choice")],
+      [askPath, '{"choice":"allow "}', createInvalidFieldError("choice")],
+      [askPath, '{"choice":["allow"]}', createInvalidFieldError("choice")],
+      [askPath, '{"choice":true}', createInvalidFieldError("choice")],
+      [askPath, '{"choice":"allow","text":"and more"}', createInvalidFieldError("text")],
+      [askPath, '{"text":"yes"}', createInvalidFieldError("choice")],
+      [askPath, '{"text":5}', createInvalidFieldError("text")],
       ["/api/asks/none", '{"choice":"allow"}', [404, "ask not found"]],
       [`/api/asks/${"x".repeat(300)}`, '{"choice":"allow"}', [404, "ask not found"]],
       ["/api/asks/%00", '{"choice":"allow"}', [404, "ask not found"]],
       [steerPath, "{}", [400, "message is required"]],
-      [steerPath, '{"message":5}', invalidField("message")],
+      [steerPath, '{"message":5}', createInvalidFieldError("message")],
       [steerPath, '{"message":" "}', [400, "message is required"]],
       // A session without an active run cannot be steered. Its next prompt starts a run.
       [`/api/sessions/${idleSession.id}/steer`, '{"message":"hi"}', [409, "no run to steer"]],
@@ -127,9 +127,13 @@ describe("invalid requests for asks, runs and keys", () => {
       ["/api/runs/none/cancel", "", [404, "run not found"]],
       [`/api/runs/${ask.id}/cancel`, "", [404, "run not found"]],
     );
-    for (const [path, body, expected] of cases) {
+    for (const [path, body, expectedResult] of cases) {
       const response = await api.send(path, { method: "POST", body: Buffer.from(body, "latin1") });
-      assert.deepEqual([response.status, (response.json() as { error: string }).error], expected, `${path} ${body}`);
+      assert.deepEqual(
+        [response.status, (response.json() as { error: string }).error],
+        expectedResult,
+        `${path} ${body}`,
+      );
     }
     for (const query of ["state=closed", "size=0", "size=x", "before=none", "state=open&state=all"])
       assert.equal((await api.send(`/api/asks?${query}`)).status, 400, query);
@@ -165,10 +169,10 @@ describe("invalid requests for asks, runs and keys", () => {
   it("an invalid Idempotency-Key returns 400 and starts no run", async (t) => {
     const api = await startApi(t);
     const body = '{"message":"hi"}';
-    const sendWithKeyHeader = async (key: string) => {
+    const sendWithKeyHeader = async (keyHeaderLines: string) => {
       const client = await openConnection(api.url);
       client.write(
-        `POST /api/run HTTP/1.1\r\nHost: localhost\r\n${key}Content-Length: ${body.length}\r\nConnection: close\r\n\r\n${body}`,
+        `POST /api/run HTTP/1.1\r\nHost: localhost\r\n${keyHeaderLines}Content-Length: ${body.length}\r\nConnection: close\r\n\r\n${body}`,
       );
       await client.closed;
       return client.receivedText;

@@ -27,24 +27,24 @@ function createAnswerBody(pieces: readonly (Buffer | Error)[]): AnswerBody {
   return new AnswerBody(bytes, "http://lab/v1", new ChatReader("lab"), { provider: "lab", redact: (secret) => secret });
 }
 
-const textOf = (parts: readonly StreamPart[]): string =>
+const getText = (parts: readonly StreamPart[]): string =>
   parts.map((part) => (part.type === "text-delta" ? part.delta : "")).join("");
 
 describe("AnswerBody", () => {
   it("returns under 500 characters first if the answer arrives in one piece, then the rest without loss", async () => {
     const body = createAnswerBody([Buffer.from(EVENT_STREAM)]);
-    const firstText = textOf((await body.next())!);
+    const firstText = getText((await body.next())!);
     assert.ok(firstText.startsWith(DELTAS[0]!));
     assert.ok(firstText.length < 500, `${firstText.length} characters`);
     const laterParts: StreamPart[] = [];
     for (let parts = await body.next(); parts !== undefined; parts = await body.next()) laterParts.push(...parts);
-    assert.equal(firstText + textOf(laterParts), DELTAS.join(""));
+    assert.equal(firstText + getText(laterParts), DELTAS.join(""));
     assert.equal(laterParts.at(-1)?.type, "finish");
   });
 
   it("returns the text received before a connection error, then rejects with that error", async () => {
     const body = createAnswerBody([Buffer.from(EVENT_STREAM.slice(0, 100_000)), new Error("reset")]);
-    const receivedText = textOf((await body.next())!) + textOf((await body.next())!);
+    const receivedText = getText((await body.next())!) + getText((await body.next())!);
     assert.ok(receivedText.length > 10_000 && DELTAS.join("").startsWith(receivedText));
     await assert.rejects(body.next(), /reset/);
   });
@@ -55,6 +55,6 @@ describe("AnswerBody", () => {
     const parts: StreamPart[] = [];
     for (let nextParts = await body.next(); nextParts !== undefined; nextParts = await body.next())
       parts.push(...nextParts);
-    assert.equal(textOf(parts), DELTAS.join(""));
+    assert.equal(getText(parts), DELTAS.join(""));
   });
 });

@@ -11,9 +11,9 @@ import { BODY_LIMITS, toBoundedResponse, readComplete } from "../../../adapters/
 import type { HttpResponse } from "../../../adapters/language-models/connections.js";
 import type { ByteSource } from "../../../adapters/language-models/response-bytes.js";
 import { startFakeModelServer } from "../../helpers/fake-model-server.js";
-import { createRequest as requestFor, PDF, userMessage } from "../../helpers/model-requests.js";
+import { createRequest, PDF, userMessage } from "../../helpers/model-requests.js";
 
-const SMALL_LIMITS = { list: 100, error: 10, event: 20, answer: 60, values: 5 };
+const SMALL_LIMITS = { listBytes: 100, errorBytes: 10, eventBytes: 20, answerBytes: 60, structuralBytes: 5 };
 const neverAbortedSignal = new AbortController().signal;
 
 /** Returns a response whose body arrives in these pieces. `isReleased` returns whether the body was released. */
@@ -42,7 +42,7 @@ function* repeatForever(text: string): Generator<string> {
   for (;;) yield text;
 }
 
-const isTooLargeError = (message: RegExp) => (error: unknown) =>
+const matchTooLargeError = (message: RegExp) => (error: unknown) =>
   hasCode(error, "provider") && error.kind === "too_large" && !error.retryable && message.test(error.message);
 
 describe("a bounded response body", () => {
@@ -54,10 +54,14 @@ describe("a bounded response body", () => {
           stream.slice(i * pieceSize, (i + 1) * pieceSize),
         );
         const receivedPieces = await readPieces(
-          toBoundedResponse(createResponse(inputPieces).response, "p", { ...SMALL_LIMITS, event: 100, answer: 1000 }),
+          toBoundedResponse(createResponse(inputPieces).response, "p", {
+            ...SMALL_LIMITS,
+            eventBytes: 100,
+            answerBytes: 1000,
+          }),
         );
         assert.equal(receivedPieces.join(""), stream, `${JSON.stringify(lineEnd)} in pieces of ${pieceSize}`);
-        // All but the last piece end with an event. The second half of a CRLF can follow in the next piece.
+        // Each piece except the last ends with a complete event. The second half of a CRLF can follow in the next piece.
         for (const piece of receivedPieces.slice(0, -1)) assert.match(piece, /(\n\n|\r\n\r\n|\r\r|\r\n\r|^\n)$/);
       }
     }
@@ -67,19 +71,19 @@ describe("a bounded response body", () => {
     const longEvent = createResponse(repeatForever("x"));
     await assert.rejects(
       readPieces(toBoundedResponse(longEvent.response, "p", SMALL_LIMITS)),
-      isTooLargeError(/^p: too_large: an event.* of more than 20 bytes/),
+      matchTooLargeError(/^p: too_large: an event.* of more than 20 bytes/),
     );
     assert.ok(longEvent.isReleased());
     const longAnswer = createResponse(repeatForever("data: 1\n\n"));
     await assert.rejects(
       readPieces(toBoundedResponse(longAnswer.response, "p", SMALL_LIMITS)),
-      isTooLargeError(/an answer of more than 60 bytes/),
+      matchTooLargeError(/an answer of more than 60 bytes/),
     );
     assert.ok(longAnswer.isReleased());
   });
 
   it("counts the values of each event separately, and rejects an event with more than 5", async () => {
-    const limits = { ...SMALL_LIMITS, event: 1000, answer: 1000 };
+    const limits = { ...SMALL_LIMITS, eventBytes: 1000, answerBytes: 1000 };
     const smallEvent = "data: [1,2,{}]\n\n";
     assert.equal(
       (
@@ -96,7 +100,7 @@ describe("a bounded response body", () => {
     for (const inputPieces of [["data: [[[", "[[[[\n\n"], [`${smallEvent}data: ,,,,,,\n\n${smallEvent}`]])
       await assert.rejects(
         readPieces(toBoundedResponse(createResponse(inputPieces).response, "p", limits)),
-        isTooLargeError(/an event of more than 5 values/),
+        matchTooLargeError(/an event of more than 5 values/),
       );
   });
 
@@ -115,14 +119,14 @@ describe("a bounded response body", () => {
       ["1234567123", true],
     );
     const errorBody = await readComplete(createResponse(repeatForever("x"), 403).response, 5, "p", "a list");
-    assert.deepEqual([errorBody.ok, errorBody.status, errorBody.text.length], [false, 403, BODY_LIMITS.error]);
+    assert.deepEqual([errorBody.ok, errorBody.status, errorBody.text.length], [false, 403, BODY_LIMITS.errorBytes]);
   });
 
-  it("readComplete rejects a body over its limit, and returns text and byte count of a smaller one", async () => {
+  it("readComplete rejects a body over its limit, and returns text and byte count of a smaller body", async () => {
     const source = createResponse(repeatForever("12345"));
     await assert.rejects(
       readComplete(source.response, 12, "p", "a list"),
-      isTooLargeError(/a list of more than 12 bytes/),
+      matchTooLargeError(/a list of more than 12 bytes/),
     );
     assert.ok(source.isReleased());
     const { text, bytes } = await readComplete(createResponse(["añ", "b"]).response, 12, "p", "a list");
@@ -158,7 +162,7 @@ function createProvider(t: TestContext, options: Partial<AiSdkProviderOptions>):
 
 async function readAnswerText(provider: AiSdkProvider): Promise<string> {
   let text = "";
-  for await (const chunk of provider.stream(requestFor(), neverAbortedSignal) as AsyncIterable<ModelChunk>)
+  for await (const chunk of provider.stream(createRequest(), neverAbortedSignal) as AsyncIterable<ModelChunk>)
     if (chunk.type === "text") text += chunk.text;
   return text;
 }
@@ -166,7 +170,7 @@ async function readAnswerText(provider: AiSdkProvider): Promise<string> {
 const WIRES = ["openai", "openai-responses", "anthropic", "google"] as const;
 
 describe("HTTP redirects of a model provider", () => {
-  it("a redirect to another origin is rejected with its host, which receives no request, on any wire", async (t) => {
+  it("a redirect to another origin is rejected and names the target host, which receives no request, on any wire", async (t) => {
     const redirectTarget = await startSite(t, (_request, response) => void response.end("{}"));
     const target = `${redirectTarget.url}/v1/x`;
     for (const status of [301, 302, 303, 307, 308]) {
@@ -243,21 +247,21 @@ describe("parameters and headers that AI SDK packages add", () => {
   it("a request to another host than Anthropic's has no anthropic-beta header, except a configured one", async (t) => {
     const models = await startFakeModelServer();
     t.after(() => models.close());
-    const sendBetaHeader = async (options: Partial<AiSdkProviderOptions>): Promise<unknown> => {
+    const getSentBetaHeader = async (options: Partial<AiSdkProviderOptions>): Promise<unknown> => {
       const provider = createProvider(t, { driver: "anthropic", baseUrl: models.baseUrl, ...options });
       const pdf = { type: "file" as const, mediaType: "application/pdf", filename: "a.pdf", data: PDF };
       const model = { id: "claude-sonnet-4-5", name: "c", ownedBy: "x", input: ["text", "pdf"] as ("text" | "pdf")[] };
       let answerText = "";
       for await (const chunk of provider.stream(
-        requestFor({ model, messages: [userMessage(pdf, "hm")] }),
+        createRequest({ model, messages: [userMessage(pdf, "hm")] }),
         neverAbortedSignal,
       ))
         if (chunk.type === "text") answerText += chunk.text;
       assert.equal(answerText, "OK.");
       return models.requests.at(-1)!.headers["anthropic-beta"];
     };
-    assert.equal(await sendBetaHeader({}), undefined);
-    assert.equal(await sendBetaHeader({ headers: { "Anthropic-Beta": "mine-2026" } }), "mine-2026");
+    assert.equal(await getSentBetaHeader({}), undefined);
+    assert.equal(await getSentBetaHeader({ headers: { "Anthropic-Beta": "mine-2026" } }), "mine-2026");
   });
 
   it("a request asks for reasoning only if the model has reasoning: true, on any wire", async (t) => {
@@ -270,7 +274,7 @@ describe("parameters and headers that AI SDK packages add", () => {
         [false, false],
         [true, true],
       ] as const) {
-        const request = requestFor();
+        const request = createRequest();
         const modelIds = {
           openai: "gpt-5",
           "openai-responses": "gpt-5",
@@ -293,7 +297,7 @@ describe("parameters and headers that AI SDK packages add", () => {
 
 describe("a compressed response body", () => {
   it("is limited by its decompressed size", async (t) => {
-    const compressedBody = gzipSync(Buffer.alloc(BODY_LIMITS.list + 1, "x"));
+    const compressedBody = gzipSync(Buffer.alloc(BODY_LIMITS.listBytes + 1, "x"));
     const site = await startSite(
       t,
       (_request, response) =>
@@ -303,11 +307,11 @@ describe("a compressed response body", () => {
     );
     await assert.rejects(
       createProvider(t, { baseUrl: site.url }).models(neverAbortedSignal),
-      isTooLargeError(/a list of models of more than 16 MB/),
+      matchTooLargeError(/a list of models of more than 16 MB/),
     );
     await assert.rejects(
       readAnswerText(createProvider(t, { baseUrl: site.url })),
-      isTooLargeError(/a body without events, of more than 8 MB/),
+      matchTooLargeError(/a body without events, of more than 8 MB/),
     );
   });
 });

@@ -20,7 +20,7 @@ describe("the model catalogue", () => {
   };
   const listModels = (options?: Partial<AiSdkProviderOptions>): Promise<Model[]> =>
     createProvider(options).models(neverAbortedSignal);
-  const idsOf = (models: Model[]): string[] => models.map(({ id }) => id);
+  const getIds = (models: Model[]): string[] => models.map(({ id }) => id);
 
   before(async () => {
     server = await startFakeModelServer();
@@ -47,7 +47,7 @@ describe("the model catalogue", () => {
       { name: "models/text-embedding-9", supportedGenerationMethods: ["embedContent"] },
     ];
     const geminiModels = await listModels({ driver: "google", baseUrl: `${server.url}/v1beta` });
-    const [openaiRequest, anthropicRequest, geminiRequest] = server.listings.slice(-3);
+    const [openaiRequest, anthropicRequest, geminiRequest] = server.listingRequests.slice(-3);
     assert.deepEqual(
       [openaiRequest!.url, openaiRequest!.headers.authorization, openaiRequest!.headers["x-a"]],
       ["/v1/models", "Bearer key-0123456789", "b"],
@@ -137,7 +137,7 @@ describe("the model catalogue", () => {
       assert.match(models[0]?.id ?? "", firstIdPattern, preset);
       assert.ok(
         models.length > 1 && models.every(({ id }) => !/embed|whisper|image|tts|:/.test(id)),
-        idsOf(models).join(),
+        getIds(models).join(),
       );
       assert.ok(
         models.some(({ contextWindow = 0, reasoning }) => contextWindow > 100_000 && reasoning === true),
@@ -155,14 +155,14 @@ describe("the model catalogue", () => {
         .split(" ")
         .map((id) => ({ id }));
     const models = await listModels();
-    const filterIds = (predicate: (model: Model) => boolean | undefined): string =>
-      idsOf(models.filter(predicate)).join(" ");
+    const formatIds = (predicate: (model: Model) => boolean | undefined): string =>
+      getIds(models.filter(predicate)).join(" ");
     assert.equal(
-      filterIds(({ reasoning }) => reasoning),
+      formatIds(({ reasoning }) => reasoning),
       "gpt-5.1 o3-mini claude-sonnet-4-5 claude-opus-4-20250514 claude-3-7-sonnet deepseek-reasoner acme/qwen3-32b kimi-k2-thinking kimi-k2.6 acme/kimi-k2p6 kimi-k3 glm-5.2",
     );
     assert.equal(
-      filterIds(({ input }) => input?.includes("image")),
+      formatIds(({ input }) => input?.includes("image")),
       "gpt-5.1 gpt-4o claude-sonnet-4-5 claude-opus-4-20250514 claude-3-5-haiku-20241022 claude-3-7-sonnet llava:7b",
     );
   });
@@ -188,12 +188,12 @@ describe("the model catalogue", () => {
       { id: "gone", active: false },
     ];
     const models = await listModels({ preset: "openai", name: "openai" });
-    assert.deepEqual(idsOf(models), ["gpt-5.1", "gpt-5", "gpt-5-mini", "o3", "gpt-4-0613"]);
+    assert.deepEqual(getIds(models), ["gpt-5.1", "gpt-5", "gpt-5-mini", "o3", "gpt-4-0613"]);
     // This value comes from the public price list.
     assert.equal(models[1]!.contextWindow, 400_000);
   });
 
-  it("puts configured models first; their values override the listing, which adds the missing ones", async () => {
+  it("puts configured models first; their values override the listing, which adds missing values", async () => {
     server.models = [{ id: "a" }, { id: "b", context_length: 1000, name: "Bee" }];
     assert.deepEqual(await listModels({ models: [{ id: "b", contextWindow: 500 }, { id: "own" }] }), [
       { id: "b", name: "Bee", ownedBy: "fake", contextWindow: 500 },
@@ -208,12 +208,12 @@ describe("the model catalogue", () => {
       body: JSON.stringify([{ id: "x" }, { id: "x" }, { nothing: 1 }]),
       headers: { "content-type": "application/json" },
     };
-    assert.deepEqual(idsOf(await listModels()), ["x"]);
+    assert.deepEqual(getIds(await listModels()), ["x"]);
     server.listing = { status: 200, body: { models: [{ name: "y" }] } };
-    assert.deepEqual(idsOf(await listModels()), ["y"]);
+    assert.deepEqual(getIds(await listModels()), ["y"]);
   });
 
-  it("reads model details from the native APIs of Ollama and LM Studio, and works without Ollama's", async () => {
+  it("reads model details from the native APIs of Ollama and LM Studio, and works without the native API of Ollama", async () => {
     const bodiesByRequest: Record<string, unknown> = {
       "/v1/models": {
         data: [
@@ -279,7 +279,7 @@ describe("the model catalogue", () => {
         ],
       );
       for (const key of Object.keys(bodiesByRequest)) if (key !== "/v1/models") delete bodiesByRequest[key];
-      assert.deepEqual(idsOf(await listModels({ preset: "ollama", name: "ollama", baseUrl })), [
+      assert.deepEqual(getIds(await listModels({ preset: "ollama", name: "ollama", baseUrl })), [
         "qwen3:8b",
         "llava:7b",
       ]);
@@ -290,12 +290,12 @@ describe("the model catalogue", () => {
   });
 
   it("returns known or configured models without a request if the provider has no list, and after a 404", async () => {
-    const initialListingCount = server.listings.length;
-    assert.deepEqual(idsOf(await listModels({ preset: "perplexity" })), ["sonar-pro", "sonar", "sonar-reasoning-pro"]);
-    assert.deepEqual(idsOf(await listModels({ preset: "azure", models: [{ id: "mine" }] })), ["mine"]);
-    assert.equal(server.listings.length, initialListingCount);
+    const initialListingCount = server.listingRequests.length;
+    assert.deepEqual(getIds(await listModels({ preset: "perplexity" })), ["sonar-pro", "sonar", "sonar-reasoning-pro"]);
+    assert.deepEqual(getIds(await listModels({ preset: "azure", models: [{ id: "mine" }] })), ["mine"]);
+    assert.equal(server.listingRequests.length, initialListingCount);
     server.listing = { status: 404, body: "404 page not found" };
-    assert.deepEqual(idsOf(await listModels({ preset: "minimax" })), ["MiniMax-M2"]);
+    assert.deepEqual(getIds(await listModels({ preset: "minimax" })), ["MiniMax-M2"]);
   });
 
   it("rejects with the provider's error without the key, and with the reason of an abort", async () => {

@@ -31,7 +31,7 @@ async function createPackageBody(model: string, options: ModelCallOptions, inclu
   const provider = createOpenAICompatible({
     name: "gantry",
     baseURL: "http://lab/v1",
-    includeUsage: includeUsage,
+    includeUsage,
     fetch: async (_url, init) => {
       body = init?.body;
       throw new Error("enough");
@@ -50,8 +50,14 @@ const createOpaque = (data: unknown) => ({ provider: "lab", model: "m1", data })
 const reasoningDetails = { openaiCompatible: { reasoning_details: [{ type: "reasoning.text", text: "hm" }] } };
 const echoedReasoning: Part = { type: "reasoning", text: "hm", opaque: createOpaque({ gantry: { echo: true } }) };
 const detailedReasoning: Part = { type: "reasoning", text: "hm", opaque: createOpaque(reasoningDetails) };
-const signature = createOpaque({ gantry: { thoughtSignature: "s==" } });
-const signedCall: Part = { type: "tool_call", id: "c9", name: "read", arguments: '{"path":"x"}', opaque: signature };
+const signatureOpaque = createOpaque({ gantry: { thoughtSignature: "s==" } });
+const signedCall: Part = {
+  type: "tool_call",
+  id: "c9",
+  name: "read",
+  arguments: '{"path":"x"}',
+  opaque: signatureOpaque,
+};
 const foreignReasoning: Part = {
   type: "reasoning",
   text: "no",
@@ -131,6 +137,7 @@ describe("the body of a chat completions request", () => {
     { toolMedia: "after", toolIds: "plain", toolNames: "plain", reasoningOnMessage: true },
     { toolMedia: "inside", toolIds: "short", toolNames: "letter", reasoningOnMessage: false },
   ] as const;
+  /** With `includeUsage`, the request also has a system prompt, images and PDF files. */
   const checkBody = async (
     messages: ModelMessage[],
     extraParameters: Json,
@@ -138,9 +145,9 @@ describe("the body of a chat completions request", () => {
     includeUsage: boolean,
   ) => {
     const request: ModelRequest = createRequest({ messages, system: includeUsage ? "You are." : "" });
-    for (const form of promptFormats) {
+    for (const promptFormat of promptFormats) {
       const input = new Set(includeUsage ? (["text", "image", "pdf"] as const) : (["text"] as const));
-      const prompt = toPrompt(request, { ...form, provider: "lab", model: "m1", input });
+      const prompt = toPrompt(request, { ...promptFormat, provider: "lab", model: "m1", input });
       const options = { prompt, ...callOptions, providerOptions: { gantry: extraParameters as Record<string, never> } };
       const actualBody = insertMessages(
         createChatRequest("m1", options, extraParameters, includeUsage),
@@ -177,13 +184,13 @@ describe("the body of a chat completions request", () => {
       await checkBody(messages, EXTRA_PARAMETERS[1]!, { tools }, true);
   });
 
-  it("has the same messages with and without the prefix cache, also after a revert", () => {
+  it("has the same messages with and without the prefix cache, including after a revert", () => {
     const prefixCache = new PrefixCache();
     const serializer = new PromptSerializer();
     const request = { ...createRequest({}), system: "You are." };
     for (const conversation of [...CONVERSATIONS, ...createRandomConversations(100)])
-      for (const form of promptFormats) {
-        const rules = { ...form, provider: "lab", model: "m1", input: new Set(["text", "image"] as const) };
+      for (const promptFormat of promptFormats) {
+        const rules = { ...promptFormat, provider: "lab", model: "m1", input: new Set(["text", "image"] as const) };
         const checkMessages = (messages: readonly ModelMessage[]): void => {
           for (const echo of ["none", "field", "tags"] as const) {
             const uncachedText = new PromptSerializer().serialize(toPrompt({ ...request, messages }, rules), echo);
@@ -195,7 +202,7 @@ describe("the body of a chat completions request", () => {
         };
         for (let messageCount = 1; messageCount <= conversation.length; messageCount++)
           checkMessages(conversation.slice(0, messageCount));
-        // A revert, changed messages, and a new start.
+        // Removed, changed and replaced messages, and a conversation without its first message.
         checkMessages(conversation.slice(0, -2));
         checkMessages([...conversation.slice(0, -1), assistantMessage("otherwise"), userMessage("on")]);
         checkMessages([...conversation.slice(0, 1), userMessage("more"), ...conversation.slice(2)]);
@@ -209,19 +216,19 @@ describe("the body of a chat completions request", () => {
     const request = createRequest({
       messages: [userMessage("look", image), assistantMessage(detailedReasoning, "y"), userMessage("and?")],
     });
-    const promptText = (model: string, input: readonly ("text" | "image")[]): string => {
+    const createPromptText = (model: string, input: readonly ("text" | "image")[]): string => {
       const rules = { ...promptFormats[0], provider: "lab", model, input: new Set(input) };
       return JSON.stringify(toPrompt(request, rules, prefixCache));
     };
     const [textOnlyPrompt, imagePrompt, otherModelPrompt] = [
-      promptText("m1", ["text"]),
-      promptText("m1", ["text", "image"]),
-      promptText("m2", ["text"]),
+      createPromptText("m1", ["text"]),
+      createPromptText("m1", ["text", "image"]),
+      createPromptText("m2", ["text"]),
     ];
     assert.match(textOnlyPrompt, /takes no images/);
     assert.match(textOnlyPrompt, /reasoning_details/);
     assert.match(imagePrompt, /"mediaType":"image\/png"/);
     assert.doesNotMatch(otherModelPrompt, /reasoning_details/);
-    assert.equal(promptText("m1", ["text"]), textOnlyPrompt);
+    assert.equal(createPromptText("m1", ["text"]), textOnlyPrompt);
   });
 });

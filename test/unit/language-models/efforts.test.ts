@@ -3,7 +3,7 @@ import { after, before, describe, it } from "node:test";
 import type { ReasoningEffort } from "gantry";
 import type { Model, ModelRequest } from "gantry/plugin";
 import { AiSdkProvider, type AiSdkProviderOptions } from "gantry/adapters/language-models";
-import { claudeThinking } from "../../../adapters/language-models/claude.js";
+import { getClaudeThinking } from "../../../adapters/language-models/claude.js";
 import { effortsOf } from "../../../adapters/language-models/efforts.js";
 import { resolveSettings } from "../../../adapters/language-models/options.js";
 import { wire as anthropic } from "../../../adapters/language-models/wires/anthropic.js";
@@ -11,12 +11,13 @@ import { errorStep, startFakeModelServer, type FakeModelServer } from "../../hel
 import { createRequest, createModel, readAnswer } from "../../helpers/model-requests.js";
 
 const ALL_EFFORTS = ["minimal", "low", "medium", "high", "xhigh", "max"] as const;
+/** Returns the efforts of a model, or `?` if they are unknown. */
 const formatEfforts = (id: string, preset = "openai"): string =>
   (effortsOf({ id }, resolveSettings({ preset, apiKey: "k" })) ?? ["?"]).join(" ");
 
 describe("effort levels of a model", () => {
   it("follow the model family, even if the preset is openai and the vendor another one", () => {
-    const expected: Record<string, string> = {
+    const expectedEffortsById: Record<string, string> = {
       "gpt-5": "minimal low medium high",
       "gpt-5-mini-2025-08-07": "minimal low medium high",
       "gpt-5-pro": "high",
@@ -53,7 +54,7 @@ describe("effort levels of a model", () => {
       "grok-4-fast": "",
       "no-such-model": "?",
     };
-    for (const [id, effortList] of Object.entries(expected)) assert.equal(formatEfforts(id), effortList, id);
+    for (const [id, effortList] of Object.entries(expectedEffortsById)) assert.equal(formatEfforts(id), effortList, id);
   });
 
   it("follow the provider for DeepSeek, Moonshot, Zhipu, Mistral and OpenRouter", () => {
@@ -67,9 +68,9 @@ describe("effort levels of a model", () => {
     assert.equal(formatEfforts("qwen/qwen3-max-thinking", "openrouter"), "minimal low medium high xhigh");
   });
 
-  it("claudeThinking returns undefined for Claude models without reasoning and for other models", () => {
+  it("getClaudeThinking returns undefined for Claude models without reasoning and for other models", () => {
     for (const id of ["claude-3-5-sonnet-20241022", "claude-3-opus-latest", "claude-2.1", "gpt-5", "not-claude"])
-      assert.equal(claudeThinking(id), undefined, id);
+      assert.equal(getClaudeThinking(id), undefined, id);
   });
 });
 
@@ -113,7 +114,7 @@ describe("reasoning parameters of a request", () => {
     assert.equal((await sendToClaude("claude-3-5-sonnet-20241022")).thinking, undefined);
   });
 
-  it("Claude gets no or the least reasoning if the call or model needs none or maxOutput is 1500", async () => {
+  it("Claude gets no reasoning or the lowest effort for needsReasoning false, reasoning false or 1,500 output tokens", async () => {
     const noReasoning = { thinking: undefined, output_config: undefined };
     for (const id of ["claude-sonnet-4-5", "claude-opus-4-8"]) {
       assert.deepEqual(await sendToClaude(id, { needsReasoning: false, effort: "minimal" }), noReasoning, id);
@@ -139,15 +140,15 @@ describe("reasoning parameters of a request", () => {
     ];
     for (const [id, effort, outputConfig] of cases)
       assert.deepEqual((await sendToClaude(id, { effort })).output_config, outputConfig);
-    const budgets = { minimal: 1024, low: 4096, medium: 12_000, high: 24_000, max: 32_000 };
-    for (const [effort, budget] of Object.entries(budgets))
+    const budgetTokensByEffort = { minimal: 1024, low: 4096, medium: 12_000, high: 24_000, max: 32_000 };
+    for (const [effort, budgetTokens] of Object.entries(budgetTokensByEffort))
       assert.equal(
         (await sendToClaude("claude-sonnet-4-5", { effort: effort as ReasoningEffort })).thinking.budget_tokens,
-        budget,
+        budgetTokens,
       );
   });
 
-  it("Claude Sonnet 4.5 gets no budget in a turn whose tool call lost its reasoning, and one in the next turn", async () => {
+  it("Claude Sonnet 4.5 gets no thinking budget after a tool call without stored reasoning, until the next turn", async () => {
     const call = { type: "tool_call" as const, id: "c1", name: "read", arguments: "{}" };
     const messages = [
       {
@@ -212,69 +213,69 @@ describe("reasoning parameters of a request", () => {
   });
 
   it("gpt-5.2 and gpt-5.4-mini get effort medium by default on openai-responses; other GPT models get none", async () => {
-    const sendForReasoning = async (id: string, requestFields: Partial<ModelRequest> = {}) =>
+    const getSentReasoning = async (id: string, requestFields: Partial<ModelRequest> = {}) =>
       (await sendRequest({ preset: "openai", driver: "openai-responses" }, id, requestFields)).reasoning;
-    assert.deepEqual(await sendForReasoning("gpt-5.2"), { effort: "medium", summary: "auto" });
-    assert.deepEqual(await sendForReasoning("gpt-5.4-mini"), { effort: "medium", summary: "auto" });
+    assert.deepEqual(await getSentReasoning("gpt-5.2"), { effort: "medium", summary: "auto" });
+    assert.deepEqual(await getSentReasoning("gpt-5.4-mini"), { effort: "medium", summary: "auto" });
     for (const id of ["gpt-5", "gpt-5.1-codex", "gpt-5.5", "gpt-6-sol"])
-      assert.deepEqual(await sendForReasoning(id), { summary: "auto" }, id);
-    assert.deepEqual(await sendForReasoning("gpt-5.2", { needsReasoning: false }), { summary: "auto" });
-    assert.deepEqual(await sendForReasoning("gpt-5.2", { effort: "max" }), { effort: "xhigh", summary: "auto" });
-    assert.deepEqual(await sendForReasoning("gpt-5.6-sol", { effort: "max" }), { effort: "max", summary: "auto" });
+      assert.deepEqual(await getSentReasoning(id), { summary: "auto" }, id);
+    assert.deepEqual(await getSentReasoning("gpt-5.2", { needsReasoning: false }), { summary: "auto" });
+    assert.deepEqual(await getSentReasoning("gpt-5.2", { effort: "max" }), { effort: "xhigh", summary: "auto" });
+    assert.deepEqual(await getSentReasoning("gpt-5.6-sol", { effort: "max" }), { effort: "max", summary: "auto" });
     assert.equal((await sendRequest({ preset: "openai", driver: "openai" }, "gpt-5.2")).reasoning_effort, undefined);
   });
 
   it("Gemini gets its default reasoning, flash-lite a dynamic budget, and an effort as level or token budget", async () => {
-    const sendForThinkingConfig = async (id: string, requestFields: Partial<ModelRequest> = {}) =>
+    const getSentThinkingConfig = async (id: string, requestFields: Partial<ModelRequest> = {}) =>
       (await sendRequest({ preset: "google" }, id, requestFields)).generationConfig?.thinkingConfig;
-    assert.deepEqual(await sendForThinkingConfig("gemini-3.1-pro-preview"), { includeThoughts: true });
-    assert.deepEqual(await sendForThinkingConfig("gemini-2.5-flash"), { includeThoughts: true });
-    assert.deepEqual(await sendForThinkingConfig("gemini-2.5-flash-lite"), {
+    assert.deepEqual(await getSentThinkingConfig("gemini-3.1-pro-preview"), { includeThoughts: true });
+    assert.deepEqual(await getSentThinkingConfig("gemini-2.5-flash"), { includeThoughts: true });
+    assert.deepEqual(await getSentThinkingConfig("gemini-2.5-flash-lite"), {
       includeThoughts: true,
       thinkingBudget: -1,
     });
-    assert.deepEqual(await sendForThinkingConfig("gemini-2.5-flash-lite", { needsReasoning: false }), {
+    assert.deepEqual(await getSentThinkingConfig("gemini-2.5-flash-lite", { needsReasoning: false }), {
       includeThoughts: true,
     });
-    assert.deepEqual(await sendForThinkingConfig("gemini-3-pro-preview", { effort: "medium" }), {
-      includeThoughts: true,
-      thinkingLevel: "high",
-    });
-    assert.deepEqual(await sendForThinkingConfig("gemini-3.8-flash", { effort: "max" }), {
+    assert.deepEqual(await getSentThinkingConfig("gemini-3-pro-preview", { effort: "medium" }), {
       includeThoughts: true,
       thinkingLevel: "high",
     });
-    assert.deepEqual(await sendForThinkingConfig("gemini-2.5-pro", { effort: "xhigh" }), {
+    assert.deepEqual(await getSentThinkingConfig("gemini-3.8-flash", { effort: "max" }), {
+      includeThoughts: true,
+      thinkingLevel: "high",
+    });
+    assert.deepEqual(await getSentThinkingConfig("gemini-2.5-pro", { effort: "xhigh" }), {
       includeThoughts: true,
       thinkingBudget: 24_576,
     });
   });
 
   it("OpenRouter requests enable reasoning for models that need it, unless the call needs none", async () => {
-    const sendForReasoning = async (id: string, requestFields: Partial<ModelRequest> = {}) =>
+    const getSentReasoning = async (id: string, requestFields: Partial<ModelRequest> = {}) =>
       (await sendRequest({ preset: "openrouter" }, id, requestFields)).reasoning;
-    assert.deepEqual(await sendForReasoning("anthropic/claude-opus-4.8"), { enabled: true });
-    assert.deepEqual(await sendForReasoning("openai/gpt-5.2"), { enabled: true });
-    assert.equal(await sendForReasoning("anthropic/claude-opus-4.8", { needsReasoning: false }), undefined);
-    assert.equal(await sendForReasoning("anthropic/claude-3.5-sonnet"), undefined);
-    assert.equal(await sendForReasoning("deepseek/deepseek-v4-pro"), undefined);
-    assert.deepEqual(await sendForReasoning("anthropic/claude-opus-4.8", { effort: "max" }), { effort: "max" });
+    assert.deepEqual(await getSentReasoning("anthropic/claude-opus-4.8"), { enabled: true });
+    assert.deepEqual(await getSentReasoning("openai/gpt-5.2"), { enabled: true });
+    assert.equal(await getSentReasoning("anthropic/claude-opus-4.8", { needsReasoning: false }), undefined);
+    assert.equal(await getSentReasoning("anthropic/claude-3.5-sonnet"), undefined);
+    assert.equal(await getSentReasoning("deepseek/deepseek-v4-pro"), undefined);
+    assert.deepEqual(await getSentReasoning("anthropic/claude-opus-4.8", { effort: "max" }), { effort: "max" });
   });
 
   it("DeepSeek, Kimi and GLM get thinking enabled or disabled, with an effort if the model has levels", async () => {
-    const sendForThinking = async (preset: string, id: string, effort: ReasoningEffort) => {
+    const getSentThinking = async (preset: string, id: string, effort: ReasoningEffort) => {
       const { thinking, reasoning_effort } = await sendRequest({ preset }, id, { effort });
       return [thinking?.type, reasoning_effort];
     };
-    assert.deepEqual(await sendForThinking("deepseek", "deepseek-v4-pro", "max"), ["enabled", "max"]);
-    assert.deepEqual(await sendForThinking("deepseek", "deepseek-v4-pro", "medium"), ["enabled", "high"]);
-    assert.deepEqual(await sendForThinking("deepseek", "deepseek-v4-flash", "minimal"), ["disabled", undefined]);
-    assert.deepEqual(await sendForThinking("deepseek", "deepseek-v4-pro", ""), [undefined, undefined]);
-    assert.deepEqual(await sendForThinking("moonshot", "kimi-k3", "medium"), [undefined, "high"]);
-    assert.deepEqual(await sendForThinking("moonshot", "kimi-k2.6", "max"), ["enabled", undefined]);
-    assert.deepEqual(await sendForThinking("moonshot", "kimi-k2.7-code", "high"), [undefined, undefined]);
-    assert.deepEqual(await sendForThinking("zhipu", "glm-5.2", "minimal"), ["disabled", undefined]);
-    assert.deepEqual(await sendForThinking("mistral", "magistral-medium-latest", "high"), [undefined, undefined]);
+    assert.deepEqual(await getSentThinking("deepseek", "deepseek-v4-pro", "max"), ["enabled", "max"]);
+    assert.deepEqual(await getSentThinking("deepseek", "deepseek-v4-pro", "medium"), ["enabled", "high"]);
+    assert.deepEqual(await getSentThinking("deepseek", "deepseek-v4-flash", "minimal"), ["disabled", undefined]);
+    assert.deepEqual(await getSentThinking("deepseek", "deepseek-v4-pro", ""), [undefined, undefined]);
+    assert.deepEqual(await getSentThinking("moonshot", "kimi-k3", "medium"), [undefined, "high"]);
+    assert.deepEqual(await getSentThinking("moonshot", "kimi-k2.6", "max"), ["enabled", undefined]);
+    assert.deepEqual(await getSentThinking("moonshot", "kimi-k2.7-code", "high"), [undefined, undefined]);
+    assert.deepEqual(await getSentThinking("zhipu", "glm-5.2", "minimal"), ["disabled", undefined]);
+    assert.deepEqual(await getSentThinking("mistral", "magistral-medium-latest", "high"), [undefined, undefined]);
   });
 
   it("an effort is mapped to the nearest of the model's efforts, by default to low, medium or high", async () => {

@@ -56,7 +56,7 @@ describe("AI SDK models as providers", () => {
     return provider;
   };
   beforeEach(async () => {
-    // Dialects of these packages.
+    // Request fields and stream formats that the packages under test use.
     server = await startFakeModelServer({
       dialect: {
         body: ["thinking", "do_sample", "request_id", "user_id", "enable_thinking", "extra_body"],
@@ -123,7 +123,7 @@ describe("AI SDK models as providers", () => {
           ["mine", [id]],
         );
         await runToolTurn(provider, server, id);
-        // Errors are reported in the same way, without the key.
+        // The error of a rejected key does not contain the key.
         server.enqueue(errorStep(401, "wrong key secret-key-123456"));
         await assert.rejects(
           readAnswer(provider, createRequest({ model: createModel({ id }), tools: [readTool] })),
@@ -168,7 +168,7 @@ describe("AI SDK models as providers", () => {
   describe("AI SDK specifications v2, v3 and v4", () => {
     it("v2: reads flat usage and a plain finish reason, and sends the effort as a provider option", async () => {
       const requests: unknown[] = [];
-      const v2 = createFakeModel(
+      const v2Model = createFakeModel(
         "v2",
         [
           { type: "stream-start", warnings: [] },
@@ -184,7 +184,7 @@ describe("AI SDK models as providers", () => {
         requests,
       );
       const { text, finish } = await readAnswer(
-        fromAiSdk(v2),
+        fromAiSdk(v2Model),
         createRequest({ model: createModel({ id: "fake-1" }), effort: "low" }),
       );
       assert.deepEqual([text, finish.reason], ["hi", "stop"]);
@@ -199,7 +199,7 @@ describe("AI SDK models as providers", () => {
 
     it("v4: reads nested usage, sends tagged files and the reasoning option, and ignores unknown parts", async () => {
       const requests: unknown[] = [];
-      const v4 = createFakeModel(
+      const v4Model = createFakeModel(
         "v4",
         [
           { type: "from-the-future", x: 1 },
@@ -222,7 +222,7 @@ describe("AI SDK models as providers", () => {
         effort: "low",
         messages: [userMessage("x", { type: "image", mediaType: "image/png", data: PNG })],
       });
-      const { text, calls, finish, message } = await readAnswer(fromAiSdk(v4), request);
+      const { text, calls, finish, message } = await readAnswer(fromAiSdk(v4Model), request);
       assert.deepEqual(
         [text, calls.length, calls[0]!.arguments, finish.reason],
         ["hi", 1, '{"path":"a"}', "tool_calls"],
@@ -273,20 +273,20 @@ describe("AI SDK models as providers", () => {
     });
 
     it("an abort ends a stream that ignores its signal, and a stream without a finish is a network error", async () => {
-      const controller = new AbortController();
+      const firstController = new AbortController();
       const modelIgnoringAbort: AiSdkModel = {
         specificationVersion: "v3",
         provider: "deaf",
         modelId: "fake-1",
         doStream: () => {
-          setImmediate(() => controller.abort("now"));
+          setImmediate(() => firstController.abort("now"));
           return Promise.resolve({ stream: new ReadableStream() });
         },
       };
       const stalledAnswer = readAnswer(
         fromAiSdk(modelIgnoringAbort),
         createRequest({ model: createModel({ id: "fake-1" }) }),
-        controller.signal,
+        firstController.signal,
       );
       await assert.rejects(stalledAnswer, (error) => error === "now");
       const secondController = new AbortController();

@@ -101,8 +101,8 @@ for (const wire of WIRES) {
         [{ message: "CUDA out of memory" }, "server"],
       ] as const) {
         server.enqueue({ say: [{ text: "a" }, { error }] });
-        const thrown = await catchProviderError(readAnswer(provider, request));
-        assert.deepEqual([thrown.kind, thrown.retryable], [kind, true], thrown.message);
+        const thrownError = await catchProviderError(readAnswer(provider, request));
+        assert.deepEqual([thrownError.kind, thrownError.retryable], [kind, true], thrownError.message);
       }
     });
   });
@@ -142,12 +142,12 @@ describe("provider-specific errors and costs", () => {
     );
     const provider = createProvider("groq");
     for (let i = 0; i < 2; i++) {
-      const thrown = await catchProviderError(readAnswer(provider, createRequest({ tools: [readTool] })));
+      const thrownError = await catchProviderError(readAnswer(provider, createRequest({ tools: [readTool] })));
       assert.deepEqual(
-        [thrown.kind, thrown.message],
+        [thrownError.kind, thrownError.message],
         ["malformed_answer", `lab: 400: the model made a malformed tool call: ${failedGeneration}`],
       );
-      assert.ok(thrown.hint?.includes(failedGeneration), thrown.hint);
+      assert.ok(thrownError.hint?.includes(failedGeneration), thrownError.hint);
     }
   });
 
@@ -159,8 +159,8 @@ describe("provider-specific errors and costs", () => {
       headers: { "content-type": "text/event-stream" },
       body: `data: ${textEvent}\n\nerror: ${errorEvent}\n\n`,
     });
-    const thrown = await catchProviderError(readAnswer(createProvider("llamacpp"), createRequest()));
-    assert.deepEqual([thrown.kind, thrown.message], ["server", "lab: server: failed to decode, try again"]);
+    const thrownError = await catchProviderError(readAnswer(createProvider("llamacpp"), createRequest()));
+    assert.deepEqual([thrownError.kind, thrownError.message], ["server", "lab: server: failed to decode, try again"]);
   });
 
   it("openrouter: the reported cost counts, plus the upstream cost with the user's own key", async () => {

@@ -141,7 +141,7 @@ describe("the wire openai", () => {
     assert.equal(finish.reason, "tool_calls");
   });
 
-  it("returns broken and non-object arguments unchanged, empty ones as {}, and sends valid JSON back", async () => {
+  it("returns broken and non-object arguments unchanged, empty arguments as {}, and sends valid JSON back", async () => {
     server.enqueue({
       say: [
         { call: { id: "c1", name: "read", arguments: '{"path": "unterminated' } },
@@ -260,7 +260,7 @@ describe("the wire openai", () => {
     assert.equal(messages[5].content[1].image_url.url, `data:image/png;base64,${PNG}`);
   });
 
-  it("sends a file by its actual type if the model accepts that, otherwise a line with name and size", async () => {
+  it("sends a file by its actual type if the model accepts that type, otherwise a line with name and size", async () => {
     const createFilePart = (filename: string, data: string) => ({
       type: "file" as const,
       mediaType: "application/octet-stream",
@@ -291,6 +291,7 @@ describe("the wire openai", () => {
       provider,
       createRequest({ model: createModel({ maxOutput: 4000, contextWindow: 8000 }), temperature: 0.3, effort: "high" }),
     );
+    // About 6,000 tokens, at three bytes a token.
     const longText = "x".repeat(3 * 6000);
     await readAnswer(
       provider,
@@ -388,7 +389,7 @@ describe("the wire openai", () => {
       });
     }
 
-    it("reads the wait from retry-after in seconds or as a date and from retry-after-ms, and ignores other values", async () => {
+    it("reads the retry delay from retry-after in seconds or as a date and from retry-after-ms, and ignores other values", async () => {
       const provider = createProvider();
       const retryDate = new Date(Date.now() + 30_000).toUTCString();
       server.enqueue(
@@ -398,8 +399,8 @@ describe("the wire openai", () => {
         errorStep(429, "slow", { "retry-after": "soon" }),
       );
       assert.equal((await catchProviderError(readAnswer(provider, createRequest()))).retryAfterMs, 7000);
-      const waitMs = (await catchProviderError(readAnswer(provider, createRequest()))).retryAfterMs!;
-      assert.ok(waitMs > 20_000 && waitMs <= 30_000, String(waitMs));
+      const retryAfterMs = (await catchProviderError(readAnswer(provider, createRequest()))).retryAfterMs!;
+      assert.ok(retryAfterMs > 20_000 && retryAfterMs <= 30_000, String(retryAfterMs));
       assert.equal((await catchProviderError(readAnswer(provider, createRequest()))).retryAfterMs, 250);
       assert.equal((await catchProviderError(readAnswer(provider, createRequest()))).retryAfterMs, undefined);
     });
@@ -573,7 +574,7 @@ describe("the wire openai", () => {
       assert.match((await catchProviderError(readAnswer(provider, createRequest()))).message, /CUDA out of memory/);
     });
 
-    it("a stream without a finish is a retryable network error, unless it ends with [DONE]", async () => {
+    it("a stream without a finish reason is a retryable network error, unless it ends with [DONE]", async () => {
       const provider = createProvider();
       server.enqueue({ say: [{ text: "half" }, { cut: true }] }, { say: [{ cut: true }] });
       for (let i = 0; i < 2; i++) {
@@ -615,7 +616,7 @@ describe("the wire openai", () => {
       assert.equal(await request.isAborted, true);
     });
 
-    it("rejects with the abort reason before the headers, and sends no request if it came earlier", async () => {
+    it("rejects with the abort reason before the headers, and sends no request if the signal is already aborted", async () => {
       server.enqueue({ delay: 60_000 });
       const controller = new AbortController();
       const answer = readAnswer(createProvider(), createRequest(), controller.signal);

@@ -59,8 +59,11 @@ describe("options of a language model provider", () => {
   });
 
   it("need only a preset and a key; local servers need no key and have a timeout of 10 minutes or more", async () => {
-    const remote = await createProvider({ provider: "openai", api_key: "sk-1" });
-    assert.deepEqual([remote.name, remote.idleTimeoutMs, remote.maxRetries], ["openai", 120_000, 5]);
+    const remoteProvider = await createProvider({ provider: "openai", api_key: "sk-1" });
+    assert.deepEqual(
+      [remoteProvider.name, remoteProvider.idleTimeoutMs, remoteProvider.maxRetries],
+      ["openai", 120_000, 5],
+    );
     for (const rawOptions of [{ provider: "ollama" }, { name: "own", base_url: "http://localhost:9000/v1" }]) {
       assert.ok((await createProvider(rawOptions)).idleTimeoutMs >= 600_000);
     }
@@ -156,29 +159,21 @@ describe("options of a language model provider", () => {
 });
 
 describe("presets", () => {
-  it("have a unique id, a valid URL and key variables unless local, and each creates a provider", async () => {
+  it("have a unique id, a valid URL and key variables unless local, and each preset creates a provider", async () => {
     assert.ok(PRESETS.length >= 35);
     assert.equal(new Set(PRESETS.map(({ id }) => id)).size, PRESETS.length);
-    for (const {
-      id,
-      name,
-      baseUrl,
-      baseUrlExample,
-      keyVariables,
-      sharedKeyVariables = [],
-      isLocal: local,
-    } of PRESETS) {
+    for (const { id, name, baseUrl, baseUrlExample, keyVariables, sharedKeyVariables = [], isLocal } of PRESETS) {
       assert.match(id, /^[a-z0-9-]+$/);
       assert.ok(name !== "");
       const url = new URL(baseUrl || baseUrlExample!);
-      assert.equal(url.protocol, local ? "http:" : "https:", id);
+      assert.equal(url.protocol, isLocal ? "http:" : "https:", id);
       assert.ok(!url.href.endsWith("//") && !(baseUrl || baseUrlExample!).endsWith("/"), id);
       const variables = [...keyVariables, ...sharedKeyVariables];
-      assert.equal(variables.length > 0, !local, id);
+      assert.equal(variables.length > 0, !isLocal, id);
       for (const variable of variables) assert.match(variable, /^[A-Z][A-Z0-9_]+$/);
       const rawOptions = {
         provider: id,
-        ...(local ? {} : { api_key: "k" }),
+        ...(isLocal ? {} : { api_key: "k" }),
         ...(baseUrl === "" ? { base_url: baseUrlExample } : {}),
       };
       assert.equal((await createProvider(rawOptions)).name, id);

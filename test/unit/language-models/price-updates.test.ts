@@ -46,11 +46,10 @@ async function startPriceListServer(t: Hooks, answer: { status?: number; body: s
 }
 
 /**
- * Returns the cost in USD of one answer. The default model has no packaged price. With `prices`, the provider
- * downloads and stores a price list.
+ * Returns the cost in USD of one answer, after `isSettled` returns true. The default model has no packaged price. With
+ * `prices`, the provider downloads and stores a price list after the answer.
  */
 async function readCost(
-  _: Hooks,
   prices: { file: string; url: string } | undefined,
   isSettled: () => boolean,
   id = "brand-new-1",
@@ -80,8 +79,8 @@ describe("price updates", () => {
     const file = folder.at("home/prices.json");
     const server = await startPriceListServer(t, { body: JSON.stringify(await createPriceList(7)) });
     const prices = { file, url: server.url };
-    assert.equal(await readCost(t, prices, () => existsSync(file)), undefined);
-    assert.equal(await readCost(t, prices, () => true), 7);
+    assert.equal(await readCost(prices, () => existsSync(file)), undefined);
+    assert.equal(await readCost(prices, () => true), 7);
     assert.deepEqual(server.requestedPaths, ["/prices.json"], "once a day");
     // Another process reads the stored prices without a request.
     const { url, ...storedFields } = JSON.parse(await readFile(file, "utf8")) as Json;
@@ -93,7 +92,7 @@ describe("price updates", () => {
       new Network({ provider: "x", redact: (text) => text }).read,
       new AbortController().signal,
     );
-    assert.equal(await readCost(t, undefined, () => true), 9);
+    assert.equal(await readCost(undefined, () => true), 9);
     assert.equal(server.requestedPaths.length, 1);
     // The stored prices are more than a day old.
     await writeFile(file, JSON.stringify({ ...storedFields, url, fetchedAt: Date.now() - 90_000_000 }));
@@ -102,14 +101,14 @@ describe("price updates", () => {
     await expiredPrices.refresh(network.read, new AbortController().signal);
     await network.close();
     assert.equal(server.requestedPaths.length, 2);
-    assert.equal(await readCost(t, undefined, () => true), 7);
+    assert.equal(await readCost(undefined, () => true), 7);
   });
 
   it("are not fetched without a file, nor for presets without prices", async (t) => {
     const folder = await tempDir(t);
     const server = await startPriceListServer(t, { body: "[]" });
     const prices = { file: folder.at("prices.json"), url: server.url };
-    await readCost(t, undefined, () => true);
+    await readCost(undefined, () => true);
     const models = await startFakeModelServer();
     for (const preset of ["ollama", "nvidia"]) {
       const provider = new AiSdkProvider({ preset, baseUrl: models.baseUrl, apiKey: "k", prices });
@@ -178,14 +177,14 @@ describe("price updates", () => {
         [false, 1, 1],
         `${description}: ${debugLines.join()}`,
       );
-      assert.equal(await readCost(t, undefined, () => true, "openai/gpt-oss-120b"), 0.15, description);
+      assert.equal(await readCost(undefined, () => true, "openai/gpt-oss-120b"), 0.15, description);
     }
     // The content of the file is validated in the same way.
     const file = folder.at("broken.json");
     for (const text of ["{", "[]", JSON.stringify({ fetchedAt: Date.now(), url: "u", providers: [] })]) {
       await writeFile(file, text);
       await new CachedPrices({ file, url: "u" }, undefined).load(await import("@pydantic/genai-prices"));
-      assert.equal(await readCost(t, undefined, () => true, "openai/gpt-oss-120b"), 0.15);
+      assert.equal(await readCost(undefined, () => true, "openai/gpt-oss-120b"), 0.15);
     }
   });
 });

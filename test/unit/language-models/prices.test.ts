@@ -13,7 +13,7 @@ const usage = {
   cacheWriteTokens: 0,
   reasoningTokens: 2_000,
 };
-const settingsOf = (preset: string) => resolveSettings({ preset, apiKey: "k" });
+const getSettings = (preset: string) => resolveSettings({ preset, apiKey: "k" });
 const assertClose = (actual: number | undefined, expected: number): void =>
   assert.ok(actual !== undefined && Math.abs(actual - expected) < 1e-9, `${actual} is not ${expected}`);
 const answerDate = new Date("2026-11-01T12:00:00Z");
@@ -23,20 +23,20 @@ describe("the cost of an answer", () => {
     // Published USD per million tokens: input without cached tokens, cached input, cache writes, output with reasoning.
     const MILLION = 1e6;
     assertClose(
-      await findListedCost(usage, "gpt-5", settingsOf("openai"), answerDate),
+      await findListedCost(usage, "gpt-5", getSettings("openai"), answerDate),
       (40_000 * 1.25 + 60_000 * 0.125 + 5_000 * 10) / MILLION,
     );
     assertClose(
       await findListedCost(
         { ...usage, cacheWriteTokens: 10_000 },
         "claude-sonnet-4-5",
-        settingsOf("anthropic"),
+        getSettings("anthropic"),
         answerDate,
       ),
       (30_000 * 3 + 60_000 * 0.3 + 10_000 * 3.75 + 5_000 * 15) / MILLION,
     );
     assertClose(
-      await findListedCost(usage, "gemini-2.5-pro", settingsOf("google"), answerDate),
+      await findListedCost(usage, "gemini-2.5-pro", getSettings("google"), answerDate),
       (40_000 * 1.25 + 60_000 * 0.125 + 5_000 * 10) / MILLION,
     );
     // The price is higher above 200,000 prompt tokens.
@@ -44,7 +44,7 @@ describe("the cost of an answer", () => {
       await findListedCost(
         { ...usage, inputTokens: 300_000, cacheReadTokens: 0 },
         "gemini-2.5-pro",
-        settingsOf("google"),
+        getSettings("google"),
         answerDate,
       ),
       (300_000 * 2.5 + 5_000 * 15) / MILLION,
@@ -56,7 +56,7 @@ describe("the cost of an answer", () => {
       findListedCost(
         { ...usage, inputTokens: 1e6, outputTokens: 0, cacheReadTokens: 0 },
         id,
-        settingsOf(preset),
+        getSettings(preset),
         answerDate,
       );
     assertClose(await findCost("llama3.3-70b", "cerebras"), 0.85);
@@ -74,28 +74,28 @@ describe("the cost of an answer", () => {
   });
 
   it("is unknown for a model listed without a price; DeepSeek's aliases cost what their model costs", async () => {
-    assert.equal(await findListedCost(usage, "qwen-3-coder-480b", settingsOf("cerebras"), answerDate), undefined);
-    assert.equal(await findListedPrices("qwen-3-coder-480b", 1_000, settingsOf("cerebras")), undefined);
+    assert.equal(await findListedCost(usage, "qwen-3-coder-480b", getSettings("cerebras"), answerDate), undefined);
+    assert.equal(await findListedPrices("qwen-3-coder-480b", 1_000, getSettings("cerebras")), undefined);
     for (const time of ["2026-11-01T12:00:00Z", "2026-11-01T20:00:00Z"]) {
-      const flashCost = await findListedCost(usage, "deepseek-v4-flash", settingsOf("deepseek"), new Date(time));
+      const flashCost = await findListedCost(usage, "deepseek-v4-flash", getSettings("deepseek"), new Date(time));
       assert.ok(flashCost !== undefined && flashCost > 0);
       for (const id of ["deepseek-chat", "deepseek-reasoner"])
-        assertClose(await findListedCost(usage, id, settingsOf("deepseek"), new Date(time)), flashCost);
+        assertClose(await findListedCost(usage, id, getSettings("deepseek"), new Date(time)), flashCost);
     }
   });
 
   it("is unknown for unknown models and for providers without listed prices", async () => {
-    assert.equal(await findListedCost(usage, "no-such-model-9", settingsOf("openai"), answerDate), undefined);
-    assert.equal(await findListedCost(usage, "gpt-5", settingsOf("ollama"), answerDate), undefined);
-    assert.equal(await findListedCost(usage, "anything", settingsOf("nvidia"), answerDate), undefined);
+    assert.equal(await findListedCost(usage, "no-such-model-9", getSettings("openai"), answerDate), undefined);
+    assert.equal(await findListedCost(usage, "gpt-5", getSettings("ollama"), answerDate), undefined);
+    assert.equal(await findListedCost(usage, "anything", getSettings("nvidia"), answerDate), undefined);
   });
 
   it("is read from the provider's own field and unit, and is undefined without such a field", () => {
     const raw = { cost: 0.5, cost_in_usd_ticks: 12_500_000_000 };
-    assert.equal(readReportedCost({ usage, raw }, settingsOf("openrouter")), 0.5);
-    assert.equal(readReportedCost({ usage, raw: { cost: { total_cost: 0.25 } } }, settingsOf("perplexity")), 0.25);
-    assert.equal(readReportedCost({ usage, raw }, settingsOf("xai")), 1.25);
-    assert.equal(readReportedCost({ usage, raw }, settingsOf("groq")), undefined);
+    assert.equal(readReportedCost({ usage, raw }, getSettings("openrouter")), 0.5);
+    assert.equal(readReportedCost({ usage, raw: { cost: { total_cost: 0.25 } } }, getSettings("perplexity")), 0.25);
+    assert.equal(readReportedCost({ usage, raw }, getSettings("xai")), 1.25);
+    assert.equal(readReportedCost({ usage, raw }, getSettings("groq")), undefined);
   });
 
   it("is set by the provider only if the model has no configured prices", async () => {
@@ -121,12 +121,12 @@ describe("the cost of an answer", () => {
   });
 
   it("findListedPrices returns the prices for the length of the prompt, and undefined for unknown models", async () => {
-    const shortPromptPrices = await findListedPrices("gemini-2.5-pro", 1_000, settingsOf("google"));
+    const shortPromptPrices = await findListedPrices("gemini-2.5-pro", 1_000, getSettings("google"));
     assertClose(shortPromptPrices?.input, 1.25);
     assertClose(shortPromptPrices?.output, 10);
-    assertClose((await findListedPrices("gemini-2.5-pro", 300_000, settingsOf("google")))?.input, 2.5);
-    assertClose((await findListedPrices("claude-sonnet-4-5", 1_000, settingsOf("anthropic")))?.cacheWrite, 3.75);
-    assert.equal(await findListedPrices("nobody-knows-it", 1_000, settingsOf("openai")), undefined);
-    assert.equal(await findListedPrices("anything", 0, settingsOf("ollama")), undefined);
+    assertClose((await findListedPrices("gemini-2.5-pro", 300_000, getSettings("google")))?.input, 2.5);
+    assertClose((await findListedPrices("claude-sonnet-4-5", 1_000, getSettings("anthropic")))?.cacheWrite, 3.75);
+    assert.equal(await findListedPrices("nobody-knows-it", 1_000, getSettings("openai")), undefined);
+    assert.equal(await findListedPrices("anything", 0, getSettings("ollama")), undefined);
   });
 });

@@ -48,7 +48,7 @@ describe("earlier reasoning on the wire openai", () => {
     providers.push(provider);
     return provider;
   };
-  const takeAnswer = async (provider: AiSdkProvider, id: string, messages = HISTORY): Promise<ModelMessage> =>
+  const requestAnswer = async (provider: AiSdkProvider, id: string, messages = HISTORY): Promise<ModelMessage> =>
     (
       await readAnswer(
         provider,
@@ -62,7 +62,7 @@ describe("earlier reasoning on the wire openai", () => {
         .filter(({ role }) => role === "assistant")
         .map((message) => message.reasoning_content),
     );
-  /** A host that requires reasoning in each assistant message. Kimi treats an empty text as missing. */
+  /** Rejects a request unless each assistant message has reasoning. Like Kimi, treats an empty text as missing. */
   const requireReasoning: ScriptedAnswer = () =>
     readSentReasoning()
       .at(-1)!
@@ -77,7 +77,7 @@ describe("earlier reasoning on the wire openai", () => {
       : textStep("OK.");
 
   before(async () => {
-    // Each test has its own rules about the field.
+    // The server accepts the field. The scripted answers of a test require or reject it.
     server = await startFakeModelServer({ dialect: { message: ["reasoning_content"] } });
   });
   afterEach(async () => {
@@ -104,20 +104,24 @@ describe("earlier reasoning on the wire openai", () => {
     it(`is sent with each assistant message to ${id}${presetName === "" ? " at a custom base URL" : ` of ${presetName}`}`, async () => {
       server.dialect = { message: ["reasoning_content"], body: ["usage", "reasoning", "thinking"] };
       server.fallback = requireReasoning;
-      await takeAnswer(createProvider(presetName === "" ? {} : { preset: presetName }), id);
+      await requestAnswer(createProvider(presetName === "" ? {} : { preset: presetName }), id);
       assert.deepEqual(readSentReasoning(), [[" ", " "]]);
     });
 
-  it("is sent to the model and provider that made it; others get a blank or no reasoning", async () => {
+  it("is sent to the model and provider that created it; other models get a blank or no reasoning", async () => {
     server.enqueue({
       say: [{ reasoning: "Because." }, { call: { id: "c2", name: "read", arguments: { path: "b" } } }],
     });
     const provider = createProvider();
-    const messages = [...HISTORY, await takeAnswer(provider, "deepseek-v4-pro"), toolResultMessage("c2", "read", "B")];
-    await takeAnswer(provider, "deepseek-v4-pro", messages);
-    await takeAnswer(provider, "deepseek-v4-flash", messages);
-    await takeAnswer(createProvider({ name: "other" }), "deepseek-v4-pro", messages);
-    await takeAnswer(provider, "gpt-oss-120b", messages);
+    const messages = [
+      ...HISTORY,
+      await requestAnswer(provider, "deepseek-v4-pro"),
+      toolResultMessage("c2", "read", "B"),
+    ];
+    await requestAnswer(provider, "deepseek-v4-pro", messages);
+    await requestAnswer(provider, "deepseek-v4-flash", messages);
+    await requestAnswer(createProvider({ name: "other" }), "deepseek-v4-pro", messages);
+    await requestAnswer(provider, "gpt-oss-120b", messages);
     assert.deepEqual(readSentReasoning().slice(1), [
       [" ", " ", "Because."],
       [" ", " ", " "],
@@ -128,7 +132,7 @@ describe("earlier reasoning on the wire openai", () => {
 
   for (const id of ["deepseek-v3-250324", "deepseek-v3", "deepseek-r1", "kimi-k2-0905", "kimi-k2-instruct", "m1"])
     it(`is not sent to ${id}`, async () => {
-      await takeAnswer(createProvider(), id);
+      await requestAnswer(createProvider(), id);
       assert.deepEqual(readSentReasoning(), [[undefined, undefined]]);
     });
 
@@ -137,15 +141,15 @@ describe("earlier reasoning on the wire openai", () => {
       say: [{ reasoning: "Because." }, { call: { id: "c2", name: "read", arguments: { path: "b" } } }],
     });
     const provider = createProvider();
-    const callMessage = await takeAnswer(provider, "m1", [userMessage("Hello")]);
+    const callMessage = await requestAnswer(provider, "m1", [userMessage("Hello")]);
     server.fallback = requireReasoning;
     const messages = [userMessage("Hello"), callMessage, toolResultMessage("c2", "read", "B")];
-    await takeAnswer(provider, "m1", messages);
-    await takeAnswer(provider, "m1", messages);
+    await requestAnswer(provider, "m1", messages);
+    await requestAnswer(provider, "m1", messages);
     // The reasoning was stored before the model was known to require reasoning.
     assert.deepEqual(readSentReasoning().slice(1), [[undefined], ["Because."], ["Because."]]);
     server.fallback = textStep("OK.");
-    await takeAnswer(provider, "m2", messages);
+    await requestAnswer(provider, "m2", messages);
     assert.deepEqual(readSentReasoning().at(-1), [undefined]);
   });
 
@@ -155,7 +159,7 @@ describe("earlier reasoning on the wire openai", () => {
       "Missing `reasoning_content` field in the assistant message at message index 2",
     ]) {
       server.enqueue(errorStep(400, message));
-      await takeAnswer(createProvider(), "m1");
+      await requestAnswer(createProvider(), "m1");
     }
     assert.deepEqual(readSentReasoning(), [
       [undefined, undefined],
@@ -168,17 +172,17 @@ describe("earlier reasoning on the wire openai", () => {
   it("is omitted after an error that rejects it, and in the next request", async () => {
     server.fallback = rejectReasoning;
     const provider = createProvider({ preset: "groq" });
-    await takeAnswer(provider, "moonshotai/kimi-k2-thinking");
-    await takeAnswer(provider, "moonshotai/kimi-k2-thinking");
+    await requestAnswer(provider, "moonshotai/kimi-k2-thinking");
+    await requestAnswer(provider, "moonshotai/kimi-k2-thinking");
     const omittedField = [undefined, undefined];
     assert.deepEqual(readSentReasoning(), [[" ", " "], omittedField, omittedField]);
   });
 
-  it("is sent or omitted again each time an error of the model requires that", async () => {
+  it("is sent or omitted again each time an error of the model requires the change", async () => {
     const provider = createProvider();
     for (const fallback of [requireReasoning, rejectReasoning, requireReasoning]) {
       server.fallback = fallback;
-      await takeAnswer(provider, "m1");
+      await requestAnswer(provider, "m1");
     }
     const omittedField = [undefined, undefined];
     const blankField = [" ", " "];
@@ -200,24 +204,24 @@ describe("earlier reasoning on the wire openai", () => {
     const provider = createProvider();
     for (const requestCount of [2, 4]) {
       await assert.rejects(
-        takeAnswer(provider, "m1"),
+        requestAnswer(provider, "m1"),
         (error) => hasCode(error, "provider") && error.kind === "bad_request",
       );
       assert.equal(server.requests.length, requestCount);
     }
     server.fallback = errorStep(400, MISSING_ERROR);
-    await assert.rejects(takeAnswer(createProvider(), "kimi-k2.6"), /reasoning_content is missing/);
+    await assert.rejects(requestAnswer(createProvider(), "kimi-k2.6"), /reasoning_content is missing/);
     assert.equal(server.requests.length, 5);
   });
 
-  it("follows the option echoReasoning until the model rejects that", async () => {
-    await takeAnswer(createProvider({ echoReasoning: true }), "m1");
-    await takeAnswer(createProvider({ echoReasoning: false }), "kimi-k2.6");
-    await takeAnswer(createProvider({ echoReasoning: false, preset: "moonshot" }), "kimi-k2.6");
+  it("follows the option echoReasoning until the model rejects the requests", async () => {
+    await requestAnswer(createProvider({ echoReasoning: true }), "m1");
+    await requestAnswer(createProvider({ echoReasoning: false }), "kimi-k2.6");
+    await requestAnswer(createProvider({ echoReasoning: false, preset: "moonshot" }), "kimi-k2.6");
     const omittedField = [undefined, undefined];
     assert.deepEqual(readSentReasoning(), [[" ", " "], omittedField, omittedField]);
     server.fallback = requireReasoning;
-    await takeAnswer(createProvider({ echoReasoning: false }), "kimi-k2.6");
+    await requestAnswer(createProvider({ echoReasoning: false }), "kimi-k2.6");
     assert.deepEqual(readSentReasoning().slice(3), [omittedField, [" ", " "]]);
   });
 
@@ -232,8 +236,8 @@ describe("earlier reasoning on the wire openai", () => {
       ],
     });
     const provider = createProvider({ preset: "openrouter" });
-    const callMessage = await takeAnswer(provider, "deepseek/deepseek-v4-pro", [userMessage("Hello")]);
-    await takeAnswer(provider, "deepseek/deepseek-v4-pro", [
+    const callMessage = await requestAnswer(provider, "deepseek/deepseek-v4-pro", [userMessage("Hello")]);
+    await requestAnswer(provider, "deepseek/deepseek-v4-pro", [
       userMessage("Hello"),
       callMessage,
       toolResultMessage("c2", "read", "B"),
@@ -245,10 +249,10 @@ describe("earlier reasoning on the wire openai", () => {
   it("is put back unchanged into the text for MiniMax", async () => {
     server.enqueue(callStep("read", { path: "a" }, { id: "c2" }), textStep("<think>\nBecause.\n</think>\n\nIt is A."));
     const provider = createProvider({ preset: "minimax" });
-    const callMessage = await takeAnswer(provider, "MiniMax-M2", [userMessage("Hello")]);
+    const callMessage = await requestAnswer(provider, "MiniMax-M2", [userMessage("Hello")]);
     const messages = [userMessage("Hello"), callMessage, toolResultMessage("c2", "read", "A")];
-    const answerMessage = await takeAnswer(provider, "MiniMax-M2", messages);
-    await takeAnswer(provider, "MiniMax-M2", [...messages, answerMessage, userMessage("And b?")]);
+    const answerMessage = await requestAnswer(provider, "MiniMax-M2", messages);
+    await requestAnswer(provider, "MiniMax-M2", [...messages, answerMessage, userMessage("And b?")]);
     const contents = (server.requests.at(-1)!.body.messages as { role: string; content: string | null }[])
       .filter(({ role }) => role === "assistant")
       .map(({ content }) => content);

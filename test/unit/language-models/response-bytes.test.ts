@@ -66,7 +66,7 @@ describe("a provider connection", () => {
       else sendRemainder = () => void response.end("more");
     });
     const network = openConnections(t);
-    const freed = countFreedSockets(t);
+    const freedSockets = countFreedSockets(t);
     for (let n = 0; n < 10; n++) {
       assert.equal(
         await readText((await network.send(`${server.url}whole`, GET_OPTIONS, neverAbortedSignal)).body),
@@ -77,7 +77,7 @@ describe("a provider connection", () => {
       body.release(true);
       // Sends the remainder after the release. Sent earlier, it would arrive together with the first bytes.
       sendRemainder();
-      await waitUntil(() => freed.count === 2 * (n + 1));
+      await waitUntil(() => freedSockets.count === 2 * (n + 1));
     }
     assert.equal(server.sockets.length, 1);
   });
@@ -184,11 +184,11 @@ it("twenty calls of a provider use one connection", async (t) => {
   });
   const provider = new AiSdkProvider({ name: "lab", baseUrl: server.url });
   t.after(() => provider.close());
-  const freed = countFreedSockets(t);
+  const freedSockets = countFreedSockets(t);
   for (let n = 0; n < 20; n++) {
     assert.equal((await readAnswer(provider, createRequest())).text, "told");
     // The response ends a moment later, while the agent does other work.
-    await waitUntil(() => freed.count === n + 1);
+    await waitUntil(() => freedSockets.count === n + 1);
   }
   assert.equal(server.sockets.length, 1);
 });
@@ -196,7 +196,7 @@ it("twenty calls of a provider use one connection", async (t) => {
 describe("a response body", () => {
   const text = "añ 😀 ".repeat(50_000);
 
-  it("arrives completely in each content coding and framing, also if its reader is slow", async (t) => {
+  it("arrives completely in each content coding and framing, including for a slow reader", async (t) => {
     const codings: Record<string, (text: string) => Buffer> = {
       identity: (content) => Buffer.from(content),
       gzip: gzipSync,

@@ -9,7 +9,7 @@ import { describeEnd, FAULTLESS_ANSWER, RUN_FAULTS, type RunFault } from "../../
 import { makeTempDir } from "../../helpers/temp-dir.js";
 
 /** Starts a server for one wire and an agent that uses the server. Both serve one run at a time. */
-async function startLab(wire: WireName, timeoutSeconds?: number) {
+async function startSetup(wire: WireName, timeoutSeconds?: number) {
   const server = await startFakeModelServer({
     fallback: textStep(FAULTLESS_ANSWER),
     toolFreeAnswer: textStep("A title"),
@@ -22,7 +22,7 @@ async function startLab(wire: WireName, timeoutSeconds?: number) {
   });
   const folder = await makeTempDir();
   const agent = new Agent({ providers: [provider], projectDir: folder.path, tools: builtinTools() });
-  const run = (...steps: readonly FakeStep[]) => {
+  const startRun = (...steps: readonly FakeStep[]) => {
     server.enqueue(...steps);
     return agent.run({ message: "Say it.", provider: "lab", model: model.id, reasoningEffort: "low" });
   };
@@ -31,13 +31,13 @@ async function startLab(wire: WireName, timeoutSeconds?: number) {
     await server.close();
     await folder.remove();
   };
-  return { agent, server, folder, run, close };
+  return { agent, server, folder, startRun, close };
 }
 
-type Lab = Awaited<ReturnType<typeof startLab>>;
+type Setup = Awaited<ReturnType<typeof startSetup>>;
 
 async function assertRun(
-  { agent, server, run: startRun }: Lab,
+  { agent, server, startRun }: Setup,
   { steps, errorKind, idleTimeoutSeconds }: RunFault,
 ): Promise<void> {
   const run = await startRun(...steps);
@@ -50,7 +50,7 @@ async function assertRun(
     assert.equal(output.trim(), texts.join("").trim());
     assert.equal(iterations, 1);
     const retries = events.filter(({ type }) => type === "retry").length;
-    // A busy machine can be silent for longer than intended.
+    // A busy machine can cause additional idle timeouts.
     assert.ok(idleTimeoutSeconds === undefined ? retries === steps.length : retries >= steps.length, String(retries));
     assert.equal(events.at(-1)?.type, "done");
   } else {
@@ -72,21 +72,21 @@ async function assertRun(
 describe("a run with failing model calls", { concurrency: WIRES.length }, () => {
   for (const wire of WIRES) {
     describe(`on the wire ${wire}`, { concurrency: 1 }, () => {
-      let lab: Lab;
+      let setup: Setup;
       before(async () => {
-        lab = await startLab(wire);
+        setup = await startSetup(wire);
       });
-      after(() => lab.close());
+      after(() => setup.close());
 
       for (const fault of RUN_FAULTS) {
         if (fault.exceptions?.[wire] !== undefined) continue;
         it(`${fault.errorKind === undefined ? "continues to its answer" : `ends with the error kind ${fault.errorKind}`} after ${fault.name}`, async () => {
-          if (fault.idleTimeoutSeconds === undefined) return assertRun(lab, fault);
-          const faultLab = await startLab(wire, fault.idleTimeoutSeconds);
+          if (fault.idleTimeoutSeconds === undefined) return assertRun(setup, fault);
+          const faultSetup = await startSetup(wire, fault.idleTimeoutSeconds);
           try {
-            await assertRun(faultLab, fault);
+            await assertRun(faultSetup, fault);
           } finally {
-            await faultLab.close();
+            await faultSetup.close();
           }
         });
       }
@@ -97,7 +97,7 @@ describe("a run with failing model calls", { concurrency: WIRES.length }, () => 
 describe("a run whose model calls fail after a tool result", { concurrency: 2 }, () => {
   for (const wire of WIRES) {
     it(`continues with valid requests on the wire ${wire}`, async (t) => {
-      const { agent, server, folder, run: startRun, close } = await startLab(wire);
+      const { agent, server, folder, startRun, close } = await startSetup(wire);
       t.after(close);
       const run = await startRun(
         { say: [{ reasoning: "I write." }, { call: { name: "write", arguments: { path: "a.txt", content: "a" } } }] },

@@ -16,11 +16,12 @@ const ANSWER = '{"name":"Ada"}';
 
 interface Case {
   options: Omit<AiSdkProviderOptions, "name">;
-  /** Path at the fake server. */
+  /** Path at the fake server. Default `/v1`. */
   path?: string;
   model: string;
   /** Returns the part of the request body that holds the schema, or undefined if the body has none. */
   readSchema: (body: Record<string, never>) => unknown;
+  /** Whether the provider accepts a schema together with tools. */
   supportsTools: boolean;
 }
 

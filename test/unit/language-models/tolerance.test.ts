@@ -10,8 +10,8 @@ import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
 import { createRequest, collectAnswer, type CompleteAnswer } from "../../helpers/model-requests.js";
 import { UNUSUAL_ANSWERS, type ExpectedAnswer } from "../../helpers/unusual-answers.js";
 
-/** Returns the bytes of a response in pieces of equal size. */
-function splitBytes(text: string, pieceBytes: number): ByteSource {
+/** Returns a source of the text's bytes in pieces of `pieceBytes`. The last piece can be shorter. */
+function createByteSource(text: string, pieceBytes: number): ByteSource {
   const bytes = Buffer.from(text);
   let offset = 0;
   return {
@@ -75,7 +75,7 @@ for (const [wire, answers] of Object.entries(UNUSUAL_ANSWERS) as [WireName, (typ
             addCost: ({ usage }: { usage: CompleteAnswer["finish"]["usage"] }) => Promise.resolve(usage),
           };
           const source = new AnswerBody(
-            splitBytes(body, pieceBytes),
+            createByteSource(body, pieceBytes),
             "http://lab/",
             loadedWire.createReader(),
             context,

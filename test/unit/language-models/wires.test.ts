@@ -84,7 +84,7 @@ describe("wire-specific requests and errors", () => {
     assert.deepEqual(body.reasoning, { effort: "low" });
   });
 
-  it("anthropic: sets cache marks on the system prompt, the last tool and the last two user turns only", async () => {
+  it("anthropic: sets cache_control on the system prompt, the last tool and the last two user turns only", async () => {
     const messages = [
       userMessage("One"),
       assistantMessage(toolCallPart("c1", "read", { path: "a" })),

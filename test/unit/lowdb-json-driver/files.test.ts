@@ -103,6 +103,7 @@ describe("the files of LowdbJsonDriver", () => {
     await driver.write("a", { ...change({ add: [aGrowingMessage("a", 2)] }), fence: lease.fence });
     const initialLogBytes = (await stat(logPath)).size;
     for (let n = 0; n < 10; n++) await driver.write("a", { ...createAppend("a-2", "token "), fence: lease.fence });
+    // Each of the ten writes adds less than 300 bytes.
     assert.ok((await stat(logPath)).size - initialLogBytes < 10 * 300);
     await releaseLease(driver, lease);
     await waitForFile("a", 2);
@@ -110,7 +111,7 @@ describe("the files of LowdbJsonDriver", () => {
     await driver.close();
   });
 
-  it("are written after a change, also with a large message, and by close()", async () => {
+  it("are written after a change, including a large message, and by close()", async () => {
     const driver = await openDriver();
     await driver.create({ session: aSession("a"), messages: [createLongMessage(1, 1_000_000)] });
     await waitForFile("a", 1);
@@ -121,7 +122,7 @@ describe("the files of LowdbJsonDriver", () => {
     assert.equal((await readStoredMessages("a")).length, 3);
   });
 
-  it("are restored from the log if a crash came before they were written", async () => {
+  it("are restored from the log if a crash came before the files were written", async () => {
     const driver = await openDriver();
     await driver.create({
       session: aSession("a", { alias: "x" }),
@@ -249,7 +250,7 @@ describe("the files of LowdbJsonDriver", () => {
     await driver.create({ session: aSession("a") });
     await waitForFile("a", 0);
     const lease = await acquireLease(driver, "a", "h");
-    const fileBefore = await readFile(join(path, "a.json"), "utf8");
+    const oldFileText = await readFile(join(path, "a.json"), "utf8");
     const followUp = aSession("a.1", { chain: { root: "a", index: 1 } });
     await driver.create({ session: followUp, messages: [aGrowingMessage("a.1", 1)], fence: lease.fence });
     await driver.write("a.1", { ...change({ add: [aMessage("a.1", 2)], usage }), fence: lease.fence });
@@ -257,11 +258,11 @@ describe("the files of LowdbJsonDriver", () => {
     const logText = await readFile(logPath, "utf8");
     await releaseLease(driver, lease);
     await driver.close();
-    const fileAfter = await readFile(join(path, "a.json"), "utf8");
-    assert.notEqual(fileAfter, fileBefore);
+    const newFileText = await readFile(join(path, "a.json"), "utf8");
+    assert.notEqual(newFileText, oldFileText);
 
-    for (const file of [fileBefore, fileAfter]) {
-      await writeFile(join(path, "a.json"), file);
+    for (const fileText of [oldFileText, newFileText]) {
+      await writeFile(join(path, "a.json"), fileText);
       await writeFile(logPath, logText);
       const restoredDriver = await openDriver();
       assert.equal((await restoredDriver.get("a"))?.usage.promptTokens, 1);
@@ -354,17 +355,17 @@ describe("the files of LowdbJsonDriver", () => {
     for (const [layout, files] of stores) {
       const store = await makeTempDir();
       await store.write(files);
-      const names = (await readdir(store.path, { recursive: true })).sort();
+      const originalNames = (await readdir(store.path, { recursive: true })).sort();
       const driver = new LowdbJsonDriver({ path: store.at("sessions") });
       await assert.rejects(
         driver.open(),
         (error) => hasCode(error, "store") && error.message.includes(`its layout is ${layout},`),
       );
       await driver.close();
-      const namesAfter = (await readdir(store.path, { recursive: true })).filter((name) => name !== "sessions");
+      const currentNames = (await readdir(store.path, { recursive: true })).filter((name) => name !== "sessions");
       assert.deepEqual(
-        namesAfter.sort(),
-        names.filter((name) => name !== "sessions"),
+        currentNames.sort(),
+        originalNames.filter((name) => name !== "sessions"),
       );
       for (const [name, text] of Object.entries(files)) assert.equal(await store.read(name), text);
       await store.remove();
@@ -391,7 +392,7 @@ describe("the files of LowdbJsonDriver", () => {
     }
   });
 
-  it("two drivers of one process share a folder, also through a symlink, until the last one closes", async () => {
+  it("two drivers of one process share a folder, even through a symlink, until the last one closes", async () => {
     const firstDriver = await openDriver();
     await symlink(path, join(folder, "link"));
     const secondDriver = new LowdbJsonDriver({ path: join(folder, "link") }, logger);

@@ -8,19 +8,20 @@ import { ProcessLock } from "../../../adapters/lowdb-json-driver/process-lock.js
 import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 
 /** Returns the file name of a holder's token. */
-const tokenName = ({ host, boot, pid, started, id }: LeaseHolder): string =>
+const createTokenName = ({ host, boot, pid, started, id }: LeaseHolder): string =>
   [host, boot, `${pid}`, started, id].map(encodeURIComponent).join(",");
 
 /** Creates a lock that this holder owns. */
 async function createHeldLock(t: Hooks, holder: Partial<LeaseHolder>): Promise<{ folder: string; token: string }> {
   const parentFolder = await tempDir(t);
   const folder = parentFolder.at("lock");
-  const token = parentFolder.at("lock", tokenName({ ...currentHolder("other"), ...holder }));
+  const token = parentFolder.at("lock", createTokenName({ ...currentHolder("other"), ...holder }));
   await mkdir(folder);
   await writeFile(token, "");
   return { folder, token };
 }
 
+/** A pid that Linux never uses, a reused pid, and a process from before the last boot. */
 const DEAD_HOLDERS: Partial<LeaseHolder>[] = [{ pid: 2 ** 22 + 1 }, { started: "1" }, { boot: "an earlier one" }];
 
 it("a lock of a process that died, or whose pid was reused, goes to exactly one of eight takers", async (t) => {
@@ -35,7 +36,7 @@ it("a lock of a process that died, or whose pid was reused, goes to exactly one 
   }
 });
 
-it("a lock of a live process is refused with its pid and a remedy, and is free after release", async (t) => {
+it("a lock of a live process is refused with the pid of that process and a remedy, and is free after release", async (t) => {
   const folder = (await tempDir(t)).at("lock");
   const lock = await ProcessLock.acquire(folder, "/store");
   await assert.rejects(
@@ -62,13 +63,13 @@ it("a lock of another host is refused while its token's time changes, and can be
   lock.release();
 });
 
-it("a holder that lost its lock gets a store error from check()", async (t) => {
+it("a holder that lost its lock gets a store error from throwIfLost()", async (t) => {
   t.mock.timers.enable({ apis: ["setInterval"] });
   const folder = (await tempDir(t)).at("lock");
   const lock = await ProcessLock.acquire(folder, "/store");
   lock.throwIfLost();
   const [token = ""] = await readdir(folder);
-  await rename(`${folder}/${token}`, `${folder}/${tokenName(currentHolder("other"))}`);
+  await rename(`${folder}/${token}`, `${folder}/${createTokenName(currentHolder("other"))}`);
   t.mock.timers.tick(2_000);
   for (let isLost = false; !isLost;) {
     await readdir(folder);

@@ -7,8 +7,8 @@ it("CallTimeout aborts a call that reports progress without end, after 30 times 
   let nowMs = 0;
   t.mock.method(performance, "now", () => nowMs);
   const timeout = new CallTimeout(20, new AbortController().signal);
-  for (let ms = 0; ms < 600; ms += 10) {
-    assert.ok(!timeout.signal.aborted, `${ms} ms`);
+  for (let elapsedMs = 0; elapsedMs < 600; elapsedMs += 10) {
+    assert.ok(!timeout.signal.aborted, `${elapsedMs} ms`);
     timeout.restart();
     nowMs += 10;
     t.mock.timers.tick(10);

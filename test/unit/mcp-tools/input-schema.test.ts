@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { argumentsSchema } from "../../../adapters/mcp-tools/input-schema.js";
+import { toArgumentsSchema } from "../../../adapters/mcp-tools/input-schema.js";
 
 const createArgumentsSchema = (a: unknown, keywords = {}) =>
-  argumentsSchema({ type: "object", properties: { a }, ...keywords });
+  toArgumentsSchema({ type: "object", properties: { a }, ...keywords });
 const convertProperty = (a: unknown) => (createArgumentsSchema(a)["properties"] as Record<string, unknown>)["a"];
 
 describe("the input schema of an MCP tool", () => {
@@ -42,10 +42,10 @@ describe("the input schema of an MCP tool", () => {
     );
   });
 
-  it("keeps internal references, also circular ones, and is rejected with unresolved or external ones", () => {
+  it("keeps internal references, including circular ones, and is rejected with unresolved or external references", () => {
     const node = { type: "object", properties: { next: { $ref: "#/$defs/a~1b" } } };
     const inputSchema = { type: "object", properties: { a: { $ref: "#/$defs/a~1b" } }, $defs: { "a/b": node } };
-    assert.deepEqual(argumentsSchema(inputSchema), inputSchema);
+    assert.deepEqual(toArgumentsSchema(inputSchema), inputSchema);
     assert.deepEqual(convertProperty({ $ref: "#" }), { $ref: "#" });
     for (const $ref of ["#/$defs/none", "#/properties/a/type/0/x", "#name", "#/__proto__", "#/%"])
       assert.throws(() => createArgumentsSchema({ $ref }), /has a reference that does not resolve/);

@@ -18,13 +18,13 @@ describe("the reasoning effort of a request", () => {
     }
   });
 
-  it("is empty if the model has no efforts or none was requested", () => {
+  it("is empty if the model has no efforts or no effort was requested", () => {
     for (const effort of EFFORTS) assert.equal(nearestEffort(effort, []), "");
     assert.equal(nearestEffort("", ["low"]), "");
   });
 
-  it("is otherwise the nearest effort, and of two equally near efforts the one closer to `high`", () => {
-    const cases: [ReasoningEffort, Efforts, ReasoningEffort][] = [
+  it("is otherwise the nearest effort, or the effort closer to `high` if two efforts are equally near", () => {
+    const cases: [requestedEffort: ReasoningEffort, modelEfforts: Efforts, expectedEffort: ReasoningEffort][] = [
       ["max", ["low", "medium", "high"], "high"],
       ["xhigh", ["low", "medium", "high"], "high"],
       ["minimal", ["low", "medium", "high"], "low"],
@@ -33,10 +33,10 @@ describe("the reasoning effort of a request", () => {
       ["minimal", ["high"], "high"],
       ["low", ["minimal", "high"], "minimal"],
     ];
-    for (const [requestedEffort, modelEfforts, expected] of cases)
+    for (const [requestedEffort, modelEfforts, expectedEffort] of cases)
       assert.equal(
         nearestEffort(requestedEffort, modelEfforts),
-        expected,
+        expectedEffort,
         `${requestedEffort} of ${modelEfforts.join()}`,
       );
   });

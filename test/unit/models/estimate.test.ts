@@ -4,6 +4,9 @@ import type { Part } from "gantry";
 import { estimatePrompt, type ModelMessage, type ModelRequest, type ToolSpec } from "gantry/plugin";
 import { bytesOfPrefix, estimateTokens, bytesOfTool } from "../../../src/models/estimate.js";
 
+/** Estimated size of a request without instructions, messages and tools. */
+const REQUEST_OVERHEAD_BYTES = 16;
+
 const createUserMessage = (...parts: Part[]): ModelMessage => ({
   role: "user",
   parts,
@@ -12,14 +15,14 @@ const createUserMessage = (...parts: Part[]): ModelMessage => ({
   failed: false,
 });
 const model = { id: "m", name: "m", ownedBy: "x" };
-const createRequest = (changes: Partial<ModelRequest> = {}): ModelRequest => ({
+const createRequest = (overrides: Partial<ModelRequest> = {}): ModelRequest => ({
   model,
   system: "",
   messages: [],
   tools: [],
   effort: "",
   cacheKey: "",
-  ...changes,
+  ...overrides,
 });
 
 function createToolSpec(fields: Partial<ToolSpec> = {}): ToolSpec {
@@ -66,7 +69,7 @@ describe("bytesOfTool", () => {
       assert.equal(bytesOfTool(secondSpec) - bytesOfTool(firstSpec), extraBytes);
       assert.equal(
         bytesOfPrefix({ system: "", tools: [firstSpec, secondSpec] }),
-        16 + bytesOfTool(firstSpec) + bytesOfTool(secondSpec),
+        REQUEST_OVERHEAD_BYTES + bytesOfTool(firstSpec) + bytesOfTool(secondSpec),
       );
     }
     assert.equal(bytesOfTool(createToolSpec()), bytesOfTool(firstSpec), "an equal definition has the same size");

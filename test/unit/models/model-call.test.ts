@@ -38,15 +38,15 @@ const createTextChunk = (content: string): ModelChunk => ({ type: "text", block:
 
 it("two model answers without pauses share the event loop with each other and with other callbacks", async () => {
   const textCounts = { first: 0, second: 0 };
-  let turns = 0;
-  // Each call ends after all calls had their turns. None would end if the first call blocked the event loop.
-  const hasSharedTurns = () => turns >= 3 && textCounts.first > 0 && textCounts.second > 0;
+  let turnCount = 0;
+  // Each call ends after all calls had their turns. No call would end if the first call blocked the event loop.
+  const hasSharedTurns = () => turnCount >= 3 && textCounts.first > 0 && textCounts.second > 0;
   const chunks = function* () {
     while (!hasSharedTurns()) yield createTextChunk("word ");
     yield finish("stop");
   };
   const countTurn = () => {
-    turns += 1;
+    turnCount += 1;
     if (!hasSharedTurns()) setImmediate(countTurn);
   };
   setImmediate(countTurn);
@@ -64,7 +64,7 @@ it("the first text of an answer does not wait until 20 other answers end", async
     yield finish("stop");
   };
   const endlessCalls = Array.from({ length: 20 }, () => callProvider(streamUntilFirstText, {}));
-  // After one turn of the event loop, these calls have used their share of it.
+  // After one turn of the event loop, these calls have used their share of the turn.
   await new Promise((resolve) => setImmediate(resolve));
   await callProvider(() => [createTextChunk("hello"), finish("stop")], {
     onText: (_type, _part, content) => void (firstText = content),

@@ -22,7 +22,7 @@ function createProvider(name: string, modelIds: string[], list?: ScriptedProvide
 function createModels(t: TestContext, providers: ScriptedProvider[], options: Partial<ModelsOptions> = {}): Models {
   const models = new Models({
     providers,
-    preferred: NO_MODEL,
+    preferredPair: NO_MODEL,
     cache: noCache,
     logger: silentLogger,
     timeoutMs: 30_000,
@@ -146,20 +146,20 @@ describe("the list of models", () => {
     assert.deepEqual(await getListedIds(), [["l", undefined]], "the last successful list remains");
   });
 
-  it("has no fallback models for a wrong key, and selects those of an unreachable provider only by name", async (t) => {
+  it("has no fallback models for a wrong key; a fallback model of an unreachable provider is selected only by name", async (t) => {
     assert.deepEqual(
       await createModels(t, [createProviderWithFallback("one", createFailingList("authentication"))]).list(),
       [],
     );
-    const unreachable = createModels(t, [createProviderWithFallback("one", createFailingList("network"))]);
-    assert.equal((await unreachable.list()).length, 2);
+    const offlineModels = createModels(t, [createProviderWithFallback("one", createFailingList("network"))]);
+    assert.equal((await offlineModels.list()).length, 2);
     assert.equal(
       nameOf(
-        await unreachable.resolve({ provider: "one", model: "a2" }, NO_MODEL, readNoRecentPair, neverAbortedSignal),
+        await offlineModels.resolve({ provider: "one", model: "a2" }, NO_MODEL, readNoRecentPair, neverAbortedSignal),
       ),
       "one/a2",
     );
-    await assert.rejects(unreachable.resolve(NO_MODEL, NO_MODEL, readNoRecentPair, neverAbortedSignal), {
+    await assert.rejects(offlineModels.resolve(NO_MODEL, NO_MODEL, readNoRecentPair, neverAbortedSignal), {
       code: "model_selection",
     });
     const twoProviderModels = createModels(t, [
@@ -235,7 +235,7 @@ describe("the selection of a model", () => {
     await assert.rejects(resolvePair("x", "b"), { message: "model selection failed: no provider x is configured" });
   });
 
-  it("resolves a model without a provider to the preferred provider that has it, else to the first", async (t) => {
+  it("resolves a model without a provider to the first provider with the model, and tries the preferred provider first", async (t) => {
     const requestedModel = { provider: "", model: "shared" };
     assert.equal(
       nameOf(
@@ -248,14 +248,14 @@ describe("the selection of a model", () => {
       ),
       "one/shared",
     );
-    const preferringModels = createModels(t, createTwoProviders(), { preferred: { provider: "two", model: "b" } });
+    const preferringModels = createModels(t, createTwoProviders(), { preferredPair: { provider: "two", model: "b" } });
     assert.equal(
       nameOf(await preferringModels.resolve(requestedModel, NO_MODEL, readNoRecentPair, neverAbortedSignal)),
       "two/shared",
     );
   });
 
-  it("resolves a provider without a model to its preferred model, else to its first", async (t) => {
+  it("resolves a provider without a model to the preferred model, else to the provider's first model", async (t) => {
     const requestedModel = { provider: "two", model: "" };
     assert.equal(
       nameOf(
@@ -268,20 +268,20 @@ describe("the selection of a model", () => {
       ),
       "two/shared",
     );
-    const preferringModels = createModels(t, createTwoProviders(), { preferred: { provider: "two", model: "b" } });
+    const preferringModels = createModels(t, createTwoProviders(), { preferredPair: { provider: "two", model: "b" } });
     assert.equal(
       nameOf(await preferringModels.resolve(requestedModel, NO_MODEL, readNoRecentPair, neverAbortedSignal)),
       "two/b",
     );
   });
 
-  it("uses the session's pair, else that of the config, else the folder's last pair, else the first model", async (t) => {
+  it("uses the session's pair, else the config's pair, else the folder's last pair, else the first model", async (t) => {
     const readRecentPair = () => Promise.resolve({ provider: "two", model: "b" });
     const storedPair = { provider: "one", model: "shared" };
     const preferred = { provider: "two", model: "shared" };
     assert.equal(
       nameOf(
-        await createModels(t, createTwoProviders(), { preferred }).resolve(
+        await createModels(t, createTwoProviders(), { preferredPair: preferred }).resolve(
           NO_MODEL,
           storedPair,
           readRecentPair,
@@ -292,7 +292,7 @@ describe("the selection of a model", () => {
     );
     assert.equal(
       nameOf(
-        await createModels(t, createTwoProviders(), { preferred }).resolve(
+        await createModels(t, createTwoProviders(), { preferredPair: preferred }).resolve(
           NO_MODEL,
           NO_MODEL,
           readRecentPair,
@@ -315,7 +315,7 @@ describe("the selection of a model", () => {
     );
   });
 
-  it("falls back to the first model with a warning when the requested or stored one is unknown", async (t) => {
+  it("falls back to the first model with a warning when the requested or stored model is unknown", async (t) => {
     const warnings: string[] = [];
     const logger: Logger = { ...silentLogger, warn: (message) => void warnings.push(message) };
     const models = createModels(t, createTwoProviders(), { logger });
@@ -372,9 +372,9 @@ describe("the selection of a model", () => {
 
   it("rejects with the reason of the caller's signal", async (t) => {
     const models = createModels(t, [createProvider("h", [], () => new Promise(() => undefined))]);
-    const cancel = new AbortController();
-    const selection = models.resolve(NO_MODEL, NO_MODEL, readNoRecentPair, cancel.signal);
-    cancel.abort(new Error("mine"));
+    const cancelController = new AbortController();
+    const selection = models.resolve(NO_MODEL, NO_MODEL, readNoRecentPair, cancelController.signal);
+    cancelController.abort(new Error("mine"));
     await assert.rejects(selection, { message: "mine" });
   });
 });
@@ -382,7 +382,7 @@ describe("the selection of a model", () => {
 describe("the refresh of the model catalogue", () => {
   const refuseConnection = () =>
     Promise.reject(new ProviderError("late", "network", "no connection (ECONNREFUSED)", { unreachable: true }));
-  const idsOf = (entries: readonly { model: Model }[]) => entries.map((entry) => entry.model.id);
+  const toIds = (entries: readonly { model: Model }[]) => entries.map((entry) => entry.model.id);
 
   it("requests the list again for an unknown model name, once for concurrent callers", async (t) => {
     let availableIds = ["old"];
@@ -424,7 +424,7 @@ describe("the refresh of the model catalogue", () => {
     // Waits one turn of the event loop, in which the call finds the pending list.
     await new Promise(setImmediate);
     resolveList([createModel("a")]);
-    assert.deepEqual([idsOf(await pendingList), nameOf(await resolution), listCallCount], [["a"], "slow/b", 2]);
+    assert.deepEqual([toIds(await pendingList), nameOf(await resolution), listCallCount], [["a"], "slow/b", 2]);
   });
 
   it("adds the models of a provider that becomes reachable later", async (t) => {
@@ -433,10 +433,10 @@ describe("the refresh of the model catalogue", () => {
       createProvider("late", [], () => (isUp ? Promise.resolve([createModel("x")]) : refuseConnection())),
       createProvider("two", ["k"]),
     ]);
-    assert.deepEqual(idsOf(await models.list()), ["k"]);
+    assert.deepEqual(toIds(await models.list()), ["k"]);
     isUp = true;
-    await waitUntil(async () => idsOf(await models.list()).length === 2);
-    assert.deepEqual(idsOf(await models.list()), ["x", "k"]);
+    await waitUntil(async () => toIds(await models.list()).length === 2);
+    assert.deepEqual(toIds(await models.list()), ["x", "k"]);
   });
 
   it("updates an expired list when it is listed, and in the background when a model is resolved", async (t) => {
@@ -448,12 +448,12 @@ describe("the refresh of the model catalogue", () => {
     availableIds = ["a", "b"];
     // Time: a list expires after 1 ms (`refreshMs`).
     await pause(5);
-    assert.deepEqual(idsOf(await models.list()), ["a", "b"]);
+    assert.deepEqual(toIds(await models.list()), ["a", "b"]);
     availableIds = ["c"];
     // Time: the new list also expires after 1 ms.
     await pause(5);
     assert.equal(nameOf(await models.resolve(NO_MODEL, NO_MODEL, readNoRecentPair, neverAbortedSignal)), "p/a");
-    await waitUntil(() => idsOf(models.entries())[0] === "c");
+    await waitUntil(() => toIds(models.entries())[0] === "c");
   });
 
   it("returns a cached model first, and updates the list and the cache in the background", async (t) => {
@@ -471,7 +471,7 @@ describe("the refresh of the model catalogue", () => {
     assert.equal(nameOf(await models.resolve(NO_MODEL, NO_MODEL, readNoRecentPair, neverAbortedSignal)), "p/cached");
     await waitUntil(() => savedLists.length > 0);
     assert.deepEqual(
-      [listCallCount, idsOf(models.entries()), savedLists[0]!["p"]!.map(({ id }) => id)],
+      [listCallCount, toIds(models.entries()), savedLists[0]!["p"]!.map(({ id }) => id)],
       [1, ["fresh"], ["fresh"]],
     );
   });
@@ -556,7 +556,7 @@ describe("the refresh of the model catalogue", () => {
     const preferred = { provider: "p", model: "mine" };
     for (const listModels of [denyList, refuseConnection, failToList, () => Promise.resolve([createModel("other")])]) {
       const models = createModels(t, [createProvider("p", [], listModels), createProvider("two", ["k"])], {
-        preferred,
+        preferredPair: preferred,
       });
       assert.equal(nameOf(await models.resolve(NO_MODEL, NO_MODEL, readNoRecentPair, neverAbortedSignal)), "p/mine");
       assert.equal(nameOf(await models.resolve(preferred, NO_MODEL, readNoRecentPair, neverAbortedSignal)), "p/mine");
@@ -568,7 +568,7 @@ describe("the refresh of the model catalogue", () => {
     }
     // With a single provider its name can be omitted.
     const singleProviderModels = createModels(t, [createProvider("p", [], denyList)], {
-      preferred: { provider: "", model: "mine" },
+      preferredPair: { provider: "", model: "mine" },
     });
     assert.equal(
       nameOf(await singleProviderModels.resolve(NO_MODEL, NO_MODEL, readNoRecentPair, neverAbortedSignal)),
@@ -577,7 +577,7 @@ describe("the refresh of the model catalogue", () => {
     // The listed data of the model is used.
     const describedModel = { ...createModel("mine"), contextWindow: 1000 };
     const listedModels = createModels(t, [createProvider("p", [], () => Promise.resolve([describedModel]))], {
-      preferred,
+      preferredPair: preferred,
     });
     assert.equal(
       (await listedModels.resolve(NO_MODEL, NO_MODEL, readNoRecentPair, neverAbortedSignal)).model.contextWindow,
@@ -596,13 +596,13 @@ describe("the refresh of the model catalogue", () => {
       list: () => Promise.resolve([{ ...createModel("m"), contextWindow: 10, maxOutput: 20 }]),
     });
     const models = createModels(t, [listingProvider as never], { cache });
-    const { model: cached } = await models.resolve(
+    const { model: cachedModel } = await models.resolve(
       { provider: "p", model: "m" },
       NO_MODEL,
       readNoRecentPair,
       neverAbortedSignal,
     );
-    assert.deepEqual([cached.contextWindow, cached.maxOutput], [10, 2]);
+    assert.deepEqual([cachedModel.contextWindow, cachedModel.maxOutput], [10, 2]);
     assert.deepEqual((await models.list())[0]!.model, { ...createModel("m"), contextWindow: 10, maxOutput: 20 });
   });
 });
@@ -649,7 +649,7 @@ describe("Agent.prepare", () => {
     return agent;
   };
 
-  it("prepares the configured provider, or else the first one, once", async (t) => {
+  it("prepares the configured provider, or else the first provider, once", async (t) => {
     const providers = [new PreparedProvider("a"), new PreparedProvider("b")];
     const getCounts = () => providers.map(({ prepareCount }) => prepareCount);
     const configuredAgent = createAgent(t, providers, { model: { provider: "b" } });

@@ -80,10 +80,10 @@ describe("the guide of OfflineProvider", () => {
     ["read lib", ['list {"path":"lib"}'], /other\.ts/],
     ["Show me src", ['list {"path":"src"}'], /`list` failed for `src`/],
   ];
-  for (const [prompt, expected, expectedText] of prompts) {
+  for (const [prompt, expectedCalls, expectedText] of prompts) {
     it(`calls the matching tools for "${prompt}"`, async () => {
       const { calls, answer } = await converse(await createProject(), prompt);
-      assert.deepEqual(calls, expected);
+      assert.deepEqual(calls, expectedCalls);
       assert.match(answer, expectedText);
       assert.match(answer, /No language model is attached/);
     });
@@ -95,7 +95,7 @@ describe("the guide of OfflineProvider", () => {
     assert.match(answer, /`read` failed for `nothere\.json`/);
   });
 
-  it("calls no tool if the prompt names nothing, and answers that", async () => {
+  it("calls no tool if the prompt names nothing, and reports this in the answer", async () => {
     for (const prompt of [
       "Hello",
       "Warum ist der Himmel blau?",
@@ -155,7 +155,7 @@ describe("the guide of OfflineProvider", () => {
     assert.match(answer, /^`{5}\n/m);
   });
 
-  it("limits a long result to 60 lines and reports that", async () => {
+  it("limits a long result to 60 lines and reports the limit", async () => {
     const folder = await createProject({ "long.txt": Array.from({ length: 500 }, (_, n) => `line ${n}`).join("\n") });
     const { answer } = await converse(folder, "Read long.txt");
     assert.match(answer, /\(the first 60 of 50\d lines\)|\(the first 60 of 500 lines\)/);
@@ -165,9 +165,9 @@ describe("the guide of OfflineProvider", () => {
     const folder = await createProject();
     const fileMessage = createMessage("user", "What is this?");
     fileMessage.parts.push({ type: "file", mediaType: "application/octet-stream", filename: "x.bin", data: "AAAA" });
-    const { nextTurn } = await import("../../../adapters/offline-provider/guide.js");
+    const { createNextTurn } = await import("../../../adapters/offline-provider/guide.js");
     const { createRequest } = await import("./harness.js");
-    const turn = nextTurn(createRequest([fileMessage]), {
+    const turn = createNextTurn(createRequest([fileMessage]), {
       hints: [],
       foundServers: [],
       configFile: `${folder}/config.json`,

@@ -16,13 +16,13 @@ export const tools: readonly Tool[] = [globTool, grepTool, listTool, readTool].m
 
 export const createProvider = (): OfflineProvider => new OfflineProvider({ servers: [] });
 
-export async function collect(stream: AsyncIterable<ModelChunk>): Promise<ModelChunk[]> {
+export async function collectChunks(stream: AsyncIterable<ModelChunk>): Promise<ModelChunk[]> {
   const chunks: ModelChunk[] = [];
   for await (const chunk of stream) chunks.push(chunk);
   return chunks;
 }
 
-export function textOf(chunks: readonly ModelChunk[]): string {
+export function getText(chunks: readonly ModelChunk[]): string {
   return chunks.map((chunk) => (chunk.type === "text" ? chunk.text : "")).join("");
 }
 
@@ -50,11 +50,12 @@ export async function converse(
   const offeredTools = options.tools ?? tools;
   const messages: ModelMessage[] = [...(options.history ?? []), createMessage("user", prompt)];
   const calls: string[] = [];
+  // The guide needs at most 6 rounds.
   for (let rounds = 1; rounds <= 20; rounds++) {
-    const chunks = await collect(
+    const chunks = await collectChunks(
       model.stream(createRequest(messages, { tools: offeredTools }), AbortSignal.timeout(60_000)),
     );
-    const text = textOf(chunks);
+    const text = getText(chunks);
     const toolCalls = chunks.filter((chunk) => chunk.type === "tool_call");
     messages.push({
       ...createMessage("assistant", text),

@@ -6,7 +6,7 @@ import { silentLogger } from "gantry";
 import type { CompactionInput, ModelMessage } from "gantry/plugin";
 import descriptor, { OfflineProvider } from "gantry/adapters/offline-provider";
 import { Summary } from "../../../src/compaction/summary.js";
-import { collect, createMessage, createProvider, createRequest, textOf } from "./harness.js";
+import { collectChunks, createMessage, createProvider, createRequest, getText } from "./harness.js";
 
 const TITLE_SYSTEM =
   "You name conversations. Answer with a title for the conversation that begins with the user's message.";
@@ -22,7 +22,7 @@ describe("OfflineProvider", () => {
   });
 
   it("ends a stream with one finish, with token counts and cost 0", async () => {
-    const chunks = await collect(
+    const chunks = await collectChunks(
       createProvider().stream(createRequest([createMessage("user", "List the files")]), neverAbortedSignal),
     );
     const finishes = chunks.filter(({ type }) => type === "finish");
@@ -32,17 +32,17 @@ describe("OfflineProvider", () => {
     assert.equal(finishChunk.reason, "tool_calls");
     assert.ok(finishChunk.usage.inputTokens > 0 && finishChunk.usage.outputTokens > 0);
     assert.equal(finishChunk.usage.cost, 0);
-    const stopChunks = await collect(
+    const stopChunks = await collectChunks(
       createProvider().stream(createRequest([createMessage("user", "Hello")]), neverAbortedSignal),
     );
-    const finish = stopChunks.at(-1);
-    assert.ok(finish?.type === "finish");
-    assert.equal(finish.reason, "stop");
+    const stopChunk = stopChunks.at(-1);
+    assert.ok(stopChunk?.type === "finish");
+    assert.equal(stopChunk.reason, "stop");
   });
 
   it("streams pieces that never split a surrogate pair", async () => {
     const name = `${"😀".repeat(200)}.ts`;
-    const chunks = await collect(
+    const chunks = await collectChunks(
       createProvider().stream(createRequest([createMessage("user", `Read \`${name}\``)]), neverAbortedSignal),
     );
     for (const chunk of chunks) if (chunk.type === "text") assert.ok(chunk.text.isWellFormed(), chunk.text);
@@ -59,12 +59,12 @@ describe("OfflineProvider", () => {
       (error) => error === reason,
     );
     await assert.rejects(
-      collect(createProvider().stream(createRequest([]), controller.signal)),
+      collectChunks(createProvider().stream(createRequest([]), controller.signal)),
       (error) => error === reason,
     );
   });
 
-  const titles: [string, string][] = [
+  const titles: [prompt: string, expectedTitle: string][] = [
     ["Which files are here, and what does package.json say the main entry is?", "Which files are here"],
     ["please fix the login form", "Please fix the login form"],
     [
@@ -74,25 +74,25 @@ describe("OfflineProvider", () => {
     ["hi", "Hi"],
     ["日本語のタイトルを作ってください。", "日本語のタイトルを作ってください。"],
   ];
-  for (const [prompt, expected] of titles) {
+  for (const [prompt, expectedTitle] of titles) {
     it(`makes a title of "${prompt}"`, async () => {
-      const chunks = await collect(
+      const chunks = await collectChunks(
         createProvider().stream(
           createRequest([createMessage("user", prompt)], { system: TITLE_SYSTEM, tools: [], temperature: 0.3 }),
           neverAbortedSignal,
         ),
       );
-      const text = textOf(chunks);
-      assert.equal(text, expected);
+      const text = getText(chunks);
+      assert.equal(text, expectedTitle);
       assert.ok(text.length <= 50);
       assert.ok(chunks.every(({ type }) => type !== "tool_call"));
     });
   }
 
-  it("summarizes by quoting the prompts, also those in an earlier summary", async () => {
+  it("summarizes by quoting the prompts, including prompts in an earlier summary", async () => {
     const ask: CompactionInput["ask"] = async ({ system, message: transcript }) =>
-      textOf(
-        await collect(
+      getText(
+        await collectChunks(
           createProvider().stream(
             createRequest([createMessage("user", transcript)], { system, tools: [] }),
             neverAbortedSignal,
@@ -138,7 +138,7 @@ describe("OfflineProvider", () => {
     try {
       const model = new OfflineProvider({ servers: [ollamaServer], hints: ["a hint"] });
       const getAnswer = async (): Promise<string> =>
-        textOf(await collect(model.stream(createRequest([createMessage("user", "Hello")]), neverAbortedSignal)));
+        getText(await collectChunks(model.stream(createRequest([createMessage("user", "Hello")]), neverAbortedSignal)));
       assert.match(await getAnswer(), /Ollama is running on this machine with the model `llama3\.2:3b`/);
       assert.match(await getAnswer(), /"providers":\[\{"provider":"ollama"\}\]/);
       assert.match(await getAnswer(), /a hint/);
@@ -187,7 +187,7 @@ describe("options of offline-provider", () => {
     );
     assert.ok(offlineProvider instanceof OfflineProvider);
     const answerText = (
-      await collect(offlineProvider.stream(createRequest([createMessage("user", "Hello")]), neverAbortedSignal))
+      await collectChunks(offlineProvider.stream(createRequest([createMessage("user", "Hello")]), neverAbortedSignal))
     )
       .map((chunk) => (chunk.type === "text" ? chunk.text : ""))
       .join("");

@@ -30,10 +30,10 @@ describe("ListeningBase", () => {
       () => new Promise((resolve) => transport.shutdown.addEventListener("abort", () => resolve())),
     );
     const firstStop = transport.stop(new AbortController().signal);
-    const impatientStop = new AbortController();
-    const secondStop = transport.stop(impatientStop.signal);
+    const secondStopController = new AbortController();
+    const secondStop = transport.stop(secondStopController.signal);
     assert.equal(transport.shutdown.aborted, false);
-    impatientStop.abort();
+    secondStopController.abort();
     await Promise.all([firstStop, secondStop, transport.ended]);
     assert.ok(hasCode(transport.shutdown.reason, "shutting_down"));
     await transport.stop(AbortSignal.abort());

@@ -4,7 +4,7 @@ import * as v from "valibot";
 import { z } from "zod";
 import { defineAdapter, option } from "gantry/plugin";
 
-const assertRejected = (
+const assertRejects = (
   schema: Parameters<typeof option.read>[0],
   raw: unknown,
   message: string | RegExp,
@@ -38,32 +38,32 @@ describe("options", () => {
   });
 
   it("name the path, the expected value and the actual value in an error", () => {
-    assertRejected(testSchema, { port: "x" }, 'f: a.port: expected a whole number from 0 to 65535, got "x"');
-    assertRejected(testSchema, { port: 1.5 }, "f: a.port: expected a whole number from 0 to 65535, got 1.5");
-    assertRejected(testSchema, { on_close: null }, 'f: a.on_close: expected one of "wait", "cut", got null');
-    assertRejected(testSchema, { names: "a" }, 'f: a.names: expected a list of strings, got "a"');
-    assertRejected(testSchema, { names: ["a", 5] }, "f: a.names[1]: expected a string, got 5");
-    assertRejected(
+    assertRejects(testSchema, { port: "x" }, 'f: a.port: expected a whole number from 0 to 65535, got "x"');
+    assertRejects(testSchema, { port: 1.5 }, "f: a.port: expected a whole number from 0 to 65535, got 1.5");
+    assertRejects(testSchema, { on_close: null }, 'f: a.on_close: expected one of "wait", "cut", got null');
+    assertRejects(testSchema, { names: "a" }, 'f: a.names: expected a list of strings, got "a"');
+    assertRejects(testSchema, { names: ["a", 5] }, "f: a.names[1]: expected a string, got 5");
+    assertRejects(
       testSchema,
       { deep: { at_most: 2 } },
       "f: a.deep.at_most: expected a number above 0, at most 1, got 2",
     );
-    assertRejected(testSchema, { deep: { most: 2 } }, "f: a.deep.most: unknown key; expected one of at_most");
-    assertRejected(
+    assertRejects(testSchema, { deep: { most: 2 } }, "f: a.deep.most: unknown key; expected one of at_most");
+    assertRejects(
       testSchema,
       { prot: 1, port: "x" },
       "f: a.prot: unknown key; expected one of port, on_close, names, api_key, deep",
     );
-    assertRejected(
+    assertRejects(
       testSchema,
       [],
       "f: a: expected an object with the keys port, on_close, names, api_key, deep, got Array",
     );
-    assertRejected(testSchema, { names: ["x".repeat(500), 5] }, /^.{0,200}$/);
-    assertRejected(testSchema, JSON.parse('{"__proto__":{"port":1}}'), /^f: a\.__proto__: unknown key/);
-    assertRejected(testSchema, { port: "x" }, 'port: expected a whole number from 0 to 65535, got "x"', "");
-    assertRejected(testSchema, [], /^f: expected an object/, "f: ");
-    assertRejected(
+    assertRejects(testSchema, { names: ["x".repeat(500), 5] }, /^.{0,200}$/);
+    assertRejects(testSchema, JSON.parse('{"__proto__":{"port":1}}'), /^f: a\.__proto__: unknown key/);
+    assertRejects(testSchema, { port: "x" }, 'port: expected a whole number from 0 to 65535, got "x"', "");
+    assertRejects(testSchema, [], /^f: expected an object/, "f: ");
+    assertRejects(
       testSchema,
       { "a\nb": 1 },
       'f: a."a\\nb": unknown key; expected one of port, on_close, names, api_key, deep',
@@ -72,7 +72,7 @@ describe("options", () => {
 
   it("do not repeat a value that may be secret in an error", () => {
     for (const invalidKey of ["", 5, ["s3cret"], { k: "s3cret" }, null])
-      assertRejected(
+      assertRejects(
         testSchema,
         { api_key: invalidKey },
         /^f: a\.api_key: expected a key, got (string|number|Array|object|null)$/,
@@ -80,25 +80,25 @@ describe("options", () => {
     const headersSchema = option.section({
       headers: option.headers("Headers.", { sent: true, reserved: new Set(["date"]) }),
     });
-    assertRejected(
+    assertRejects(
       headersSchema,
       { headers: { "X-Key": "s3cret\n" } },
       "f: a.headers.X-Key: expected one line of Latin-1 text, got string",
     );
-    assertRejected(
+    assertRejects(
       headersSchema,
       { headers: { Date: "s3cret" } },
       /headers\.Date: expected another header: .*, got Date$/,
     );
     const createFault = () => ({ key: "api_key", expected: "another" });
-    assertRejected(
+    assertRejects(
       option.section({ ...testSchema.entries }, { rule: createFault }),
       { api_key: "s3cret" },
       "f: a.api_key: expected another, got string",
     );
   });
 
-  it("can have names that the user chooses", () => {
+  it("can have names that the user chooses, in a map", () => {
     const entrySchema = option.section({ first_size: option.integer("Its size.", { required: true }) });
     const nameRule = { fits: (name: string) => /^[a-z_]+$/.test(name), expected: "small letters" };
     const mapSchema = option.section({ all: option.map(entrySchema, "All.", nameRule) });
@@ -106,13 +106,13 @@ describe("options", () => {
     assert.deepEqual({ ...options.all }, { my_own: { firstSize: 1 }, constructor: { firstSize: 2 } });
     assert.deepEqual({ ...option.read(mapSchema, {}, "").all }, {});
     assert.equal(option.read(mapSchema, { all: {} }, "").all["toString"], undefined);
-    assertRejected(
+    assertRejects(
       mapSchema,
       { all: { a: { first_size: "x" } } },
       'f: a.all.a.first_size: expected a whole number, got "x"',
     );
-    assertRejected(mapSchema, { all: { A: {} } }, 'f: a.all.A: expected small letters, got "A"');
-    assertRejected(mapSchema, { all: [] }, "f: a.all: expected an object, got Array");
+    assertRejects(mapSchema, { all: { A: {} } }, 'f: a.all.A: expected small letters, got "A"');
+    assertRejects(mapSchema, { all: [] }, "f: a.all: expected an object, got Array");
     const pollutedValue = JSON.parse('{"all":{"__proto__":{"first_size":1}}}') as unknown;
     assert.deepEqual(Object.keys(option.read(mapSchema, pollutedValue, "").all), ["__proto__"]);
   });
@@ -129,8 +129,8 @@ describe("options", () => {
         { id: "b", size: 2 },
       ],
     });
-    assertRejected(listSchema, { all: [{ size: 2 }] }, "f: a.all[0].id: expected a string, got nothing");
-    assertRejected(listSchema, { all: [] }, "f: a.all: expected at least one entry, got 0");
+    assertRejects(listSchema, { all: [{ size: 2 }] }, "f: a.all[0].id: expected a string, got nothing");
+    assertRejects(listSchema, { all: [] }, "f: a.all: expected at least one entry, got 0");
     const openSchema = option.section({ kind: option.text("A kind.", { default: "x" }) }, { open: true });
     assert.deepEqual(option.read(openSchema, { other_key: 1 }, ""), { kind: "x", other_key: 1 });
     const optionalSection = option.section({ inner: option.section({ a: option.flag("A.") }, { optional: true }) });
@@ -140,8 +140,8 @@ describe("options", () => {
   it("accept zod and plain valibot schemas, for a whole section or a single option", () => {
     const zodSchema = z.strictObject({ sides: z.number().min(2).default(6) });
     assert.deepEqual(option.read(zodSchema, {}, ""), { sides: 6 });
-    assertRejected(zodSchema, { sides: "six" }, /^f: a\.sides: Invalid input: expected number, received string$/);
-    assertRejected(
+    assertRejects(zodSchema, { sides: "six" }, /^f: a\.sides: Invalid input: expected number, received string$/);
+    assertRejects(
       v.object({ list: v.array(v.number()) }),
       { list: ["x"] },
       /^f: a\.list\[0\]: Invalid type: Expected number/,
@@ -149,8 +149,8 @@ describe("options", () => {
     const mixedSchema = option.section({ when: z.iso.date(), sides: option.integer("Sides.", { default: 6 }) });
     const options: { when: string; sides: number } = option.read(mixedSchema, { when: "2026-01-01" }, "");
     assert.deepEqual(options, { when: "2026-01-01", sides: 6 });
-    assertRejected(mixedSchema, { when: "never" }, /^f: a\.when: Invalid ISO date/);
-    assertRejected(
+    assertRejects(mixedSchema, { when: "never" }, /^f: a\.when: Invalid ISO date/);
+    assertRejects(
       z.string().refine(async () => true),
       "x",
       /expected a synchronous schema, got an asynchronous one/,

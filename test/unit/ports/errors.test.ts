@@ -20,7 +20,7 @@ describe("errors of two copies of the package", async () => {
     assert.ok(new original.ToolError("x") instanceof copiedModule.GantryError);
   });
 
-  it("objects of other classes are not instances", () => {
+  it("are not confused with objects of other classes by instanceof", () => {
     for (const foreignError of [new Error("x"), { code: "provider" }, {}] as object[])
       assert.ok(!(foreignError instanceof original.GantryError));
     assert.ok(!(new original.ToolError("x") instanceof original.ProviderError));

@@ -7,12 +7,15 @@ import { OutputFile } from "../../../src/processes/output-file.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
 const SECRET = "Hq7vTz31LmWx90RsKd";
-const noSecrets = new Redactor([]);
+const emptyRedactor = new Redactor([]);
+/** Size of the stored first and last part of a longer output. */
 const PART_BYTES = { head: 4_000, tail: 2_000 };
 
-/** Lines of 10 bytes. */
-const createLines = (from: number, to: number): string =>
-  Array.from({ length: to - from }, (_, i) => `line ${String(from + i).padStart(4, "0")}\n`).join("");
+/** Creates lines of 10 bytes with the numbers from `firstNumber` up to and excluding `endNumber`. */
+const createLines = (firstNumber: number, endNumber: number): string =>
+  Array.from({ length: endNumber - firstNumber }, (_, i) => `line ${String(firstNumber + i).padStart(4, "0")}\n`).join(
+    "",
+  );
 
 function pushInChunks(file: OutputFile, text: string, chunkBytes = 333): void {
   const bytes = Buffer.from(text);
@@ -23,7 +26,7 @@ function pushInChunks(file: OutputFile, text: string, chunkBytes = 333): void {
 describe("OutputFile", () => {
   it("creates a file with mode 0600 and the whole output once the output exceeds the limit", async (t) => {
     const path = (await tempDir(t)).at("a", "b.txt");
-    const file = new OutputFile(() => path, noSecrets, 1_000, PART_BYTES);
+    const file = new OutputFile(() => path, emptyRedactor, 1_000, PART_BYTES);
     pushInChunks(file, createLines(0, 100));
     assert.equal(file.file, undefined);
     assert.ok(!existsSync(path));
@@ -34,7 +37,7 @@ describe("OutputFile", () => {
     assert.equal((await stat(path)).mode & 0o777, 0o600);
   });
 
-  it("contains the whole output with secrets redacted if it fits head and tail, for small chunks", async (t) => {
+  it("contains the whole redacted output if the output fits into head and tail, for small chunks", async (t) => {
     const path = (await tempDir(t)).at("b.txt");
     const file = new OutputFile(() => path, new Redactor([SECRET]), 0, PART_BYTES);
     // The secret crosses the end of the first part.
@@ -46,9 +49,9 @@ describe("OutputFile", () => {
     assert.equal(await readFile(path, "utf8"), text.replace(SECRET, "[redacted]"));
   });
 
-  it("contains start and end of a longer output, and the number of bytes left out", async (t) => {
+  it("contains start and end of a longer output, and the number of omitted bytes", async (t) => {
     const path = (await tempDir(t)).at("b.txt");
-    const file = new OutputFile(() => path, noSecrets, 0, PART_BYTES);
+    const file = new OutputFile(() => path, emptyRedactor, 0, PART_BYTES);
     pushInChunks(file, createLines(0, 5_000));
     assert.equal(file.file?.storedParts, "begin");
     file.end();
@@ -77,11 +80,11 @@ describe("OutputFile", () => {
   });
 
   it("has no file if the disk is full or the path is invalid", async () => {
-    const fullDisk = new OutputFile(() => "/dev/full", noSecrets, 0, PART_BYTES);
+    const fullDisk = new OutputFile(() => "/dev/full", emptyRedactor, 0, PART_BYTES);
     pushInChunks(fullDisk, createLines(0, 500));
     fullDisk.end();
     assert.equal(fullDisk.file, undefined);
-    const invalidPath = new OutputFile(() => "/dev/null/a", noSecrets, 0, PART_BYTES);
+    const invalidPath = new OutputFile(() => "/dev/null/a", emptyRedactor, 0, PART_BYTES);
     pushInChunks(invalidPath, createLines(0, 500));
     invalidPath.end();
     assert.equal(invalidPath.file, undefined);

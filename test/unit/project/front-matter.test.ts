@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { parseFrontMatter } from "../../../src/project/front-matter.js";
 
-const readFields = (head: string) => Object.fromEntries(parseFrontMatter(`---\n${head}\n---\nbody`).fields);
+const readFields = (frontMatter: string) =>
+  Object.fromEntries(parseFrontMatter(`---\n${frontMatter}\n---\nbody`).fields);
 
 describe("parseFrontMatter()", () => {
   it("reads bare, quoted and multi-line strings, and drops comments", () => {

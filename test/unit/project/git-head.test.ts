@@ -9,8 +9,10 @@ import { tempDir } from "../../helpers/temp-dir.js";
 
 const runFile = promisify(execFile);
 const COMMIT = "0123456789abcdef0123456789abcdef01234567";
+/** User id of an account that runs no tests. */
+const OTHER_UID = 12_345;
 
-describe("gitHead()", () => {
+describe("describeGitHead()", () => {
   it("returns the branch or the commit, and a rebase or merge in progress", async (t) => {
     const folder = await tempDir(t, { ".git/HEAD": "ref: refs/heads/feature/x-y\n" });
     const readHead = () => describeGitHead(folder.path, []);
@@ -75,11 +77,11 @@ describe("gitHead()", () => {
 
 describe("repositoryOf()", () => {
   it(
-    "accepts a repository above a folder only if it belongs to the owner of the folder",
+    "accepts a repository above a folder only if the owner of the folder owns the repository",
     { skip: process.getuid?.() !== 0 && "needs root" },
     async (t) => {
       const folder = await tempDir(t, { ".git/HEAD": "", "a/b/x": "" });
-      await chown(folder.at(".git"), 12345, 12345);
+      await chown(folder.at(".git"), OTHER_UID, OTHER_UID);
       assert.deepEqual(await repositoryOf(folder.at("a/b")), {
         root: folder.at("a/b"),
         folders: [folder.at("a/b")],
@@ -89,11 +91,11 @@ describe("repositoryOf()", () => {
       // The folder belongs to this user, but its parent with the repository belongs to another user.
       const outer = await tempDir(t, { "p/.git/HEAD": "", "p/a/x": "" });
       const foreignPath = (...names: string[]) => outer.at("p", ...names);
-      await chown(foreignPath(), 12345, 12345);
+      await chown(foreignPath(), OTHER_UID, OTHER_UID);
       assert.equal((await repositoryOf(foreignPath("a"))).hasGit, false);
-      // A repository above is accepted if it belongs to the owner of the given folder.
+      // The owner of the folder `a/c` also owns the repository above this folder.
       await mkdir(foreignPath("a/c"));
-      for (const path of ["a", ".git", "a/c"]) await chown(foreignPath(path), 12345, 12345);
+      for (const path of ["a", ".git", "a/c"]) await chown(foreignPath(path), OTHER_UID, OTHER_UID);
       assert.equal((await repositoryOf(foreignPath("a/c"))).root, foreignPath());
     },
   );

@@ -15,7 +15,7 @@ const describeSkills = (skills: readonly Skill[]) =>
   skills.map(({ name, description, origin }) => `${name} ${origin} ${description}`);
 
 describe("skills", () => {
-  it("come from the user, the project folder and the repository; of skills with one name, the first in this order wins", async (t) => {
+  it("come from the user, the project folder and the repository; for skills with the same name, this order decides", async (t) => {
     const folder = await tempDir(t, {
       "repo/.agents/skills/release/SKILL.md": createSkillText("release", "of the top"),
       "repo/.agents/skills/top/SKILL.md": createSkillText("top"),
@@ -66,7 +66,7 @@ describe("skills", () => {
 describe("the skill tool", () => {
   const tool = builtinTools().find(({ name }) => name === "skill")!;
 
-  it("returns a skill with its origin, folder and files, and reads no file outside its folder", async (t) => {
+  it("returns a skill with its origin, folder and files, and reads no file outside the skill's folder", async (t) => {
     const folder = await tempDir(t, {
       ".agents/skills/release/SKILL.md": createSkillText("release"),
       ".agents/skills/release/scripts/go.sh": "echo go",
@@ -88,7 +88,7 @@ describe("the skill tool", () => {
       await assert.rejects(callTool(tool, input, context), expectedError);
   });
 
-  it("reports if the skill's folder has more files or deeper folders than it lists", async (t) => {
+  it("reports if the skill's folder has more files or deeper folders than the tool lists", async (t) => {
     const skillFolder = ".agents/skills/wide";
     const folder = await tempDir(t, {
       [`${skillFolder}/SKILL.md`]: createSkillText("wide"),

@@ -18,11 +18,14 @@ for (const [name, makeStore] of STORES) {
       const driver = (await makeStore(t))();
       await driver.open();
       await driver.create({ session: aSession("a"), messages: someMessages("a", 1, 2_500), run: aRun("r", "a") });
-      /** Takes the lease like a run that knows the messages written under the fence `knownFence`. */
+      /**
+       * Takes the lease like a run that knows the messages written up to the fence `knownFence`. With undefined, the
+       * run knows no messages.
+       */
       const takeLease = async (knownFence: number | undefined) => {
-        const original = await driver.get("a");
-        assert.ok(original);
-        const headRequest = createHeadRequest(original, knownFence);
+        const storedSession = await driver.get("a");
+        assert.ok(storedSession);
+        const headRequest = createHeadRequest(storedSession, knownFence);
         const lease = await driver.lease("a", currentHolder(), 30_000, { head: headRequest });
         assert.ok(!("heldBy" in lease) && lease.head);
         const messages = await loadMessages(driver, lease.head, headRequest, lease.previous);
@@ -32,8 +35,8 @@ for (const [name, makeStore] of STORES) {
       };
       let knownFence: number | undefined;
       /**
-       * Asserts that the messages are the same, whether all, no or only earlier messages are known. Returns their
-       * count.
+       * Asserts that a run gets the same number of messages if all, none or outdated messages are known. The fence -1
+       * stands for outdated messages. Returns the number of messages.
        */
       const assertSameMessages = async (useLease?: (fence: number) => Promise<void>): Promise<number> => {
         const messageCounts: number[] = [];
@@ -54,29 +57,31 @@ for (const [name, makeStore] of STORES) {
         ),
         2_500,
       );
-      const add = [aMessage("a", 2_501)];
+      const addedMessages = [aMessage("a", 2_501)];
       assert.equal(
-        await assertSameMessages((fence) => driver.write("a", change({ fence, add })).then(() => undefined)),
+        await assertSameMessages((fence) =>
+          driver.write("a", change({ fence, add: addedMessages })).then(() => undefined),
+        ),
         2_000,
       );
       const session = aSession("a1", { chain: { root: "a", index: 1 }, lastSeq: 2_501 });
       const [view, messages] = [someMessages("a1", 1, 2), [aMessage("a1", 2_502)]];
       assert.equal(await assertSameMessages((fence) => driver.create({ session, view, messages, fence })), 2_001);
       assert.equal(await assertSameMessages(), 3);
-      const smallSession = { session: aSession("b"), messages: someMessages("b", 1, 3) };
-      await driver.create(smallSession);
-      const headRequest = createHeadRequest(smallSession.session, undefined);
+      const smallCreation = { session: aSession("b"), messages: someMessages("b", 1, 3) };
+      await driver.create(smallCreation);
+      const headRequest = createHeadRequest(smallCreation.session, undefined);
       const firstLease = await driver.lease("b", currentHolder(), 30_000, { head: headRequest });
       assert.ok(!("heldBy" in firstLease));
-      assert.deepEqual(firstLease.head?.messages, smallSession.messages, "the lease response contains the messages");
+      assert.deepEqual(firstLease.head?.messages, smallCreation.messages, "the lease response contains the messages");
       await releaseLease(driver, firstLease);
-      // The process loses the known messages before their use, so they must be read.
-      const knownHead = createHeadRequest(smallSession.session, firstLease.fence);
+      // The process loses the known messages before their use, so `loadMessages` must read the messages.
+      const knownHead = createHeadRequest(smallCreation.session, firstLease.fence);
       const secondLease = await driver.lease("b", currentHolder(), 30_000, { head: knownHead });
       assert.ok(!("heldBy" in secondLease) && secondLease.head);
       assert.deepEqual(
         await loadMessages(driver, secondLease.head, knownHead, secondLease.previous),
-        smallSession.messages,
+        smallCreation.messages,
       );
     });
   });

@@ -5,7 +5,7 @@ import type { LogFields } from "gantry/plugin";
 import { callTools, finish, say, ScriptedProvider } from "gantry/testing";
 import { noopTool } from "../../helpers/noop-tool.js";
 
-const RUN_EVENTS = [
+const RUN_EVENT_NAMES = [
   "session.resume",
   "session.compacted",
   "run.started",
@@ -19,7 +19,9 @@ const RUN_EVENTS = [
   "tool.finished",
 ] as const satisfies (keyof BusEvents)[];
 
-type RunBusEvent = { [E in (typeof RUN_EVENTS)[number]]: { event: E } & BusEvents[E] }[(typeof RUN_EVENTS)[number]];
+type RunBusEvent = {
+  [E in (typeof RUN_EVENT_NAMES)[number]]: { event: E } & BusEvents[E];
+}[(typeof RUN_EVENT_NAMES)[number]];
 
 function createAgent(t: TestContext, provider: ScriptedProvider, options: Partial<AgentOptions> = {}): Agent {
   const agent = new Agent({ providers: [provider], tools: [noopTool], ...options });
@@ -27,14 +29,15 @@ function createAgent(t: TestContext, provider: ScriptedProvider, options: Partia
   return agent;
 }
 
-/** All bus events of runs, in order. */
+/** Returns an array to which each bus event of a run is appended. */
 function recordEvents(agent: Agent): RunBusEvent[] {
   const events: RunBusEvent[] = [];
-  for (const event of RUN_EVENTS) agent.on(event, (payload) => void events.push({ event, ...payload } as RunBusEvent));
+  for (const event of RUN_EVENT_NAMES)
+    agent.on(event, (payload) => void events.push({ event, ...payload } as RunBusEvent));
   return events;
 }
 
-const createError = (kind: "network" | "authentication") =>
+const createProviderError = (kind: "network" | "authentication") =>
   new ProviderError("scripted", kind, "it broke", { retryAfterMs: 1 });
 
 async function readEvents(run: Run): Promise<AgentEvent[]> {
@@ -43,7 +46,7 @@ async function readEvents(run: Run): Promise<AgentEvent[]> {
   return events;
 }
 
-/** Each start event with the end event of the same ids. */
+/** Returns a text for each start event: its name and the names of the end events with the same call id or run id. */
 function pairEvents(events: readonly RunBusEvent[]): string[] {
   return events.flatMap((startEvent) => {
     const [operation, phase] = startEvent.event.split(".") as [string, string];
@@ -91,15 +94,15 @@ describe("the event bus", () => {
     const [startEvent] = events.filter(({ event }) => event === "model.started");
     const [callEvent] = events.filter((busEvent) => busEvent.event === "model.called");
     assert.ok(startEvent && callEvent);
-    const { durationMs, firstTokenMs, usage, ...startFields } = callEvent;
-    assert.deepEqual({ ...startFields, event: "model.started" }, startEvent);
-    assert.equal(startFields.purpose, "answer");
+    const { durationMs, firstTokenMs, usage, ...commonFields } = callEvent;
+    assert.deepEqual({ ...commonFields, event: "model.started" }, startEvent);
+    assert.equal(commonFields.purpose, "answer");
     assert.ok(firstTokenMs !== undefined && firstTokenMs >= 0 && firstTokenMs <= durationMs);
     assert.equal(usage.totalTokens, 15);
   });
 
   it("reports the error of a failed model call, without a time to the first token", async (t) => {
-    const agent = createAgent(t, new ScriptedProvider([{ fault: createError("authentication") }]));
+    const agent = createAgent(t, new ScriptedProvider([{ fault: createProviderError("authentication") }]));
     const events = recordEvents(agent);
     const run = await agent.run({ message: "x" });
     await assert.rejects(run.result, { code: "provider" });
@@ -110,7 +113,7 @@ describe("the event bus", () => {
   });
 
   it("reports a retried model call as one call", async (t) => {
-    const provider = new ScriptedProvider([{ fault: createError("network") }, say("done")], { maxRetries: 1 });
+    const provider = new ScriptedProvider([{ fault: createProviderError("network") }, say("done")], { maxRetries: 1 });
     const agent = createAgent(t, provider);
     const events = recordEvents(agent);
     const run = await agent.run({ message: "x" });
@@ -119,10 +122,10 @@ describe("the event bus", () => {
       events.filter((busEvent) => busEvent.event === "model.retried" && busEvent.runId === run.id).length,
       1,
     );
-    const answerCalls = events.filter(
+    const startEvents = events.filter(
       (busEvent) => busEvent.event === "model.started" && busEvent.purpose === "answer",
     );
-    assert.equal(answerCalls.length, 1);
+    assert.equal(startEvents.length, 1);
   });
 
   it("reports the end of each tool call of a cancelled run", async (t) => {
@@ -146,20 +149,20 @@ describe("the log lines of a run", () => {
     const lines: { message: string; fields: LogFields | undefined }[] = [];
     const recordLine = (message: string, fields?: LogFields) => void lines.push({ message, fields });
     const logger = { debug: recordLine, info: recordLine, warn: recordLine, error: recordLine };
-    const steps = [{ fault: createError("network") }, callTools(["noop", {}])];
+    const steps = [{ fault: createProviderError("network") }, callTools(["noop", {}])];
     const agent = createAgent(t, new ScriptedProvider(steps, { maxRetries: 1 }), { logger, maxIterations: 1 });
     const run = await agent.run({ message: "x" });
     await run.result;
-    const texts = lines.map(({ message }) => message);
+    const messages = lines.map(({ message }) => message);
     for (const expectedMessage of ["model call failed; retrying", "run ended at a limit"])
-      assert.ok(texts.includes(expectedMessage), `${expectedMessage} in ${texts.join(", ")}`);
+      assert.ok(messages.includes(expectedMessage), `${expectedMessage} in ${messages.join(", ")}`);
     for (const { message, fields } of lines) assert.equal(fields?.["run"], run.id, message);
   });
 });
 
 describe("the iterator of a run", () => {
   it("ends with the error event if the run failed", async (t) => {
-    const agent = createAgent(t, new ScriptedProvider([{ fault: createError("authentication") }]));
+    const agent = createAgent(t, new ScriptedProvider([{ fault: createProviderError("authentication") }]));
     const run = await agent.run({ message: "x" });
     const events = await readEvents(run);
     const lastEvent = events.at(-1);

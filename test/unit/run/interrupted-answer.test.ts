@@ -3,7 +3,7 @@ import { describe, it, type TestContext } from "node:test";
 import { Agent, ProviderError, type AgentEvent, type AgentOptions, type ProviderErrorKind, type Run } from "gantry";
 import type { ModelChunk, ModelMessage } from "gantry/plugin";
 import { callTools, finish, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
-import { CUT_OFF } from "../../../src/conversation/messages.js";
+import { CONTINUE_INSTRUCTION } from "../../../src/conversation/messages.js";
 import { noopTool } from "../../helpers/noop-tool.js";
 import { STORES } from "../../helpers/stores.js";
 
@@ -60,8 +60,12 @@ describe("an interrupted answer", () => {
         ["reasoning: hm", "text: Half an"],
       );
       assert.deepEqual([partialAnswer?.finished, continuation?.finished], [false, true]);
-      // Partial reasoning is not sent back. The partial answer is, followed by a user message so that roles alternate.
-      assert.deepEqual(toTexts(provider.requests[1]?.messages), ["user: x", "assistant: Half an", `user: ${CUT_OFF}`]);
+      // Partial reasoning is not sent back. A user message follows the partial answer, so that the roles alternate.
+      assert.deepEqual(toTexts(provider.requests[1]?.messages), [
+        "user: x",
+        "assistant: Half an",
+        `user: ${CONTINUE_INSTRUCTION}`,
+      ]);
       const retryEvent = events.find((event) => event.type === "retry");
       assert.equal(retryEvent?.messageId, partialAnswer?.id);
       assert.equal(retryEvent?.attempt, 1);
@@ -75,7 +79,7 @@ describe("an interrupted answer", () => {
       assert.deepEqual(toTexts(provider.requests[2]?.messages), [
         "user: x",
         "assistant: Half an",
-        `user: ${CUT_OFF}`,
+        `user: ${CONTINUE_INSTRUCTION}`,
         "assistant:  answer.",
         "user: more",
       ]);
@@ -115,7 +119,11 @@ describe("an interrupted answer", () => {
     const { output, iterations } = await (await agent.run({ message: "x" })).result;
     assert.deepEqual([output, iterations, callCount], ["Done.", 2, 1]);
     assert.deepEqual(toTexts(provider.requests[1]?.messages), ["user: x"]);
-    assert.deepEqual(toTexts(provider.requests[2]?.messages), ["user: x", "assistant: I do it.", `user: ${CUT_OFF}`]);
+    assert.deepEqual(toTexts(provider.requests[2]?.messages), [
+      "user: x",
+      "assistant: I do it.",
+      `user: ${CONTINUE_INSTRUCTION}`,
+    ]);
   });
 
   it("without a finish chunk or with a protocol error is continued", async (t) => {
@@ -124,7 +132,6 @@ describe("an interrupted answer", () => {
       { maxRetries: 2 },
     );
     const run = await createAgent(t, provider).run({ message: "x" });
-    // The first fault requests no delay.
     assert.equal((await run.result).output, "abc");
   });
 
@@ -185,15 +192,16 @@ describe("a retry delay requested by the provider", () => {
     assert.equal(provider.requests.length, 2);
   });
 
-  it("is limited by the provider's maxWaitMs", async (t) => {
+  it("ends the run if it exceeds the provider's maxWaitMs", async (t) => {
     const rateLimit = new ProviderError("scripted", "rate_limit", "Slow down.", { status: 429, retryAfterMs: 20 });
     const provider = new ScriptedProvider([rateLimit], { maxRetries: 5, maxWaitMs: 10 });
+    // The message rounds 10 ms up to 1 s.
     await assert.rejects((await createAgent(t, provider).run({ message: "x" })).result, /exceeds max_wait \(1 s\)/);
   });
 });
 
 describe("an invalid answer of the model", () => {
-  const invalidAnswers: readonly (readonly [name: string, step: ScriptedStep, reason: RegExp])[] = [
+  const invalidAnswers: readonly (readonly [name: string, step: ScriptedStep, reasonPattern: RegExp])[] = [
     ["an empty answer", { chunks: [] }, /the model's answer was empty/],
     ["only white space", [createText(" \n")], /the model's answer was empty/],
     ["only reasoning", [createReasoning("hm")], /answer contained only reasoning/],
@@ -206,7 +214,7 @@ describe("an invalid answer of the model", () => {
     ["a tool call without a name", callTools(["", {}]), /made a tool call without a name/],
     ["an answer that the adapter cannot parse", createFault("malformed_answer"), /it broke/],
   ];
-  for (const [name, step, reason] of invalidAnswers) {
+  for (const [name, step, reasonPattern] of invalidAnswers) {
     it(`is retried three times with a correction: ${name}`, async (t) => {
       const provider = new ScriptedProvider([step, step, step, say("There.")]);
       const agent = createAgent(t, provider);
@@ -218,28 +226,28 @@ describe("an invalid answer of the model", () => {
         retryEvents.map(({ attempt }) => attempt),
         [1, 2, 3],
       );
-      for (const { error } of retryEvents) assert.match(error.message, reason);
+      for (const { error } of retryEvents) assert.match(error.message, reasonPattern);
       const correction = provider.requests[1]?.messages.at(-1);
       assert.equal(correction?.role, "user");
-      assert.match(toTexts([correction])[0]!, reason);
+      assert.match(toTexts([correction])[0]!, reasonPattern);
       // The correction is only in the request. The stored messages are unchanged.
       const storedTexts = toTexts(await agent.sessions.messages(run.sessionId));
       assert.ok(!storedTexts.some((text) => text.includes("could not be used")));
       assert.equal(storedTexts.at(-1), "assistant: There.");
     });
 
-    it(`ends the run with the reason at the fourth time: ${name}`, async (t) => {
+    it(`ends the run with the reason after the fourth invalid answer: ${name}`, async (t) => {
       const provider = new ScriptedProvider([], { fallback: step });
       const run = await createAgent(t, provider).run({ message: "x" });
       await assert.rejects(run.result, (error) => {
-        assert.match(String(error), reason);
+        assert.match(String(error), reasonPattern);
         return (error as ProviderError).kind === "malformed_answer";
       });
       assert.equal(provider.requests.length, 4);
     });
   }
 
-  it("after a tool result is retried in alternating roles, and its tokens are counted", async (t) => {
+  it("after a tool result is retried with alternating roles, and the tokens of the invalid answer count", async (t) => {
     const provider = new ScriptedProvider([callTools(["noop", {}]), [finish("stop")], say("Done.")]);
     const agent = createAgent(t, provider);
     const run = await agent.run({ message: "x" });
@@ -262,7 +270,7 @@ describe("an invalid answer of the model", () => {
     assert.equal((await run.result).output, "Done.");
     const sentMessages = toTexts(provider.requests[1]?.messages);
     assert.equal(sentMessages.length, 3);
-    assert.equal(sentMessages[2], `user: ${CUT_OFF} | [Mend it.]`);
+    assert.equal(sentMessages[2], `user: ${CONTINUE_INSTRUCTION} | [Mend it.]`);
   });
 
   it('does not include a withheld answer, which ends with finishReason "content_filter"', async (t) => {
@@ -273,7 +281,7 @@ describe("an invalid answer of the model", () => {
 });
 
 describe("a model that repeats its tool calls", () => {
-  it("is warned from the fourth call on, and its run fails with repeated_calls at the 16th", async (t) => {
+  it("is warned from the fourth call on, and its run fails with repeated_calls at the 16th call", async (t) => {
     const provider = new ScriptedProvider([], { fallback: callTools(["noop", { a: 1 }]) });
     const agent = createAgent(t, provider);
     const run = await agent.run({ message: "x" });
@@ -293,10 +301,10 @@ describe("a model that repeats its tool calls", () => {
     let callCount = 0;
     const provider = new ScriptedProvider([], { fallback: () => callTools(["noop", { step: ++callCount % 3 }]) });
     await assert.rejects((await createAgent(t, provider).run({ message: "x" })).result, { code: "repeated_calls" });
-    assert.equal(provider.requests.length, 48);
+    assert.equal(provider.requests.length, 16 * 3, "the run ends after 16 cycles");
   });
 
-  it("is not assumed if results change, or if calls alternate with different ones", async (t) => {
+  it("is not detected if results change, or if repeated calls alternate with different calls", async (t) => {
     let pollCount = 0;
     const clockTool = { ...noopTool, run: () => Promise.resolve({ text: `tick ${Math.floor(++pollCount / 3)}` }) };
     const pollingProvider = new ScriptedProvider([], { fallback: callTools(["noop", {}]) });
@@ -312,7 +320,7 @@ describe("a model that repeats its tool calls", () => {
     assert.equal((await testingRun.result).endedBy, "max_iterations");
   });
 
-  it("is not assumed for 40 identical calls in one answer", async (t) => {
+  it("is not detected for 40 identical calls in one answer", async (t) => {
     const calls = Array.from({ length: 40 }, () => ["noop", {}] as const);
     const provider = new ScriptedProvider([callTools(...calls), say("Done.")]);
     assert.equal((await (await createAgent(t, provider).run({ message: "x" })).result).output, "Done.");
@@ -346,5 +354,6 @@ it("an interrupted answer keeps the roles valid through a compaction", async (t)
   }
   assert.ok(compactionCount > 0);
   const storedMessages = await agent.sessions.messages(sessionId ?? "");
+  // In each turn but the first, the first answer is interrupted.
   assert.equal(storedMessages.filter(({ finished }) => !finished).length, 29);
 });

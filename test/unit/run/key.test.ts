@@ -6,7 +6,7 @@ import { STORES } from "../../helpers/stores.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
 for (const [name, makeStore] of STORES)
-  describe(`a run with an idempotency key (${name})`, () => {
+  describe(`a run and its idempotency key (${name})`, () => {
     it("starts once for concurrent requests, rejects the others with run_key_taken, and stores its answer", async (t) => {
       const openDriver = await makeStore(t);
       const folder = await tempDir(t);
@@ -25,8 +25,8 @@ for (const [name, makeStore] of STORES)
       for (let i = 0; i < 3; i += 1) {
         const key = `k${i}`;
         const results = await Promise.allSettled(
-          [firstAgent, secondAgent, firstAgent].map((requestAgent) =>
-            requestAgent.run({ message: "x", idempotencyKey: key, fingerprint: "f" }),
+          [firstAgent, secondAgent, firstAgent].map((startingAgent) =>
+            startingAgent.run({ message: "x", idempotencyKey: key, fingerprint: "f" }),
           ),
         );
         const startedRuns = results.flatMap((outcome) => (outcome.status === "fulfilled" ? [outcome.value] : []));
@@ -44,7 +44,7 @@ for (const [name, makeStore] of STORES)
       }
     });
 
-    it("stores the position where it began in its session, and stores no answer if it has no key", async (t) => {
+    it("without a key stores its start position in the session, but no answer", async (t) => {
       const folder = await tempDir(t);
       const driver = (await makeStore(t))();
       const agent = new Agent({ driver, providers: [new ScriptedProvider([])], projectDir: folder.path });
@@ -63,7 +63,7 @@ for (const [name, makeStore] of STORES)
       );
     });
 
-    it("takes over the key of a failed run of its session, and the key is never free in between", async (t) => {
+    it("takes over the key of a failed run of its session, and the key is never free meanwhile", async (t) => {
       const folder = await tempDir(t);
       const openDriver = await makeStore(t);
       const driver = openDriver();
@@ -81,18 +81,18 @@ for (const [name, makeStore] of STORES)
         error: { code: "store", message: "gone" },
       } as const;
       await driver.write(sessionId, { fence: null, sync: true, runs: [failedRun] });
-      // Changes after which another process sees the key as free.
-      const freeingChanges: string[] = [];
+      // Stored runs of each change after which another process sees the key as free.
+      const keyReleases: string[] = [];
       const { write } = driver;
       driver.write = async (id, change) => {
         const result = await write.call(driver, id, change);
         if ((await driver.runs({ idempotencyKey: "k", limit: 1 })).length === 0)
-          freeingChanges.push(JSON.stringify(change.runs));
+          keyReleases.push(JSON.stringify(change.runs));
         return result;
       };
       const retriedRun = await agent.run({ message: "x", idempotencyKey: "k", fingerprint: "f", sessionId });
       await retriedRun.result;
-      assert.deepEqual(freeingChanges, []);
+      assert.deepEqual(keyReleases, []);
       const storedRuns = await agent.runs.list({ sessionId });
       assert.deepEqual(
         storedRuns.map(({ id, idempotencyKey: key, state }) => [id, key, state]),
@@ -103,7 +103,7 @@ for (const [name, makeStore] of STORES)
       );
     });
 
-    it("releases its key 25 hours after its start", async (t) => {
+    it("releases its key one day after its start", async (t) => {
       const folder = await tempDir(t);
       const driver = (await makeStore(t))();
       const agent = new Agent({ driver, providers: [new ScriptedProvider([])], projectDir: folder.path });

@@ -10,21 +10,21 @@ import { observeDriver } from "../../helpers/observed-driver.js";
 import { STORES } from "../../helpers/stores.js";
 import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 
-/** Interval of the notifications without a change, in ms. */
-const HINT_MS = 100;
+/** Interval of the notifications that occur without a change, in ms. */
+const NOTIFICATION_INTERVAL_MS = 100;
 
 /** A notifier that loses all messages but calls its listeners periodically. */
 const lossyNotifier: Notifier = {
   publish: () => undefined,
   subscribe: (_, hint) => {
-    const timer = setInterval(hint, HINT_MS).unref();
+    const timer = setInterval(hint, NOTIFICATION_INTERVAL_MS).unref();
     return () => clearInterval(timer);
   },
 };
 
 /**
  * A driver that rejects renewals of a lease, because a renewal would detect changes of the session without a
- * notification.
+ * notification. `notifier` replaces the driver's notifier.
  */
 function rejectRenewals(driver: SessionDriver, notifier = driver.notifier): SessionDriver {
   return new Proxy(driver, {
@@ -42,8 +42,8 @@ function rejectRenewals(driver: SessionDriver, notifier = driver.notifier): Sess
 }
 
 /**
- * Two agents on one store, like two processes. The first agent runs the script and its tools. `wait` waits for the
- * gate.
+ * Creates two agents on one store, like two processes. `localAgent` runs the script. Its tool `wait` waits for
+ * `toolGate`.
  */
 async function createAgents(t: Hooks, openDriver: () => SessionDriver, script: readonly ScriptedStep[]) {
   const folder = await tempDir(t);
@@ -75,7 +75,7 @@ for (const [name, makeStore] of STORES)
           return () => rejectRenewals(openDriver(), ...(losesNotifications ? [lossyNotifier] : []));
         };
 
-        it("ends with the command that its tool started when its session is deleted", async (t) => {
+        it("is ended, with the command of its tool, when its session is deleted", async (t) => {
           const seconds = String(pickUniqueSeconds());
           const { localAgent, remoteAgent } = await createAgents(t, await createStore(t), [
             callTools(["bash", { command: `sleep ${seconds}` }]),
@@ -104,15 +104,15 @@ for (const [name, makeStore] of STORES)
           );
           const run = await localAgent.run({ message: "hi" });
           await toolGate.firstWait;
-          const instructionRead = waitForResult("instructions", (instructions) =>
+          const instructionPromise = waitForResult("instructions", (instructions) =>
             instructions.some(({ text }) => text === "not that way"),
           );
           assert.equal(await remoteAgent.runs.steer(run.id, "not that way"), true);
-          await instructionRead;
+          await instructionPromise;
           toolGate.open();
           await run.result;
-          const instruction = provider.requests.at(-1)?.messages.at(-1);
-          assert.deepEqual(instruction?.parts, [{ type: "text", text: "not that way" }]);
+          const lastMessage = provider.requests.at(-1)?.messages.at(-1);
+          assert.deepEqual(lastMessage?.parts, [{ type: "text", text: "not that way" }]);
         });
 
         it('continues after an answer to its ask, and a watcher receives the state "waiting"', async (t) => {
@@ -161,10 +161,10 @@ for (const [name, makeStore] of STORES)
           await waitUntil(() => queuedIds.length === 2);
           await localAgent.runs.cancel(queuedIds[1] ?? "");
           await thirdRejection;
-          const startedRecord = localAgent.runs.started(queuedIds[0] ?? "");
+          const startPromise = localAgent.runs.started(queuedIds[0] ?? "");
           toolGate.open();
           await firstRun.result;
-          assert.notEqual((await startedRecord).state, "queued");
+          assert.notEqual((await startPromise).state, "queued");
           assert.equal((await (await secondRun).result).output, "second");
         });
       },

@@ -10,7 +10,7 @@ import { waitTurns } from "../../helpers/fake-time.js";
 import { waitUntil } from "../../helpers/server-runs.js";
 
 /** A store whose `synced` resolves when the test calls `completeSync`. */
-class SlowDisk extends MemoryDriver {
+class SlowSyncDriver extends MemoryDriver {
   readonly pendingSyncs: { resolve: () => void; reject: (error: Error) => void }[] = [];
 
   synced(): Promise<void> {
@@ -32,7 +32,7 @@ class SlowDisk extends MemoryDriver {
 
 interface Model {
   provider: ModelProvider;
-  /** The number of requests to the model. */
+  /** Returns the number of model calls, without title requests. */
   countRequests: () => number;
   /** Resolves when a pending request has arrived. */
   settle: () => Promise<unknown>;
@@ -62,7 +62,7 @@ async function startModelServer(t: TestContext) {
   t.after(() => server.close());
   server.enqueue({ say: [{ call: { name: "look", arguments: {} } }] }, { say: [{ text: ["done"] }] });
   const requestsWithTools = () => server.requests.filter(({ body }) => "tools" in (body as object));
-  // Sequential requests that start later also arrive later.
+  // Requests arrive in the order of their start. Five requests leave time for a model request that has just started.
   const settle = async () => {
     for (let n = 0; n < 5; n += 1) await (await fetch(`${server.baseUrl}/models`)).text();
   };
@@ -80,7 +80,7 @@ describe("a run whose store syncs to disk", () => {
         schema: { type: "object", properties: {} },
         run: () => `seen ${(callCount += 1)} times`,
       });
-      const driver = new SlowDisk();
+      const driver = new SlowSyncDriver();
       const agent = new Agent({
         providers: [provider],
         model: { provider: "lab", model: "m" },
@@ -117,7 +117,7 @@ describe("a run whose store syncs to disk", () => {
 
   it("fails without a model call if the sync of the prompt fails", async (t) => {
     const provider = new ScriptedProvider(["never"]);
-    const driver = new SlowDisk();
+    const driver = new SlowSyncDriver();
     const agent = new Agent({ providers: [provider], driver });
     t.after(() => agent.close());
     const pendingRun = agent.run({ message: "x" });

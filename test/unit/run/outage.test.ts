@@ -11,17 +11,17 @@ import { pause, waitUntil } from "../../helpers/server-runs.js";
 import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 
 /**
- * Result of a call to the store: `up` succeeds, `fails` throws at once, `hangs` throws after a delay, `heals` waits
- * until the store is back.
+ * State of the connection to the store: with `up` a call succeeds, with `fails` a call throws at once, with `hangs` a
+ * call throws after a delay, and with `heals` a call waits until the state is different.
  */
 type ConnectionState = "up" | "fails" | "hangs" | "heals";
 
 /** A driver whose store can become unreachable. */
 class UnreliableDriver {
   connection: ConnectionState = "up";
-  /** Number of calls while the store was unreachable. */
-  failedCallCount = 0;
-  /** Whether the response to this change is lost, although the change is stored. */
+  /** Number of calls while `connection` was not `up`. */
+  outageCallCount = 0;
+  /** Whether the response to this change is lost, although the change is stored. Default: false for all changes. */
   losesResponse: (change: SessionChange) => boolean = () => false;
   readonly driver: SessionDriver;
 
@@ -34,7 +34,7 @@ class UnreliableDriver {
         if (name === "open" || name === "close") return value.bind(target) as unknown;
         return async (...args: unknown[]): Promise<unknown> => {
           const { connection } = this;
-          if (connection !== "up") this.failedCallCount += 1;
+          if (connection !== "up") this.outageCallCount += 1;
           // Time: a call on a dead connection fails after a delay.
           if (connection === "hangs") await pause(20);
           if (connection === "fails" || connection === "hangs")
@@ -55,8 +55,8 @@ const toText = ({ role, parts }: Message): string =>
   `${role}: ${parts.map((part) => ("text" in part ? part.text : part.type)).join("|")}`;
 
 /**
- * An agent whose store can become unreachable, an agent with direct access to the same store, and a session with one
- * turn.
+ * Creates an agent whose store can become unreachable, an agent with direct access to the same store, and a session
+ * with one turn.
  */
 async function startAgents(t: Hooks, script: readonly ScriptedStep[]) {
   const { path: projectDir } = await tempDir(t);
@@ -90,7 +90,7 @@ describe("a run whose store becomes unavailable", { concurrency: 4 }, () => {
     unreliableDriver.connection = "fails";
     // The run fails to read its instructions, and reads them again after the next notification.
     notifierOf(unreliableDriver.driver).publish(activeRun.sessionId);
-    await waitUntil(() => unreliableDriver.failedCallCount > 0);
+    await waitUntil(() => unreliableDriver.outageCallCount > 0);
     unreliableDriver.connection = "up";
     toolGate.open();
     assert.equal((await activeRun.result).output, "done");
@@ -104,20 +104,20 @@ describe("a run whose store becomes unavailable", { concurrency: 4 }, () => {
 
   it("continues without losing a token if the driver waits until the store is back", async (t) => {
     const pieceTexts = Array.from({ length: 200 }, (_, i) => `${i} `);
-    const chunksOfText = pieceTexts.map((piece) => ({ type: "text" as const, block: "0", text: piece }));
+    const textChunks = pieceTexts.map((piece) => ({ type: "text" as const, block: "0", text: piece }));
     const middleGate = createGate();
-    const chunks = [...chunksOfText.slice(0, 100), middleGate.wait(), ...chunksOfText.slice(100)];
+    const chunks = [...textChunks.slice(0, 100), middleGate.wait(), ...textChunks.slice(100)];
     const { unreliableDriver, startRun, readTexts } = await startAgents(t, [{ chunks }, "next"]);
     unreliableDriver.connection = "heals";
     const runPromise = startRun("hi");
-    await waitUntil(() => unreliableDriver.failedCallCount > 0);
+    await waitUntil(() => unreliableDriver.outageCallCount > 0);
     unreliableDriver.connection = "up";
     const startedRun = await runPromise;
     await waitUntil(async () => (await readTexts()).length === 4);
-    unreliableDriver.failedCallCount = 0;
+    unreliableDriver.outageCallCount = 0;
     unreliableDriver.connection = "heals";
     middleGate.open();
-    await waitUntil(() => unreliableDriver.failedCallCount > 0);
+    await waitUntil(() => unreliableDriver.outageCallCount > 0);
     unreliableDriver.connection = "up";
     assert.equal((await startedRun.result).output, pieceTexts.join(""));
     assert.equal((await readTexts()).at(-1), `assistant: ${pieceTexts.join("")}`);

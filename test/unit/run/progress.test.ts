@@ -8,7 +8,7 @@ import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 
 type Progress = Extract<AgentEvent | WatchEvent, { type: "tool_progress" }>;
 
-/** Returns an agent with a tool `print` that runs `work`. */
+/** Returns an agent with a tool `print` that runs `runTool`. */
 async function createAgent(
   t: Hooks,
   runTool: (context: ToolContext) => Promise<string>,
@@ -26,7 +26,7 @@ async function createAgent(
   return agent;
 }
 
-/** The progress events that a watcher receives until the run of the session has ended. */
+/** Returns the progress events that a watcher receives until the run of the session has finished. */
 async function watchProgress(agent: Agent, id: string, onProgress: (events: Progress[]) => void = () => undefined) {
   const progress: Progress[] = [];
   for await (const event of agent.sessions.watch(id)) {
@@ -40,80 +40,80 @@ const joinTexts = (events: readonly Progress[]): string => events.map(({ text })
 
 describe("the progress of a running tool", () => {
   it("reaches the reader of the run and a watcher of the session, and is not stored in the messages", async (t) => {
-    const receivedGate = createGate();
+    const receiptGate = createGate();
     const agent = await createAgent(t, async ({ progress }) => {
       // `progress` also works as a detached function.
       progress("one 🙂 ");
       progress("two ");
-      await receivedGate.wait();
+      await receiptGate.wait();
       return "printed";
     });
     const run = await agent.run({ message: "go" });
     const recipientNames = new Set<string>();
     const recordRecipient = (recipientName: string) => (events: Progress[]) => {
       if (joinTexts(events) === "one 🙂 two ") recipientNames.add(recipientName);
-      if (recipientNames.size === 2) receivedGate.open();
+      if (recipientNames.size === 2) receiptGate.open();
     };
-    const watchedProgress = watchProgress(agent, run.sessionId, recordRecipient("watcher"));
-    const readProgress: Progress[] = [];
+    const watchPromise = watchProgress(agent, run.sessionId, recordRecipient("watcher"));
+    const readerEvents: Progress[] = [];
     const eventTypes: string[] = [];
     for await (const event of run) {
       eventTypes.push(event.type);
       if (event.type !== "tool_progress") continue;
-      readProgress.push(event);
-      recordRecipient("reader")(readProgress);
+      readerEvents.push(event);
+      recordRecipient("reader")(readerEvents);
     }
     await run.result;
-    assert.equal(joinTexts(readProgress), "one 🙂 two ");
-    assert.equal(joinTexts(await watchedProgress), "one 🙂 two ");
-    assert.equal(readProgress[0]?.callId, "call");
+    assert.equal(joinTexts(readerEvents), "one 🙂 two ");
+    assert.equal(joinTexts(await watchPromise), "one 🙂 two ");
+    assert.equal(readerEvents[0]?.callId, "call");
     assert.ok(eventTypes.indexOf("tool_call") < eventTypes.indexOf("tool_progress"));
     assert.ok(eventTypes.lastIndexOf("tool_progress") < eventTypes.indexOf("tool_result"));
     assert.doesNotMatch(JSON.stringify(await agent.sessions.messages(run.sessionId)), /two/);
   });
 
   it("is merged into fewer than 10 events and 128 KiB, and dropped for a reader that starts after the result", async (t) => {
-    const receivedGate = createGate();
+    const receiptGate = createGate();
     const agent = await createAgent(t, async ({ progress }) => {
       for (let i = 0; i < 300_000; i += 1) progress(`line ${i}\n`);
-      await receivedGate.wait();
+      await receiptGate.wait();
       return "printed";
     });
     const run = await agent.run({ message: "go" });
-    const watchedProgress = watchProgress(agent, run.sessionId, (events) => {
-      if (events.at(-1)?.text.endsWith("line 299999\n")) receivedGate.open();
+    const watchPromise = watchProgress(agent, run.sessionId, (events) => {
+      if (events.at(-1)?.text.endsWith("line 299999\n")) receiptGate.open();
     });
     // The reader starts after everything has ended.
     await run.result;
     const eventTypes = [];
     for await (const { type } of run) eventTypes.push(type);
     assert.deepEqual(eventTypes, ["tool_call", "tool_result", "token", "done"]);
-    const progress = await watchedProgress;
+    const progress = await watchPromise;
     assert.ok(progress.length < 10, `${progress.length} events`);
     assert.ok(joinTexts(progress).length <= 2 * 64 * 1024);
   });
 
   it("is sent to a late watcher from its last 64 KiB on", async (t) => {
-    const [lineGate, receivedGate] = [createGate(), createGate()];
+    const [lineGate, receiptGate] = [createGate(), createGate()];
     const agent = await createAgent(t, async ({ progress }) => {
       progress("begin\n");
       progress(`${"x".repeat(100_000)}\nend\n`);
       await lineGate.wait();
       progress("after\n");
-      await receivedGate.wait();
+      await receiptGate.wait();
       return "printed";
     });
     const run = await agent.run({ message: "go" });
-    const firstProgress = watchProgress(agent, run.sessionId, (events) => {
-      if (joinTexts(events).endsWith("end\n")) latePromise ??= watchProgress(agent, run.sessionId, openGates);
+    const firstWatchPromise = watchProgress(agent, run.sessionId, (events) => {
+      if (joinTexts(events).endsWith("end\n")) lateWatchPromise ??= watchProgress(agent, run.sessionId, openGates);
     });
-    let latePromise: Promise<Progress[]> | undefined;
+    let lateWatchPromise: Promise<Progress[]> | undefined;
     const openGates = (events: Progress[]) => {
       if (events[0]?.text.endsWith("end\n")) lineGate.open();
-      if (joinTexts(events).endsWith("after\n")) receivedGate.open();
+      if (joinTexts(events).endsWith("after\n")) receiptGate.open();
     };
     await run.result;
-    const [lateProgress] = [await firstProgress, await latePromise!].slice(1);
+    const [lateProgress] = [await firstWatchPromise, await lateWatchPromise!].slice(1);
     assert.equal(lateProgress![0]!.text.length, 64 * 1024);
     assert.equal(joinTexts(lateProgress!).slice(64 * 1024), "after\n");
   });
@@ -140,9 +140,9 @@ describe("the progress of a running tool", () => {
       { hooks: { afterToolCall: () => ({ text: "[hidden]" }) } },
     );
     const hookedRun = await hookedAgent.run({ message: "go" });
-    const watchedProgress = watchProgress(hookedAgent, hookedRun.sessionId);
+    const watchPromise = watchProgress(hookedAgent, hookedRun.sessionId);
     for await (const event of hookedRun) assert.notEqual(event.type, "tool_progress");
-    assert.deepEqual(await watchedProgress, []);
+    assert.deepEqual(await watchPromise, []);
   });
 
   it("is ignored if the tool still runs after a cancel", async (t) => {
@@ -158,7 +158,7 @@ describe("the progress of a running tool", () => {
     const cancelController = new AbortController();
     const run = await agent.run({ message: "go", signal: cancelController.signal });
     const eventTypes: string[] = [];
-    const readPromise = (async () => {
+    const readerPromise = (async () => {
       for await (const { type } of run) eventTypes.push(type);
     })();
     await startGate.firstWait;
@@ -169,29 +169,29 @@ describe("the progress of a running tool", () => {
     for await (const { type } of agent.sessions.watch(run.sessionId, { follow: false })) watchedTypes.push(type);
     assert.ok(!watchedTypes.includes("tool_progress"));
     endGate.open();
-    await readPromise;
+    await readerPromise;
     assert.ok(!eventTypes.includes("tool_progress"));
   });
 
   for (const [name, makeStore] of STORES)
     it(`reaches watchers in the process of the run only (${name})`, async (t) => {
       const openDriver = await makeStore(t);
-      const receivedGate = createGate();
+      const receiptGate = createGate();
       const agent = await createAgent(
         t,
         async ({ progress }) => {
           progress("here");
-          await receivedGate.wait();
+          await receiptGate.wait();
           return "printed";
         },
         { driver: openDriver() },
       );
       const remoteAgent = await createAgent(t, async () => "", { driver: openDriver() });
       const run = await agent.run({ message: "go" });
-      const remoteProgress = watchProgress(remoteAgent, run.sessionId);
-      const progress = await watchProgress(agent, run.sessionId, () => receivedGate.open());
+      const remoteWatchPromise = watchProgress(remoteAgent, run.sessionId);
+      const progress = await watchProgress(agent, run.sessionId, () => receiptGate.open());
       assert.equal(joinTexts(progress), "here");
-      assert.deepEqual(await remoteProgress, []);
+      assert.deepEqual(await remoteWatchPromise, []);
       await run.result;
     });
 });

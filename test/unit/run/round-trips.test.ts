@@ -16,7 +16,7 @@ import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 
 /**
  * A driver that records its calls, except opening, closing and syncs. Notifications pass only while
- * `passesNotifications` returns true, because they can arrive at any time and cause a read.
+ * `passesNotifications` returns true, because a notification can arrive at any time and cause a read.
  */
 function recordCalls(
   driver: SessionDriver,
@@ -47,8 +47,8 @@ function recordCalls(
   return { driver: proxy, calls };
 }
 
-/** An agent, and a session that already has its title. */
-async function agentWithSession(
+/** Creates an agent, and a session that already has its title. */
+async function createAgentWithSession(
   t: Hooks,
   openDriver: () => SessionDriver,
   script: readonly ScriptedStep[],
@@ -62,8 +62,8 @@ async function agentWithSession(
   t.after(() => agent.close());
   const [model] = await provider.models(new AbortController().signal);
   const modelChoice = { provider: provider.name, model: model?.id ?? "" };
-  /** The calls of a turn, until the turn and its background work have ended. */
-  const runTurn = async (sessionId?: string, input: Partial<RunInput> = {}, duringTurn?: () => Promise<unknown>) => {
+  /** Runs a turn. Returns the store calls until the turn and its background work have ended, and the session's id. */
+  const runTurn = async (sessionId?: string, input: Partial<RunInput> = {}, actDuringTurn?: () => Promise<unknown>) => {
     calls.length = 0;
     const run = await agent.run({
       message: "hi",
@@ -71,7 +71,7 @@ async function agentWithSession(
       ...(sessionId !== undefined && { sessionId }),
       ...input,
     });
-    await duringTurn?.();
+    await actDuringTurn?.();
     await run.result.catch(() => undefined);
     await waitTurns();
     return { calls: [...calls], id: run.sessionId };
@@ -90,32 +90,39 @@ const END_CALL = "write add release runs set usage";
 for (const [name, makeStore] of STORES)
   describe(`the store calls of a turn (${name})`, () => {
     it("are lease, create and a final write for a new session, then a read and a write of the title", async (t) => {
-      const { firstCalls } = await agentWithSession(t, await makeStore(t), []);
+      const { firstCalls } = await createAgentWithSession(t, await makeStore(t), []);
       assert.deepEqual(firstCalls, ["lease", "create", END_CALL, "get", "write set"]);
     });
 
     it("are a read, a lease with the head, a write of the prompt and a final write for a resumed session", async (t) => {
       const openDriver = await makeStore(t);
-      const { runTurn, id } = await agentWithSession(t, openDriver, [say("1"), say("2")]);
+      const { runTurn, id } = await createAgentWithSession(t, openDriver, [say("1"), say("2")]);
       for (let n = 0; n < 2; n += 1) assert.deepEqual((await runTurn(id)).calls, [...START_CALLS, END_CALL]);
-      const secondProcess = await agentWithSession(t, openDriver, [say("3")]);
+      const secondProcess = await createAgentWithSession(t, openDriver, [say("3")]);
       assert.deepEqual(
         (await secondProcess.runTurn(id)).calls,
         [...START_CALLS, END_CALL],
         "the same calls if another process ran the previous turn",
       );
-      assert.equal(secondProcess.provider.requests.at(-1)?.messages.length, 7);
+      assert.equal(
+        secondProcess.provider.requests.at(-1)?.messages.length,
+        7,
+        "the messages of three earlier turns and the prompt",
+      );
     });
 
     it("are a write before a tool runs, a read of the mode and a write of the result for a tool call", async (t) => {
-      const { runTurn, id } = await agentWithSession(t, await makeStore(t), [callTools(["noop", {}]), say("done")]);
+      const { runTurn, id } = await createAgentWithSession(t, await makeStore(t), [
+        callTools(["noop", {}]),
+        say("done"),
+      ]);
       const { calls } = await runTurn(id);
       assert.deepEqual(calls, [...START_CALLS, "write add runs set usage", "get", "write add set", END_CALL]);
     });
 
     it("end with one write if the run is cancelled, fails or reaches a limit", async (t) => {
       const script = [{ hang: true }, new Error("broken"), callTools(["noop", {}]), say("never")];
-      const { agent, runTurn, id, provider } = await agentWithSession(t, await makeStore(t), script, 1);
+      const { agent, runTurn, id, provider } = await createAgentWithSession(t, await makeStore(t), script, 1);
       const endCall = "write release runs";
       const cancelController = new AbortController();
       const abortAfterRequest = async () => {
@@ -135,9 +142,11 @@ for (const [name, makeStore] of STORES)
 
     it("are reads of instructions for a cancel from another process, which the final write consumes", async (t) => {
       const openDriver = await makeStore(t);
-      const { runTurn, id, provider, passNotifications } = await agentWithSession(t, openDriver, [{ hang: true }]);
+      const { runTurn, id, provider, passNotifications } = await createAgentWithSession(t, openDriver, [
+        { hang: true },
+      ]);
       passNotifications();
-      const secondProcess = await agentWithSession(t, openDriver, []);
+      const secondProcess = await createAgentWithSession(t, openDriver, []);
       const cancelRun = async () => {
         await waitUntil(() => provider.requests.some(({ messages }) => messages.length === 3));
         const [run] = await secondProcess.agent.runs.list({ sessionId: id });
@@ -145,15 +154,15 @@ for (const [name, makeStore] of STORES)
       };
       const { calls } = await runTurn(id, {}, cancelRun);
       // A notifier may notify without a change.
-      const instructionReads = calls.filter((call) => call === "instructions").length;
-      assert.ok(instructionReads > 0);
+      const instructionReadCount = calls.filter((call) => call === "instructions").length;
+      assert.ok(instructionReadCount > 0);
       const otherCalls = calls.filter((call) => call !== "instructions");
       assert.deepEqual(otherCalls, [...START_CALLS, "write consumedInstructions release runs"]);
     });
 
     it("read a long conversation in three pages once, and not again for the next turn", async (t) => {
       const openDriver = await makeStore(t);
-      const { runTurn } = await agentWithSession(t, openDriver, [say("1"), say("2")]);
+      const { runTurn } = await createAgentWithSession(t, openDriver, [say("1"), say("2")]);
       const driver = openDriver();
       await driver.open();
       t.after(() => driver.close());

@@ -23,34 +23,34 @@ function createAgent(t: Hooks, driver: SessionDriver, steps: ConstructorParamete
   return agent;
 }
 
-/** The fields that are the same in each test run. */
-function comparableFields(run: RunRecord | undefined): unknown {
+/** Returns the record without its id, times and usage; undefined for undefined. */
+function pickComparableFields(run: RunRecord | undefined): unknown {
   if (!run) return undefined;
   const { startedAt, endedAt, usage, id: _, ...otherFields } = run;
-  return { ...otherFields, ended: endedAt !== "" && endedAt >= startedAt, tokens: usage.totalTokens };
+  return { ...otherFields, hasEnded: endedAt !== "" && endedAt >= startedAt, totalTokens: usage.totalTokens };
 }
 
 for (const [name, makeStore] of STORES) {
   describe(`the record of a run (${name})`, () => {
-    it("exists when the model is called, counts each answer, and is finished with the last one", async (t) => {
+    it("exists when the model is called, counts each answer, and is finished with the last answer", async (t) => {
       const openDriver = await makeStore(t);
       const secondAgent = createAgent(t, openDriver(), []);
-      const states: unknown[] = [];
+      const records: unknown[] = [];
       let sessionId = "";
-      const recordState = async () => {
+      const addRecord = async () => {
         const [run] = await secondAgent.runs.list({ sessionId });
-        states.push(comparableFields(run));
+        records.push(pickComparableFields(run));
       };
       let resolveRunStart = (): void => undefined;
       const runStart = new Promise<void>((resolve) => (resolveRunStart = resolve));
       const agent = createAgent(t, openDriver(), [
         async () => {
           await runStart;
-          await recordState();
+          await addRecord();
           return callTools(["noop", {}]);
         },
         async () => {
-          await recordState();
+          await addRecord();
           return say("done");
         },
       ]);
@@ -58,7 +58,7 @@ for (const [name, makeStore] of STORES) {
       ({ sessionId } = run);
       resolveRunStart();
       const { usage } = await run.result;
-      await recordState();
+      await addRecord();
       const commonFields = {
         sessionId,
         idempotencyKey: "",
@@ -71,10 +71,10 @@ for (const [name, makeStore] of STORES) {
         retry: null,
         answer: null,
       };
-      assert.deepEqual(states, [
-        { ...commonFields, state: "running", iterations: 0, endedBy: "", ended: false, tokens: 0 },
-        { ...commonFields, state: "running", iterations: 1, endedBy: "", ended: false, tokens: 15 },
-        { ...commonFields, state: "finished", iterations: 2, endedBy: "model", ended: true, tokens: 30 },
+      assert.deepEqual(records, [
+        { ...commonFields, state: "running", iterations: 0, endedBy: "", hasEnded: false, totalTokens: 0 },
+        { ...commonFields, state: "running", iterations: 1, endedBy: "", hasEnded: false, totalTokens: 15 },
+        { ...commonFields, state: "finished", iterations: 2, endedBy: "model", hasEnded: true, totalTokens: 30 },
       ]);
       const storedRun = await secondAgent.runs.get(run.id);
       assert.deepEqual(storedRun?.usage, usage);
@@ -280,7 +280,7 @@ it("a run whose end cannot be stored rejects with the store error, and is listed
 describe("agent.runs", () => {
   it("rejects an invalid query and an unknown session, and returns undefined for an unknown run", async (t) => {
     const agent = createAgent(t, (await memoryStore[1](t))(), []);
-    const invalidQueries: [unknown, string, RegExp][] = [
+    const invalidQueries: [query: unknown, field: string, message: RegExp][] = [
       [{ state: "running" }, "state", /one of id, sessionId, states, idempotencyKey, limit, before/],
       [{ states: ["runs"] }, "states", /"interrupted"/],
       [{ states: "running" }, "states", /a list of states/],

@@ -7,7 +7,8 @@ import { waitUntil } from "../../helpers/server-runs.js";
 import { STORES } from "../../helpers/stores.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
-function isRunning(pid: number): boolean {
+/** Whether the process exists and is neither a zombie (Z) nor dead (X). */
+function isProcessRunning(pid: number): boolean {
   try {
     return !/^\d+ \(.*\) [ZX]/.test(readFileSync(`/proc/${pid}/stat`, "latin1"));
   } catch {
@@ -20,7 +21,7 @@ describe(
   { skip: process.platform === "linux" ? false : "needs /proc" },
   () => {
     for (const [name, makeStore] of STORES)
-      it(`ends without a watcher, and that of another session continues (${name})`, async (t) => {
+      it(`ends without a watcher, and the command of another session continues (${name})`, async (t) => {
         const folder = await tempDir(t);
         const openDriver = await makeStore(t);
         const tools = builtinTools({ bash: { sandbox: "off" } });
@@ -42,10 +43,10 @@ describe(
         await remainingRun.result;
         const readPid = async (file: string) => Number(await folder.readWhenWritten(file));
         const [firstPid, secondPid] = [await readPid("one"), await readPid("two")];
-        assert.deepEqual([isRunning(firstPid), isRunning(secondPid)], [true, true]);
+        assert.deepEqual([isProcessRunning(firstPid), isProcessRunning(secondPid)], [true, true]);
         await secondAgent.sessions.delete(deletedRun.sessionId);
-        await waitUntil(() => Promise.resolve(!isRunning(firstPid)));
-        assert.equal(isRunning(secondPid), true, "the command of the other session continues");
+        await waitUntil(() => Promise.resolve(!isProcessRunning(firstPid)));
+        assert.equal(isProcessRunning(secondPid), true, "the command of the other session continues");
       });
   },
 );

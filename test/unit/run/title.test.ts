@@ -13,7 +13,7 @@ describe("cleanTitle", () => {
     assert.equal(cleanTitle("a".repeat(80)), "a".repeat(50));
   });
 
-  it("keeps quotes and marks that belong to the title, and removes those around it", () => {
+  it("keeps quotes and marks that belong to the title, and removes quotes and marks around the title", () => {
     const unchangedTitles = [
       'Fix "parser" and "lexer"',
       'Say "hello"',
@@ -43,9 +43,9 @@ describe("cleanTitle", () => {
   });
 
   it("does not cut a title within a grapheme", () => {
-    const family = "👨‍👩‍👧‍👦";
-    const title = cleanTitle(family.repeat(10));
+    const familyEmoji = "👨‍👩‍👧‍👦";
+    const title = cleanTitle(familyEmoji.repeat(10));
     assert.ok(title.length <= 50);
-    assert.equal(title, family.repeat(Math.floor(50 / family.length)));
+    assert.equal(title, familyEmoji.repeat(Math.floor(50 / familyEmoji.length)));
   });
 });

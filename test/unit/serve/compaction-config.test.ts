@@ -36,8 +36,8 @@ async function startAgent(t: TestContext, strategy: string) {
       compaction: { strategy, context_window: 6_000 },
     }),
   });
-  const loaded = await loadConfig({ home: folder.path });
-  return compose({ loaded, home: folder.path, projectDir: folder.path, logger: silentLogger });
+  const loadedConfig = await loadConfig({ home: folder.path });
+  return compose({ loadedConfig, home: folder.path, projectDir: folder.path, logger: silentLogger });
 }
 
 it("the compaction config sets the context window and selects a strategy module by its path", async (t) => {

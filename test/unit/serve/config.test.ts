@@ -2,15 +2,15 @@ import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { createLogger } from "../../../src/base/log.js";
 import { loadConfig, type Overrides } from "../../../src/serve/config.js";
-import { childEnvironment } from "../../../src/serve/environment.js";
+import { createChildEnvironment } from "../../../src/serve/environment.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
-async function loadHome(t: TestContext, content: string, overrides: Overrides = {}) {
+async function loadTestConfig(t: TestContext, content: string, overrides: Overrides = {}) {
   const home = await tempDir(t, { "config.json": content });
-  return { home, loaded: await loadConfig({ home: home.path, overrides }) };
+  return { home, loadedConfig: await loadConfig({ home: home.path, overrides }) };
 }
 
-/** Loads an invalid config. Returns the error message without the leading file path. */
+/** Loads an invalid config. Returns the error message without the path of the config file at its start. */
 async function getConfigError(t: TestContext, content: string, overrides: Overrides = {}): Promise<string> {
   const home = await tempDir(t, { "config.json": content });
   const file = home.at("config.json");
@@ -34,9 +34,9 @@ describe("the config file", () => {
     assert.deepEqual(config.server.transports, ["koa-http-api", "web-console"]);
     assert.equal(config.session.driver, "sqlite");
     assert.equal(config.limits.concurrentRuns, 512);
-    assert.equal((await loadHome(t, "")).loaded.config.server.port, 8080);
+    assert.equal((await loadTestConfig(t, "")).loadedConfig.config.server.port, 8080);
     const commentedConfig = '{ // a comment\n "server": { "port": 9, }, /* more */ }';
-    assert.equal((await loadHome(t, commentedConfig)).loaded.config.server.port, 9);
+    assert.equal((await loadTestConfig(t, commentedConfig)).loadedConfig.config.server.port, 9);
   });
 
   it("must exist if a flag sets its path", async (t) => {
@@ -47,12 +47,12 @@ describe("the config file", () => {
   });
 
   it("is overridden by flags", async (t) => {
-    const { loaded } = await loadHome(t, '{"server":{"port":9,"host":"::1"}}', {
+    const { loadedConfig } = await loadTestConfig(t, '{"server":{"port":9,"host":"::1"}}', {
       "server.port": 10,
       "server.host": undefined,
     });
-    assert.equal(loaded.config.server.port, 10);
-    assert.equal(loaded.config.server.host, "::1");
+    assert.equal(loadedConfig.config.server.port, 10);
+    assert.equal(loadedConfig.config.server.host, "::1");
   });
 
   it("is rejected with the file, the key path and the expected value", async (t) => {
@@ -113,7 +113,7 @@ describe("the config file", () => {
   });
 
   it("can start with a byte order mark", async (t) => {
-    assert.equal((await loadHome(t, '\uFEFF{"server":{"port":9}}')).loaded.config.server.port, 9);
+    assert.equal((await loadTestConfig(t, '\uFEFF{"server":{"port":9}}')).loadedConfig.config.server.port, 9);
   });
 
   it("accepts only valid header names and values as headers", async (t) => {
@@ -130,16 +130,19 @@ describe("the config file", () => {
       assert.equal(await getHeaderError('{"X-Y":1}'), `: ${key}.X-Y: expected a string, got number`);
       assert.match(await getHeaderError('{"X-Y":"a\\nb"}'), /X-Y: expected one line of (Latin-1 )?text, got string$/);
     }
-    const { config } = (await loadHome(t, '{"server":{"required_headers":{"constructor":"x"}}}')).loaded;
+    const { config } = (await loadTestConfig(t, '{"server":{"required_headers":{"constructor":"x"}}}')).loadedConfig;
     assert.deepEqual(Object.entries(config.server.requiredHeaders), [["constructor", "x"]]);
   });
 
   it("expands environment variables in strings, and names a variable that is not set", async (t) => {
     process.env["GANTRY_TEST_KEY"] = "s3cret-value";
     t.after(() => delete process.env["GANTRY_TEST_KEY"]);
-    const { loaded } = await loadHome(t, '{"providers":[{"provider":"openai","api_key":"${GANTRY_TEST_KEY}"}]}');
-    assert.equal(loaded.config.providers[0]?.["api_key"], "s3cret-value");
-    assert.ok(loaded.secrets.has("s3cret-value"));
+    const { loadedConfig } = await loadTestConfig(
+      t,
+      '{"providers":[{"provider":"openai","api_key":"${GANTRY_TEST_KEY}"}]}',
+    );
+    assert.equal(loadedConfig.config.providers[0]?.["api_key"], "s3cret-value");
+    assert.ok(loadedConfig.secrets.has("s3cret-value"));
     assert.equal(
       await getConfigError(t, '{"providers":[{"api_key":"${GANTRY_TEST_UNSET}"}]}'),
       ": providers[0].api_key: expected the environment variable GANTRY_TEST_UNSET to be set",
@@ -147,12 +150,12 @@ describe("the config file", () => {
   });
 
   it("treats API keys and header values as secrets, including the token of a Bearer header", async (t) => {
-    const { loaded } = await loadHome(
+    const { loadedConfig } = await loadTestConfig(
       t,
       '{"server":{"required_headers":{"Authorization":"Bearer abcdefgh1"}},"providers":[{"api_key":"key-value","headers":{"X-Key":"other-key"}}]}',
     );
     for (const secret of ["Bearer abcdefgh1", "abcdefgh1", "key-value", "other-key"])
-      assert.ok(loaded.secrets.has(secret), secret);
+      assert.ok(loadedConfig.secrets.has(secret), secret);
   });
 
   it("treats no path, name or response header as a secret", async (t) => {
@@ -163,7 +166,7 @@ describe("the config file", () => {
     };
     Object.assign(process.env, variables);
     t.after(() => Object.keys(variables).forEach((name) => delete process.env[name]));
-    const { loaded } = await loadHome(
+    const { loadedConfig } = await loadTestConfig(
       t,
       JSON.stringify({
         tools: { allow_paths: ["${GANTRY_TEST_DIR}/shared", "${GANTRY_TEST_DIR}"] },
@@ -180,7 +183,7 @@ describe("the config file", () => {
         ],
       }),
     );
-    assert.deepEqual([...loaded.secrets].sort(), [
+    assert.deepEqual([...loadedConfig.secrets].sort(), [
       "AbCdEf0123456789GhIjKl",
       "Token abcd1",
       "abcd1",
@@ -193,8 +196,11 @@ describe("the config file", () => {
   });
 
   it("keeps `$${NAME}` as the literal text `${NAME}`", async (t) => {
-    const { loaded } = await loadHome(t, '{"agent":{"system_prompt":"write $${HOME} and $$${X}, $HOME, ${}"}}');
-    assert.equal(loaded.config.agent.systemPrompt, "write ${HOME} and $${X}, $HOME, ${}");
+    const { loadedConfig } = await loadTestConfig(
+      t,
+      '{"agent":{"system_prompt":"write $${HOME} and $$${X}, $HOME, ${}"}}',
+    );
+    assert.equal(loadedConfig.config.agent.systemPrompt, "write ${HOME} and $${X}, $HOME, ${}");
   });
 
   it("redacts secrets and the values of environment variables in error messages", async (t) => {
@@ -210,8 +216,8 @@ describe("the config file", () => {
       assert.ok(!/s3cret|wherever|sk-abc/.test(message), message);
       assert.match(message, /expected .*, got "\[redacted\]"/);
     }
-    const { loaded } = await loadHome(t, '{"agent":{"system_prompt":"${GANTRY_TEST_PLAIN}"}}');
-    assert.equal(loaded.redactMessage("an adapter says wherever"), "an adapter says [redacted]");
+    const { loadedConfig } = await loadTestConfig(t, '{"agent":{"system_prompt":"${GANTRY_TEST_PLAIN}"}}');
+    assert.equal(loadedConfig.redactMessage("an adapter says wherever"), "an adapter says [redacted]");
   });
 
   it("keeps the address of the session store in messages and hides its password", async (t) => {
@@ -234,24 +240,24 @@ describe("the config file", () => {
         { driver: "postgres", url },
         { driver: "postgres", url: "postgres://x@other/db", pool: { listen_url: url } },
       ]) {
-        const { loaded } = await loadHome(t, JSON.stringify({ session }));
+        const { loadedConfig } = await loadTestConfig(t, JSON.stringify({ session }));
         const lines: string[] = [];
         const logger = createLogger({
           level: "warn",
           write: (line) => lines.push(line),
-          secrets: () => loaded.secrets,
+          secrets: () => loadedConfig.secrets,
         });
         const message = `session store ${location}: nothing listens there (ECONNREFUSED)`;
         logger.warn(message);
         assert.ok(lines[0]?.includes(message), lines[0]);
-        assert.equal(loaded.redactMessage(message), message);
+        assert.equal(loadedConfig.redactMessage(message), message);
         const fullUrl = url.replace(/\$\{(\w+)\}/g, (_all, name: keyof typeof variables) => variables[name]);
         logger.warn(fullUrl);
         assert.doesNotMatch(lines[1] ?? "", /horse-|battery/);
-        assert.doesNotMatch(loaded.redactMessage(fullUrl), /horse-|battery/);
+        assert.doesNotMatch(loadedConfig.redactMessage(fullUrl), /horse-|battery/);
       }
-    const { loaded } = await loadHome(t, '{"session":{"driver":"postgres","url":"${GANTRY_TEST_BROKEN}"}}');
-    assert.equal(loaded.redactMessage(variables.GANTRY_TEST_BROKEN), "[redacted]");
+    const { loadedConfig } = await loadTestConfig(t, '{"session":{"driver":"postgres","url":"${GANTRY_TEST_BROKEN}"}}');
+    assert.equal(loadedConfig.redactMessage(variables.GANTRY_TEST_BROKEN), "[redacted]");
   });
 
   it("rejects `__proto__` as an unknown key", async (t) => {
@@ -269,11 +275,11 @@ describe("the environment of child processes", () => {
       delete process.env["GANTRY_TEST_CANARY"];
       delete process.env["LC_GANTRY"];
     });
-    const env = childEnvironment([]);
+    const env = createChildEnvironment([]);
     assert.equal(env["PATH"], process.env["PATH"]);
     assert.equal(env["LC_GANTRY"], "C");
     assert.equal(env["GANTRY_TEST_CANARY"], undefined);
-    assert.equal(childEnvironment(["GANTRY_TEST_CANARY"])["GANTRY_TEST_CANARY"], "canary");
+    assert.equal(createChildEnvironment(["GANTRY_TEST_CANARY"])["GANTRY_TEST_CANARY"], "canary");
   });
 
   it("sets GIT_EDITOR to `:` unless the config passes the variable", (t) => {
@@ -283,7 +289,7 @@ describe("the environment of child processes", () => {
       if (previousEditor === undefined) delete process.env["GIT_EDITOR"];
       else process.env["GIT_EDITOR"] = previousEditor;
     });
-    assert.equal(childEnvironment([])["GIT_EDITOR"], ":");
-    assert.equal(childEnvironment(["GIT_EDITOR"])["GIT_EDITOR"], "theirs");
+    assert.equal(createChildEnvironment([])["GIT_EDITOR"], ":");
+    assert.equal(createChildEnvironment(["GIT_EDITOR"])["GIT_EDITOR"], "theirs");
   });
 });

@@ -25,9 +25,9 @@ const RECORDING_HOOKS = createHooksModule(`
 
 async function composeHooks(t: TestContext, files: Record<string, string>, entries: unknown) {
   const folder = await tempDir(t, { ...files, "config.json": JSON.stringify({ hooks: entries }) });
-  const loaded = await loadConfig({ home: folder.path });
+  const loadedConfig = await loadConfig({ home: folder.path });
   const { path: projectDir } = await tempDir(t, { "a.txt": "text" });
-  return compose({ loaded, home: folder.path, projectDir, logger: silentLogger, isProcessLocal: true });
+  return compose({ loadedConfig, home: folder.path, projectDir, logger: silentLogger, isProcessLocal: true });
 }
 
 /** Runs a prompt that reads a file. Returns the output of the tool. */
@@ -72,7 +72,7 @@ it("hooks are called in the order of the config, and closed in reverse order aft
 });
 
 it("a hook that fails blocks the call or withholds its output, and later hooks are not called", async (t) => {
-  for (const [member, expected] of [
+  for (const [member, expectedOutput] of [
     ["beforeToolCall() { throw new Error('not today'); }", /^This call was refused: not today$/],
     ["afterToolCall() { throw new Error('secret'); }", /^read ran, but its output is withheld/],
     ["afterToolCall() { return 'text'; }", /^read ran, but its output is withheld/],
@@ -82,7 +82,7 @@ it("a hook that fails blocks the call or withholds its output, and later hooks a
       "./odd.mjs",
       { hook: "./noted.mjs", as: "b" },
     ]);
-    assert.match(await runReadPrompt(composition), expected);
+    assert.match(await runReadPrompt(composition), expectedOutput);
     await composition.stop();
     assert.deepEqual(
       calls.filter((line) => line.includes(member.startsWith("before") ? "before" : "after")),

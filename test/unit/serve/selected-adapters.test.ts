@@ -10,7 +10,7 @@ async function selectTransports(t: TestContext, config: object) {
   return new Selection(await loadConfig({ home: home.path }), home.path).transports();
 }
 
-const assertRejected = (t: TestContext, config: object, message: RegExp) =>
+const assertRejects = (t: TestContext, config: object, message: RegExp) =>
   assert.rejects(selectTransports(t, config), (error: Error & { code?: string }) => {
     assert.equal(error.code, "config");
     assert.match(error.message, message);
@@ -27,16 +27,19 @@ it("a transport entry rejects the options of the HTTP port, and `denied_paths` a
       ["allowed_hosts", []],
       ["allow_cross_site", true],
     ] as const)
-      await assertRejected(
+      await assertRejects(
         t,
         { server: { transports: [{ transport, [key]: value }] } },
         new RegExp(`server\\.transports\\[0\\]\\.${key}: unknown key; .* server\\.${key}$`),
       );
     const home = await tempDir(t, { "config.json": "{}" });
-    const loaded = await loadConfig({ home: home.path });
+    const loadedConfig = await loadConfig({ home: home.path });
     for (const key of ["denied_paths", "allow_paths"]) {
-      const config = { ...loaded.config.server, transports: [{ transport, [key]: [] }] };
-      const selection = new Selection({ ...loaded, config: { ...loaded.config, server: config } }, home.path);
+      const config = { ...loadedConfig.config.server, transports: [{ transport, [key]: [] }] };
+      const selection = new Selection(
+        { ...loadedConfig, config: { ...loadedConfig.config, server: config } },
+        home.path,
+      );
       const [entry] = selection.transports();
       const { default: descriptor } = (await import(`../../../adapters/${transport}/index.js`)) as {
         default: AdapterDescriptor;
@@ -53,8 +56,8 @@ it("a transport entry rejects the options of the HTTP port, and `denied_paths` a
 it("ACP over HTTP needs required headers, or an explicit `{}`, if `server.required_headers` is set", async (t) => {
   const headersConfig = { required_headers: { Authorization: "Bearer key" } };
   const bothTransports = { ...headersConfig, transports: ["koa-http-api", "acp-http-sse-ws"] };
-  await assertRejected(t, { server: bothTransports }, /acp\.required_headers: .* the same headers, or \{\} /);
-  await assertRejected(t, { server: { ...headersConfig, transports: ["acp-http-sse-ws"] } }, /acp\.required_headers/);
+  await assertRejects(t, { server: bothTransports }, /acp\.required_headers: .* the same headers, or \{\} /);
+  await assertRejects(t, { server: { ...headersConfig, transports: ["acp-http-sse-ws"] } }, /acp\.required_headers/);
   for (const config of [
     { server: bothTransports, acp: headersConfig },
     { server: bothTransports, acp: { required_headers: {} } },

@@ -9,11 +9,11 @@ import { loadConfig } from "../../../src/serve/config.js";
 import { runCheck } from "../../helpers/gantry-check.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
-type Kind =
+type AdapterKind =
   "transport" | "session-driver" | "model-provider" | "tool" | "compaction-strategy" | "permission-policy" | "hooks";
 
-/** The config that selects `./odd.mjs`, and the key in the error message. */
-const CONFIGS_BY_KIND: Readonly<Record<Kind, readonly [config: object, key: string]>> = {
+/** A config that selects `./odd.mjs`, and the key that the error message names. */
+const CONFIGS_BY_KIND: Readonly<Record<AdapterKind, readonly [config: object, key: string]>> = {
   transport: [{ server: { transports: ["./odd.mjs"] } }, "server.transports[0]"],
   "session-driver": [{ session: { driver: "./odd.mjs" } }, "session.driver"],
   "model-provider": [{ providers: [{ driver: "./odd.mjs" }] }, "providers[0].driver"],
@@ -29,7 +29,7 @@ const QUIET_TRANSPORT = `export default { gantry: 1, kind: "transport", name: "q
   start: async () => ({ address: "nowhere", ended: new Promise(() => {}), stop: async () => {} }),
 }) };`;
 
-const createDescriptorModule = (kind: Kind, fields: string) =>
+const createDescriptorModule = (kind: AdapterKind, fields: string) =>
   `export default { gantry: 1, kind: ${JSON.stringify(kind)}, name: "odd", ${fields} };`;
 const createTransportModule = (start: string) =>
   createDescriptorModule("transport", `create: () => ({ name: "odd", start: ${start} })`);
@@ -49,8 +49,8 @@ const createToolModule = (members: string) =>
       parse: () => ({}), describe: () => ({ title: "", locations: [] }), run: async () => ({ text: "" }), ${members} })`,
   );
 
-/** `line` is the error message after the file, the key and the module. */
-const INVALID_ADAPTERS: readonly (readonly [fault: string, kind: Kind, module: string, line: string])[] = [
+/** `suffix` is the error message after the file, the key and the module. */
+const INVALID_ADAPTERS: readonly (readonly [fault: string, kind: AdapterKind, module: string, suffix: string])[] = [
   ["throws while it is imported", "tool", "throw new Error('no luck');", " could not be loaded: no luck"],
   ["is not JavaScript", "tool", "export default {", " could not be loaded: Unexpected end of input"],
   [
@@ -298,8 +298,8 @@ async function composeAdapter(
   const folder = await tempDir(t, { "odd.mjs": module, "quiet.mjs": QUIET_TRANSPORT });
   const fullConfig = { server: { transports: ["./quiet.mjs"] }, ...config };
   await folder.write({ "config.json": JSON.stringify(fullConfig) });
-  const loaded = await loadConfig({ home: folder.path });
-  const options = { loaded, home: folder.path, projectDir: folder.path, logger: silentLogger, startTimeoutMs: 5 };
+  const loadedConfig = await loadConfig({ home: folder.path });
+  const options = { loadedConfig, home: folder.path, projectDir: folder.path, logger: silentLogger, startTimeoutMs: 5 };
   const composition = await compose(options).catch((error: unknown) => ({ error }));
   if (!("error" in composition)) {
     await composition.stop();
@@ -309,13 +309,13 @@ async function composeAdapter(
 }
 
 describe("the one-line start error of an invalid adapter", () => {
-  for (const [fault, kind, module, expected] of INVALID_ADAPTERS)
+  for (const [fault, kind, module, suffix] of INVALID_ADAPTERS)
     it(`names file, key and module of a ${kind} adapter that ${fault}`, async (t) => {
       const [config, key] = CONFIGS_BY_KIND[kind];
       const { line, folder } = await composeAdapter(t, module, config);
       // An error in the options is not a fault of the module, so its message has no module path.
-      const location = expected.endsWith("(an option of ./odd.mjs)") ? key : `${key}: ./odd.mjs`;
-      assert.equal(line, `gantry: ${folder}/config.json: ${location}${expected.replace("FOLDER", folder)}`);
+      const location = suffix.endsWith("(an option of ./odd.mjs)") ? key : `${key}: ./odd.mjs`;
+      assert.equal(line, `gantry: ${folder}/config.json: ${location}${suffix.replace("FOLDER", folder)}`);
     });
 
   it("is tested with at least 26 invalid adapters", () => assert.ok(INVALID_ADAPTERS.length >= 26));
@@ -332,18 +332,18 @@ describe("the one-line start error of an invalid adapter", () => {
 
 const OPTION_SUFFIX = / \(an option of [^)]*\)$/;
 
-/** Converts the expected message of a start to the message of `gantry check`, which reads no config. */
-function getCheckLine(expected: string): string | RegExp {
-  if (expected.includes("expected a default export")) return /^gantry: odd\.mjs exports no adapter: /;
-  if (expected.startsWith(" could not be loaded")) return `odd.mjs${expected}`;
-  if (expected.startsWith(" is not a gantry adapter")) return `odd.mjs: default export${expected}`;
-  if (expected.endsWith("(an option of ./odd.mjs)")) return `odd.mjs: options${expected.replace(OPTION_SUFFIX, "")}`;
-  return `odd.mjs: default export: odd${expected.replace("5 ms", "1000 ms")}`;
+/** Converts the suffix of a start error to the message of `gantry check`, which reads no config. */
+function getCheckLine(suffix: string): string | RegExp {
+  if (suffix.includes("expected a default export")) return /^gantry: odd\.mjs exports no adapter: /;
+  if (suffix.startsWith(" could not be loaded")) return `odd.mjs${suffix}`;
+  if (suffix.startsWith(" is not a gantry adapter")) return `odd.mjs: default export${suffix}`;
+  if (suffix.endsWith("(an option of ./odd.mjs)")) return `odd.mjs: options${suffix.replace(OPTION_SUFFIX, "")}`;
+  return `odd.mjs: default export: odd${suffix.replace("5 ms", "1000 ms")}`;
 }
 
 describe("the one-line error of `gantry check` for an invalid adapter", () => {
   // A transport is invalid as a driver in a config, but is valid for `gantry check`.
-  for (const [fault, kind, module, expected] of INVALID_ADAPTERS.filter(([, , , line]) => !line.startsWith(" is a ")))
+  for (const [fault, kind, module, suffix] of INVALID_ADAPTERS.filter(([, , , line]) => !line.startsWith(" is a ")))
     it(`reports a ${kind} adapter that ${fault}`, async (t) => {
       const folder = await tempDir(t, { "odd.mjs": module });
       const timeoutSeconds = fault === "never settles in start" ? 1 : 60;
@@ -357,7 +357,7 @@ describe("the one-line error of `gantry check` for an invalid adapter", () => {
         (error: Error) => ({ code: 1, line: error.message }),
       );
       const printedLine = line.replaceAll(`${folder.path}/odd.mjs`, "odd.mjs").replace(OPTION_SUFFIX, "");
-      const expectedLine = getCheckLine(expected);
+      const expectedLine = getCheckLine(suffix);
       if (typeof expectedLine === "string") assert.equal(printedLine, expectedLine.replaceAll("FOLDER/", ""));
       else assert.match(printedLine, expectedLine);
       assert.equal(code, typeof expectedLine === "string" ? 1 : 2);

@@ -22,7 +22,7 @@ function createLifecycle(overrides: Partial<DriverLifecycleOptions<number>> = {}
   return { lifecycle, calls };
 }
 
-const createFailure = (code: string) => () => Promise.reject(Object.assign(new Error("it failed"), { code }));
+const createFailingCall = (code: string) => () => Promise.reject(Object.assign(new Error("it failed"), { code }));
 
 describe("DriverLifecycle", () => {
   it("opens once for concurrent calls, closes once, and can be reopened", async () => {
@@ -33,24 +33,24 @@ describe("DriverLifecycle", () => {
     await lifecycle.close();
     await lifecycle.open();
     assert.equal(await lifecycle.run((resource) => Promise.resolve(resource)), 2);
-    const pendingClose = lifecycle.close();
+    const closePromise = lifecycle.close();
     await lifecycle.open();
-    await pendingClose;
+    await closePromise;
     await lifecycle.close();
     assert.deepEqual(calls, ["open 1", "close 1", "open 2", "close 2", "open 3", "close 3"]);
   });
 
   it("closes after a pending open and active calls, and rejects new calls meanwhile", async () => {
     const { lifecycle, calls } = createLifecycle();
-    const pendingOpen = lifecycle.open();
+    const openPromise = lifecycle.open();
     await lifecycle.close();
-    await pendingOpen;
+    await openPromise;
     await lifecycle.open();
     let endWork = (): void => undefined;
-    const work = lifecycle
+    const workPromise = lifecycle
       .run(() => new Promise<void>((resolve) => (endWork = resolve)))
       .then(() => calls.push("done"));
-    const pendingClose = lifecycle.close();
+    const closePromise = lifecycle.close();
     await new Promise((resolve) => setImmediate(resolve));
     await assert.rejects(
       lifecycle.run(() => Promise.resolve()),
@@ -58,13 +58,15 @@ describe("DriverLifecycle", () => {
     );
     assert.deepEqual(calls, ["open 1", "close 1", "open 2"]);
     endWork();
-    await Promise.all([work, pendingClose]);
+    await Promise.all([workPromise, closePromise]);
     assert.deepEqual(calls.slice(3), ["done", "close 2"]);
   });
 
   it("can be opened again after a failed open", async () => {
     let isFull = true;
-    const { lifecycle } = createLifecycle({ open: () => (isFull ? createFailure("ENOSPC")() : Promise.resolve(7)) });
+    const { lifecycle } = createLifecycle({
+      open: () => (isFull ? createFailingCall("ENOSPC")() : Promise.resolve(7)),
+    });
     await assert.rejects(lifecycle.open(), (error) => hasCode(error, "store") && error.isFull);
     await assert.rejects(
       lifecycle.run(() => Promise.resolve()),
@@ -87,9 +89,9 @@ describe("DriverLifecycle", () => {
       ["MINE", /^session store \/s: mine$/, true],
       ["OTHER", /^session store \/s: it failed$/, false],
     ] as const) {
-      const isExpected = (error: unknown): boolean =>
+      const hasExpectedFields = (error: unknown): boolean =>
         hasCode(error, "store") && pattern.test(error.message) && error.isFull === isFull && error.cause !== undefined;
-      await assert.rejects(lifecycle.run(createFailure(code)), isExpected, code);
+      await assert.rejects(lifecycle.run(createFailingCall(code)), hasExpectedFields, code);
     }
     await assert.rejects(
       lifecycle.run(() => Promise.reject(new SeqTakenError(3))),

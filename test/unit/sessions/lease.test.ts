@@ -31,7 +31,7 @@ describe("the holder of a lease", () => {
       host: ownHolder.host.replace(machineId, "another machine"),
     };
     if (machineId !== "") assert.equal(holderState(foreignHolder), "remote");
-    // In another container, pids have no meaning here, even with the same host name and boot id.
+    // A pid of another container has no meaning in this process, even with the same host name and boot id.
     if (process.platform === "linux") assert.equal(isDead({ ...ownHolder, host: hostname(), pid: 2 ** 22 + 1 }), false);
     assert.notEqual(currentHolder().id, ownHolder.id);
   });
@@ -100,13 +100,13 @@ describe("a lease", () => {
     const driver = new MemoryDriver();
     await driver.open();
     driver.write = () => Promise.reject(new StoreError("away"));
-    const lines: string[] = [];
-    const logger = { ...silentLogger, warn: (message: string) => lines.push(message) };
+    const warnings: string[] = [];
+    const logger = { ...silentLogger, warn: (message: string) => warnings.push(message) };
     const closeController = new AbortController();
     const backgroundTasks = createBackgroundTasks(closeController.signal);
     const activeLease = await ActiveLease.take(driver, "one", logger);
     await activeLease.releaseWithRetries(backgroundTasks);
-    // The same for a write that never settles.
+    // The next write never settles.
     const writeStarted = new Promise<void>((resolve) => {
       driver.write = () => {
         resolve();
@@ -114,13 +114,13 @@ describe("a lease", () => {
       };
     });
     await writeStarted;
-    assert.deepEqual(lines, []);
+    assert.deepEqual(warnings, []);
     closeController.abort();
     await backgroundTasks.tasks.settled();
-    assert.equal(lines.length, 1);
+    assert.equal(warnings.length, 1);
   });
 
-  it("is released in up to 3 attempts; if all fail, its own process can still replace it", async () => {
+  it("is released in up to 3 attempts; if all fail, the process of the lease can still replace it", async () => {
     for (const failureCount of [1, 3]) {
       const driver = new MemoryDriver();
       await driver.open();
@@ -139,7 +139,7 @@ describe("a lease", () => {
 });
 
 describe("a lease while the store is unavailable", () => {
-  it("is renewed as soon as the store is back, one attempt at a time, and lost if another holder took it", async (t) => {
+  it("is renewed with one attempt at a time until the store is back, and is lost if another holder took it", async (t) => {
     t.mock.timers.enable({ apis: ["setTimeout"] });
     const store = new Tables();
     const [driver, secondDriver] = [new MemoryDriver(store), new MemoryDriver(store)];
@@ -147,7 +147,7 @@ describe("a lease while the store is unavailable", () => {
     await secondDriver.open();
     const losses: Error[] = [];
     const activeLease = await ActiveLease.take(driver, "root", silentLogger, (reason) => losses.push(reason));
-    const takeLease = driver.lease.bind(driver);
+    const originalLease = driver.lease.bind(driver);
     let renewalCount = 0;
     let rejectRenewal = (): void => undefined;
     driver.lease = () => {
@@ -159,7 +159,7 @@ describe("a lease while the store is unavailable", () => {
     const settle = () => new Promise((resolve) => setImmediate(resolve));
     t.mock.timers.tick(10_000);
     assert.equal(renewalCount, 1);
-    // The pending renewal hangs, so no second one starts.
+    // The pending renewal hangs, so no second renewal starts.
     t.mock.timers.tick(10_000);
     assert.equal(renewalCount, 1);
     rejectRenewal();
@@ -167,7 +167,7 @@ describe("a lease while the store is unavailable", () => {
     t.mock.timers.tick(2_000);
     assert.equal(renewalCount, 2, "the renewal is repeated after 2 s");
     const previousExpiry = store.leases.get("root")?.expiresAt ?? "";
-    driver.lease = takeLease;
+    driver.lease = originalLease;
     rejectRenewal();
     await settle();
     t.mock.timers.tick(2_000);
@@ -192,7 +192,7 @@ describe("a lease while the store is unavailable", () => {
     assert.equal(store.leases.get("root")?.fence, foreignLease.fence, "a late release keeps the other holder's lease");
   });
 
-  it("is released by a change only after its pending renewal, and not renewed afterwards", async (t) => {
+  it("delays a change that releases it until its pending renewal has ended, and is not renewed afterwards", async (t) => {
     t.mock.timers.enable({ apis: ["setTimeout"] });
     const driver = new MemoryDriver();
     await driver.open();
@@ -211,7 +211,7 @@ describe("a lease while the store is unavailable", () => {
       return write.apply(driver, args);
     };
     t.mock.timers.tick(10_000);
-    const rejectedRelease = assert.rejects(
+    const releaseRejection = assert.rejects(
       activeLease.releaseWith(async () => {
         operations.push("write");
         throw new StoreError("no connection");
@@ -220,10 +220,10 @@ describe("a lease while the store is unavailable", () => {
     await new Promise((resolve) => setImmediate(resolve));
     assert.deepEqual(operations, ["renewal"]);
     continueRenewal();
-    await rejectedRelease;
+    await releaseRejection;
     t.mock.timers.tick(60_000);
     assert.deepEqual(operations, ["renewal", "renewed", "write"]);
-    // A failed release is not a release, and is repeated.
+    // The failed release is repeated once.
     await activeLease.releaseWithRetries(createBackgroundTasks());
     await activeLease.releaseWithRetries(createBackgroundTasks());
     assert.deepEqual(operations.slice(3), ["release"]);

@@ -4,8 +4,9 @@ import { StoreError, type Logger } from "gantry";
 import { isUnavailable, throttleOutageLogs } from "../../../src/sessions/outage.js";
 import { mockTime } from "../../helpers/fake-time.js";
 
-const UNAVAILABLE = new StoreError("away", { isUnavailable: true });
+const UNAVAILABLE_ERROR = new StoreError("away", { isUnavailable: true });
 
+/** Returns a logger and the lines that pass its throttle: level, message, and number of occurrences. */
 function createThrottledLogger(): { logger: Logger; lines: string[] } {
   const lines: string[] = [];
   const createWrite =
@@ -21,17 +22,17 @@ function createThrottledLogger(): { logger: Logger; lines: string[] } {
   return { logger: throttleOutageLogs(plainLogger), lines };
 }
 
-it("throttleOutageLogs logs each message of a store outage once, and all other errors every time", () => {
+it("throttleOutageLogs logs each warning and error of an outage once, and debug lines and other errors every time", () => {
   const { logger, lines } = createThrottledLogger();
   for (let n = 0; n < 1000; n++) {
-    logger.error("a request failed", { error: UNAVAILABLE, path: `/api/${n}` });
-    logger.warn("lease not renewed", { error: UNAVAILABLE });
+    logger.error("a request failed", { error: UNAVAILABLE_ERROR, path: `/api/${n}` });
+    logger.warn("lease not renewed", { error: UNAVAILABLE_ERROR });
   }
   for (let n = 0; n < 2; n++) {
     logger.error("a request failed", { error: new StoreError("broken") });
     logger.error("a request failed", { error: new StoreError("full", { isFull: true }) });
     logger.error("a request failed");
-    logger.debug("a request failed", { error: UNAVAILABLE });
+    logger.debug("a request failed", { error: UNAVAILABLE_ERROR });
   }
   assert.deepEqual(lines, [
     "error a request failed 1",
@@ -46,18 +47,18 @@ it("throttleOutageLogs logs each message of a store outage once, and all other e
 it("throttleOutageLogs repeats a message after 60 s with the number of occurrences", (t) => {
   const { advance } = mockTime(t);
   const { logger, lines } = createThrottledLogger();
-  for (let n = 0; n < 4; n++) logger.error("a request failed", { error: UNAVAILABLE });
+  for (let n = 0; n < 4; n++) logger.error("a request failed", { error: UNAVAILABLE_ERROR });
   advance(59_999);
-  logger.error("a request failed", { error: UNAVAILABLE });
+  logger.error("a request failed", { error: UNAVAILABLE_ERROR });
   advance(2);
-  logger.error("a request failed", { error: UNAVAILABLE });
+  logger.error("a request failed", { error: UNAVAILABLE_ERROR });
   advance(60_001);
-  logger.error("a request failed", { error: UNAVAILABLE });
+  logger.error("a request failed", { error: UNAVAILABLE_ERROR });
   assert.deepEqual(lines, ["error a request failed 1", "error a request failed 5", "error a request failed 1"]);
 });
 
 it("isUnavailable checks the fields of an error, not its class", () => {
-  assert.ok(isUnavailable(UNAVAILABLE));
+  assert.ok(isUnavailable(UNAVAILABLE_ERROR));
   assert.ok(isUnavailable(Object.assign(new Error("x"), { code: "store", isUnavailable: true })));
   for (const otherError of [
     new StoreError("x"),

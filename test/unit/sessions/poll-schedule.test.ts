@@ -10,10 +10,10 @@ function createNotifier(): { notifier: Notifier; sendNotification: () => void; c
   return { notifier, sendNotification: () => chainListeners.notify("root"), countListeners: () => chainListeners.size };
 }
 
-const LONG_MS = 600_000;
+const TEN_MINUTES_MS = 600_000;
 
-/** Whether the promise has already resolved. */
-async function isDue(nextPoll: Promise<void>): Promise<boolean> {
+/** Whether the promise resolves without a further timer. */
+async function hasResolved(nextPoll: Promise<void>): Promise<boolean> {
   return Promise.race([nextPoll.then(() => true), waitTurns().then(() => false)]);
 }
 
@@ -22,48 +22,48 @@ describe("PollSchedule", () => {
     const { advance } = mockTime(t);
     const { notifier, sendNotification } = createNotifier();
     const schedule = new PollSchedule(notifier, "root", 0);
-    const firstPoll = schedule.next(LONG_MS);
+    const firstPoll = schedule.next(TEN_MINUTES_MS);
     sendNotification();
     advance(0);
     await firstPoll;
     sendNotification();
-    const secondPoll = schedule.next(LONG_MS);
+    const secondPoll = schedule.next(TEN_MINUTES_MS);
     advance(0);
     await secondPoll;
-    const idlePoll = schedule.next(LONG_MS);
-    advance(LONG_MS - 1);
-    assert.equal(await isDue(idlePoll), false, "each notification causes only one poll");
+    const idlePoll = schedule.next(TEN_MINUTES_MS);
+    advance(TEN_MINUTES_MS - 1);
+    assert.equal(await hasResolved(idlePoll), false, "each notification causes only one poll");
     schedule.wakeNow();
     await idlePoll;
-    const latePoll = schedule.next(LONG_MS);
-    advance(LONG_MS);
+    const latePoll = schedule.next(TEN_MINUTES_MS);
+    advance(TEN_MINUTES_MS);
     await latePoll;
     schedule.end();
   });
 
-  it("keeps the minimum interval between polls despite 100 notifications, unless now() is called", async (t) => {
+  it("keeps the minimum interval between polls despite 100 notifications, unless wakeNow() is called", async (t) => {
     const { advance } = mockTime(t);
     const { notifier, sendNotification } = createNotifier();
-    const schedule = new PollSchedule(notifier, "root", LONG_MS);
-    const firstPoll = schedule.next(LONG_MS);
+    const schedule = new PollSchedule(notifier, "root", TEN_MINUTES_MS);
+    const firstPoll = schedule.next(TEN_MINUTES_MS);
     sendNotification();
     advance(0);
     await firstPoll;
-    const nextPoll = schedule.next(2 * LONG_MS);
+    const nextPoll = schedule.next(2 * TEN_MINUTES_MS);
     for (let n = 0; n < 100; n += 1) sendNotification();
-    advance(LONG_MS - 1);
-    assert.equal(await isDue(nextPoll), false);
+    advance(TEN_MINUTES_MS - 1);
+    assert.equal(await hasResolved(nextPoll), false);
     advance(1);
     await nextPoll;
-    const earlyPoll = schedule.next(2 * LONG_MS);
+    const earlyPoll = schedule.next(2 * TEN_MINUTES_MS);
     sendNotification();
-    assert.equal(await isDue(earlyPoll), false);
+    assert.equal(await hasResolved(earlyPoll), false);
     schedule.wakeNow();
     await earlyPoll;
     sendNotification();
     schedule.wakeNow();
     sendNotification();
-    await schedule.next(LONG_MS);
+    await schedule.next(TEN_MINUTES_MS);
     schedule.end();
   });
 
@@ -71,10 +71,10 @@ describe("PollSchedule", () => {
     const { notifier, countListeners } = createNotifier();
     const schedule = new PollSchedule(notifier, "root", 0);
     const stopController = new AbortController();
-    const nextPoll = schedule.next(LONG_MS, stopController.signal);
+    const nextPoll = schedule.next(TEN_MINUTES_MS, stopController.signal);
     stopController.abort(new Error("gone"));
     await assert.rejects(nextPoll, { message: "gone" });
-    await assert.rejects(schedule.next(LONG_MS, stopController.signal), { message: "gone" });
+    await assert.rejects(schedule.next(TEN_MINUTES_MS, stopController.signal), { message: "gone" });
     assert.equal(countListeners(), 1);
     schedule.end();
     assert.equal(countListeners(), 0);

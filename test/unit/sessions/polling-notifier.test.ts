@@ -7,8 +7,8 @@ import { ScriptedProvider } from "gantry/testing";
 import { notifierOf } from "../../../src/sessions/polling-notifier.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
-/** Resolves with the next notification. A subscription alone does not keep the process alive. */
-async function nextNotification(notifier: Notifier, root: string): Promise<void> {
+/** Resolves at the next notification. The timer keeps the process alive, which a subscription does not. */
+async function waitForNotification(notifier: Notifier, root: string): Promise<void> {
   const keepAliveTimer = setInterval(() => {}, 1000);
   let unsubscribe = () => {};
   await new Promise<void>((resolve) => (unsubscribe = notifier.subscribe(root, resolve)));
@@ -23,8 +23,8 @@ it("PollingNotifier notifies all subscribers after a failed poll, and continues 
     if (pollCount === 1) throw new Error("the file is not there");
     return ["b"];
   });
-  await Promise.all([nextNotification(notifier, "a"), nextNotification(notifier, "b")]);
-  await nextNotification(notifier, "b");
+  await Promise.all([waitForNotification(notifier, "a"), waitForNotification(notifier, "b")]);
+  await waitForNotification(notifier, "b");
   assert.equal(pollCount, 2);
 });
 
@@ -39,9 +39,9 @@ it("the JSON driver notifies of changes by another driver in its process, not of
   const { id } = await agent.sessions.create();
   let ownNotificationCount = 0;
   const unsubscribe = notifierOf(firstDriver).subscribe(id, () => (ownNotificationCount += 1));
-  const foreignNotification = nextNotification(notifierOf(secondDriver), id);
+  const notificationPromise = waitForNotification(notifierOf(secondDriver), id);
   await agent.sessions.delete(id);
-  await foreignNotification;
+  await notificationPromise;
   unsubscribe();
   assert.equal(ownNotificationCount, 0);
   assert.equal(await secondDriver.get(id), undefined);

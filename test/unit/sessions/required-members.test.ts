@@ -8,7 +8,7 @@ import { notifierOf } from "../../../src/sessions/polling-notifier.js";
 import { waitUntil } from "../../helpers/server-runs.js";
 import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 
-const METHODS = [
+const REQUIRED_METHODS = [
   "open",
   "close",
   "create",
@@ -28,8 +28,8 @@ const METHODS = [
 
 function createRequiredDriver(documents: MemoryDocuments): SessionDriver {
   const fullDriver = new MemoryDriver(documents);
-  const methods = Object.fromEntries(METHODS.map((name) => [name, fullDriver[name].bind(fullDriver)]));
-  return { name: "required", ...(methods as Pick<SessionDriver, (typeof METHODS)[number]>) };
+  const methods = Object.fromEntries(REQUIRED_METHODS.map((name) => [name, fullDriver[name].bind(fullDriver)]));
+  return { name: "required", ...(methods as Pick<SessionDriver, (typeof REQUIRED_METHODS)[number]>) };
 }
 
 describe("a driver with only the required members", () => {
@@ -52,7 +52,7 @@ describe("a driver with only the required members", () => {
   for (const check of checks) it(check.name, () => check.run());
 });
 
-describe("two agents on drivers with only the required members", () => {
+describe("drivers with only the required members", () => {
   const createAgents = async (t: Hooks, script: ConstructorParameters<typeof ScriptedProvider>[0]) => {
     const { path: projectDir } = await tempDir(t);
     const documents = new MemoryDocuments();
@@ -69,7 +69,7 @@ describe("two agents on drivers with only the required members", () => {
     return { localAgent, remoteAgent, provider };
   };
 
-  it("watch and cancel each other's runs", async (t) => {
+  it("let an agent watch and cancel a run of another agent", async (t) => {
     const { localAgent, remoteAgent, provider } = await createAgents(t, [{ hang: true }]);
     const run = await localAgent.run({ message: "hi" });
     const runResult = run.result.catch((error: unknown) => error);
@@ -87,7 +87,7 @@ describe("two agents on drivers with only the required members", () => {
     await Promise.all([watchPromise, runResult]);
   });
 
-  it("notifierOf() returns one notifier per driver, which notifies its subscribers periodically", async (t) => {
+  it("have one notifier each, which notifies its subscribers periodically", async (t) => {
     const driver = createRequiredDriver(new MemoryDocuments());
     const notifier = notifierOf(driver);
     assert.equal(notifierOf(driver), notifier);

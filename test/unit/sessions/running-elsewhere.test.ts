@@ -15,7 +15,7 @@ import { waitUntil } from "../../helpers/server-runs.js";
 import { STORES } from "../../helpers/stores.js";
 import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 
-/** A process of another host: its liveness cannot be checked here. */
+/** Creates a lease holder on another host, whose liveness cannot be checked on this host. */
 const createForeignHolder = () => ({
   ...currentHolder(),
   host: "another host",
@@ -24,7 +24,7 @@ const createForeignHolder = () => ({
   started: "1",
 });
 
-/** An agent on a store in which a process of another host runs a session and holds its lease for `ttlMs`. */
+/** Creates an agent on a store in which another host runs a session. The other host holds the lease for `ttlMs`. */
 async function startForeignRun(t: Hooks, driver: SessionDriver, ttlMs: number) {
   const { path: projectDir } = await tempDir(t);
   const agent = new Agent({ driver, providers: [new ScriptedProvider(["done", "done"])], tools: [], projectDir });

@@ -1,5 +1,5 @@
-// Random sequences of operations on every driver, compared with the memory driver. SEED, RUNS and STEPS repeat and
-// extend them.
+// Random sequences of operations on every driver, compared with the memory driver. The environment variables SEED, RUNS
+// and STEPS repeat and extend the sequences.
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Message, RunRecord, RunState, Session } from "gantry";
@@ -35,14 +35,14 @@ const STEP_COUNT = Number(process.env["STEPS"] ?? 40);
  * Whether the sequences are long (`npm run soak`). Long sequences have exactly STEPS steps, are compared 100 times, and
  * are not shrunk.
  */
-const IS_LONG = STEP_COUNT >= 1000;
-const STEPS_PER_COMPARISON = IS_LONG ? Math.floor(STEP_COUNT / 100) : 5;
+const HAS_LONG_SEQUENCES = STEP_COUNT >= 1000;
+const STEPS_PER_COMPARISON = HAS_LONG_SEQUENCES ? Math.floor(STEP_COUNT / 100) : 5;
 
-const IDS = ["a", "b", "c", "D/d"];
+const ROOT_IDS = ["a", "b", "c", "D/d"];
 const HOLDERS = ["h1", "h2"];
 const PROJECT_DIRS = ["/one", "/two"];
 
-const rootIds = fc.constantFrom(...IDS);
+const rootIds = fc.constantFrom(...ROOT_IDS);
 /** A session of a chain: the original or one of its follow-ups. */
 const sessionIds = fc.tuple(rootIds, fc.nat(2)).map(([root, index]) => (index === 0 ? root : `${root}.${index}`));
 const smallNumbers = fc.nat(12);
@@ -79,7 +79,7 @@ const updates = fc.record(
   { requiredKeys: [] },
 );
 
-/** Sequence numbers are relative to the last one of the chain: 0 is taken, 1 is next. */
+/** A `seqOffset` is relative to the last sequence number of the chain: 0 is taken, 1 is the next. */
 const operations = fc.oneof(
   {
     weight: 3,
@@ -198,11 +198,11 @@ const operations = fc.oneof(
 );
 type Operation = typeof operations extends fc.Arbitrary<infer T> ? T : never;
 
-/** State between the steps of one driver. */
+/** One driver and the values that its next steps need. */
 interface DriverState {
   driver: SessionDriver;
   reopen: () => Promise<SessionDriver>;
-  fences: Map<string, number>;
+  fencesByRootId: Map<string, number>;
   stepCount: number;
 }
 
@@ -210,12 +210,12 @@ function createChange(fields: Partial<SessionChange>): SessionChange {
   return { fence: null, sync: false, ...fields };
 }
 
-/** Runs one operation. Returns the part of its outcome that does not depend on how a driver counts fences. */
+/** Runs one operation. Returns the part of the outcome that does not depend on how a driver counts fences. */
 async function runOperation(state: DriverState, operation: Operation): Promise<unknown> {
   const { driver } = state;
   const toRootId = (sessionId: string): string => sessionId.replace(/\.\d$/, "");
   const findFence = (sessionId: string, fence: string): number | null =>
-    fence === "none" ? null : (state.fences.get(toRootId(sessionId)) ?? -1) - (fence === "old" ? 1 : 0);
+    fence === "none" ? null : (state.fencesByRootId.get(toRootId(sessionId)) ?? -1) - (fence === "old" ? 1 : 0);
   const readAllMessages = async (sessionId: string): Promise<Message[]> => {
     const { sessions = [] } = (await driver.dump(sessionId)) ?? {};
     return sessions.flatMap(({ messages }) => messages.map(({ message }) => message)).sort((a, b) => a.seq - b.seq);
@@ -350,15 +350,15 @@ async function runOperation(state: DriverState, operation: Operation): Promise<u
           })
         : firstResult;
       if ("heldBy" in lease) return lease.heldBy.holder.id;
-      const previousFence = state.fences.get(lease.rootId) ?? 0;
-      state.fences.set(lease.rootId, lease.fence);
+      const previousFence = state.fencesByRootId.get(lease.rootId) ?? 0;
+      state.fencesByRootId.set(lease.rootId, lease.fence);
       assert.ok(lease.fence >= previousFence, "fence numbers never decrease");
       // A driver may return messages that were not requested.
       const head = lease.head && { ...lease.head, ...(operation.head === "bare" && { messages: [] }) };
       return toComparable([lease.rootId, lease.holder.id, lease.fence > previousFence, head]);
     }
     case "release": {
-      return releaseLease(driver, { rootId: operation.id, fence: state.fences.get(operation.id) ?? -1 });
+      return releaseLease(driver, { rootId: operation.id, fence: state.fencesByRootId.get(operation.id) ?? -1 });
     }
     case "reopen":
       await driver.close();
@@ -367,9 +367,9 @@ async function runOperation(state: DriverState, operation: Operation): Promise<u
   }
 }
 
-/** Everything that a client can see. */
+/** Reads all data that a client can see. */
 async function readVisibleState(driver: SessionDriver): Promise<unknown> {
-  const sessionIds = IDS.flatMap((root) => [root, `${root}.1`, `${root}.2`]);
+  const sessionIds = ROOT_IDS.flatMap((root) => [root, `${root}.1`, `${root}.2`]);
   const sessions: (Session | undefined)[] = [];
   const details: unknown[] = [];
   for (const sessionId of sessionIds) {
@@ -409,7 +409,7 @@ async function readVisibleState(driver: SessionDriver): Promise<unknown> {
   };
 }
 
-async function runAndCatch(state: DriverState, operation: Operation): Promise<unknown> {
+async function runAndCatchError(state: DriverState, operation: Operation): Promise<unknown> {
   try {
     return { value: await runOperation(state, operation) };
   } catch (error) {
@@ -426,25 +426,25 @@ describe("random sequences of operations", () => {
   for (const [name, makeStore] of ALL_STORES.filter(([kind]) => kind !== "memory")) {
     it(`have the same results in ${name} and in memory (SEED=${SEED} RUNS=${RUN_COUNT} STEPS=${STEP_COUNT})`, async () => {
       const property = fc.asyncProperty(
-        fc.array(operations, { minLength: IS_LONG ? STEP_COUNT : 1, maxLength: STEP_COUNT, size: "max" }),
+        fc.array(operations, { minLength: HAS_LONG_SEQUENCES ? STEP_COUNT : 1, maxLength: STEP_COUNT, size: "max" }),
         async (steps) => {
           const cleanups: (() => Promise<void> | void)[] = [];
           const openDriver = await makeStore({ after: (cleanup) => void cleanups.push(cleanup) });
           const store = new MemoryDocuments();
-          const start = async (driver: SessionDriver): Promise<SessionDriver> => {
+          const open = async (driver: SessionDriver): Promise<SessionDriver> => {
             await driver.open();
             return driver;
           };
           const states: DriverState[] = [];
-          for (const reopen of [() => start(new MemoryDriver(store)), () => start(openDriver())]) {
-            states.push({ driver: await reopen(), reopen, fences: new Map(), stepCount: 0 });
+          for (const reopen of [() => open(new MemoryDriver(store)), () => open(openDriver())]) {
+            states.push({ driver: await reopen(), reopen, fencesByRootId: new Map(), stepCount: 0 });
           }
           const [modelState, testedState] = states as [DriverState, DriverState];
           try {
             for (const [n, operation] of steps.entries()) {
-              const expected = await runAndCatch(modelState, operation);
+              const expected = await runAndCatchError(modelState, operation);
               assert.deepEqual(
-                await runAndCatch(testedState, operation),
+                await runAndCatchError(testedState, operation),
                 expected,
                 `step ${n}: ${JSON.stringify(operation)}`,
               );
@@ -462,7 +462,7 @@ describe("random sequences of operations", () => {
           }
         },
       );
-      await fc.assert(property, { numRuns: RUN_COUNT, endOnFailure: IS_LONG });
+      await fc.assert(property, { numRuns: RUN_COUNT, endOnFailure: HAS_LONG_SEQUENCES });
     });
   }
 });

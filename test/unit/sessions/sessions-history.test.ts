@@ -3,7 +3,7 @@ import { describe, it, type TestContext } from "node:test";
 import { Agent, type BusEvents, type Message, type Run, type Tool } from "gantry";
 import type { ModelProvider, SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider } from "gantry/testing";
-import { EMPTY_MS, Housekeeping, removeEmpty } from "../../../src/sessions/housekeeping.js";
+import { MAX_EMPTY_SESSION_AGE_MS, Housekeeping, deleteEmptySessions } from "../../../src/sessions/housekeeping.js";
 import { silentLogger } from "../../../src/base/log.js";
 import { STORES } from "../../helpers/stores.js";
 import { findHistoryFaults, WindowProvider } from "../../helpers/context-window-provider.js";
@@ -39,27 +39,27 @@ async function sendPrompt(agent: Agent, message: string, sessionId?: string): Pr
   return run;
 }
 
-/** A model that answers with `re <question>`. */
-function createEchoProvider(window = 128_000): WindowProvider {
+/** Creates a model that answers with `re <prompt>`. */
+function createEchoProvider(windowTokens = 128_000): WindowProvider {
   return new WindowProvider({
-    window,
+    window: windowTokens,
     answer: ({ messages }) => `re ${toText(messages.at(-1) as Message).slice(0, 20)}`,
   });
 }
 
-/** The id of the message that starts with this text. */
-async function findMessageId(agent: Agent, session: string, prefix: string): Promise<string> {
-  const message = (await agent.sessions.messages(session)).find((candidate) => toText(candidate).startsWith(prefix));
+/** Returns the id of the first message that starts with the prefix. */
+async function findMessageId(agent: Agent, sessionId: string, prefix: string): Promise<string> {
+  const message = (await agent.sessions.messages(sessionId)).find((candidate) => toText(candidate).startsWith(prefix));
   assert.ok(message, prefix);
   return message.id;
 }
 
-/** A chain of at least three sessions, with one prompt per turn: `p1 ...`, `p2 ...`. */
-async function createChain(agent: Agent, turns: number): Promise<{ sessionId: string; followUps: string[] }> {
+/** Creates a chain of follow-ups (for a small context window), with one prompt per turn: `p1 ...`, `p2 ...`. */
+async function createChain(agent: Agent, turnCount: number): Promise<{ sessionId: string; followUps: string[] }> {
   const followUps: string[] = [];
   const unsubscribe = agent.on("session.compacted", ({ to }) => void followUps.push(to));
   const { sessionId } = await sendPrompt(agent, `p1 ${"long ".repeat(200)}`);
-  for (let turn = 2; turn <= turns; turn++) await sendPrompt(agent, `p${turn} ${"long ".repeat(200)}`, sessionId);
+  for (let turn = 2; turn <= turnCount; turn++) await sendPrompt(agent, `p${turn} ${"long ".repeat(200)}`, sessionId);
   unsubscribe();
   return { sessionId, followUps };
 }
@@ -229,12 +229,12 @@ for (const [name, makeStore] of STORES) {
       const modelMessages = await agent.sessions.messages(sessionId, { view: "model" });
       const chainMessages = await agent.sessions.messages(sessionId);
       // The end of the first session, so that the revert needs no new compaction.
-      const lastOfFirst = chainMessages.findLast((message) => message.sessionId === sessionId)!;
-      const snapshot = await agent.sessions.revert(followUps.at(-1)!, lastOfFirst.id);
-      assert.deepEqual(await readTexts(agent, sessionId), allTexts.slice(0, lastOfFirst.seq));
+      const firstSessionEnd = chainMessages.findLast((message) => message.sessionId === sessionId)!;
+      const snapshot = await agent.sessions.revert(followUps.at(-1)!, firstSessionEnd.id);
+      assert.deepEqual(await readTexts(agent, sessionId), allTexts.slice(0, firstSessionEnd.seq));
       assert.deepEqual(
         await agent.sessions.messages(sessionId, { view: "model" }),
-        chainMessages.slice(0, lastOfFirst.seq),
+        chainMessages.slice(0, firstSessionEnd.seq),
         "the first session is the newest again",
       );
       const laterFollowUps: string[] = [];
@@ -242,7 +242,7 @@ for (const [name, makeStore] of STORES) {
       for (const message of ["q1", "q2", "q3"]) await sendPrompt(agent, `${message} ${"long ".repeat(200)}`, sessionId);
       assert.ok(laterFollowUps.length > 0, "a new follow-up is created in addition to the reverted ones");
       const laterTexts = await readTexts(agent, sessionId);
-      assert.equal(laterTexts.length, lastOfFirst.seq + 6);
+      assert.equal(laterTexts.length, firstSessionEnd.seq + 6);
 
       const replacedBranch = await agent.sessions.restore(sessionId, snapshot.id);
       assert.ok(replacedBranch);
@@ -267,9 +267,9 @@ for (const [name, makeStore] of STORES) {
       const { sessionId, followUps } = await createChain(agent, 24);
       assert.ok(followUps.length >= 2);
       const chainMessages = await agent.sessions.messages(sessionId);
-      const messageOfFirst = chainMessages.find((message) => message.sessionId === followUps[0])!;
+      const followUpMessage = chainMessages.find((message) => message.sessionId === followUps[0])!;
       await agent.sessions.update(sessionId, { title: "New name", reasoningEffort: "high" });
-      await agent.sessions.revert(sessionId, messageOfFirst.id);
+      await agent.sessions.revert(sessionId, followUpMessage.id);
       await sendPrompt(agent, "next", sessionId);
       const session = await agent.sessions.get(sessionId);
       assert.deepEqual([session?.title, session?.reasoningEffort], ["New name", "high"]);
@@ -312,7 +312,7 @@ for (const [name, makeStore] of STORES) {
       const random = createRandom(name.length);
       const { sessionId } = await sendPrompt(agent, "p0");
       const branches = new Set<string>();
-      const snapshots = new Map<string, string>();
+      const branchesBySnapshotId = new Map<string, string>();
       const messageIds = new Set<string>();
       const readBranch = async () => JSON.stringify(await readTexts(agent, sessionId));
       let lastSeq = 0;
@@ -336,16 +336,16 @@ for (const [name, makeStore] of STORES) {
           const messages = await agent.sessions.messages(sessionId);
           const messageIndex = Math.floor(random() * messages.length);
           const snapshot = await agent.sessions.revert(sessionId, messages[messageIndex]!.id);
-          snapshots.set(snapshot.id, previousBranch);
+          branchesBySnapshotId.set(snapshot.id, previousBranch);
           assert.equal(await readBranch(), JSON.stringify(messages.slice(0, messageIndex + 1).map(toText)));
         } else {
           const snapshot = storedSnapshots[Math.floor(random() * storedSnapshots.length)]!;
           const replacedBranch = await agent.sessions.restore(sessionId, snapshot.id);
           const currentBranch = await readBranch();
-          const expectedBranch = snapshots.get(snapshot.id);
+          const expectedBranch = branchesBySnapshotId.get(snapshot.id);
           if (expectedBranch !== undefined) assert.equal(currentBranch, expectedBranch, `step ${step}`);
           assert.ok(branches.has(currentBranch), `step ${step}: the branch is known`);
-          if (replacedBranch) snapshots.set(replacedBranch.id, previousBranch);
+          if (replacedBranch) branchesBySnapshotId.set(replacedBranch.id, previousBranch);
         }
         const view = await agent.sessions.messages(sessionId, { view: "model" });
         assert.equal(
@@ -372,7 +372,7 @@ for (const [name, makeStore] of STORES) {
       const driver = openDriver();
       await driver.open();
       t.after(() => driver.close());
-      const oldTimestamp = new Date(Date.now() - EMPTY_MS - 60_000).toISOString();
+      const oldTimestamp = new Date(Date.now() - MAX_EMPTY_SESSION_AGE_MS - 60_000).toISOString();
       const agent = createAgent(t, createEchoProvider(), openDriver());
       const { sessionId: usedId } = await sendPrompt(agent, "one");
       const baseSession = (await agent.sessions.get(usedId))!;
@@ -397,7 +397,9 @@ for (const [name, makeStore] of STORES) {
 
       const deletedIds: string[] = [];
       const signal = new AbortController().signal;
-      await removeEmpty(driver, Date.now() - EMPTY_MS, silentLogger, signal, (id) => deletedIds.push(id));
+      await deleteEmptySessions(driver, Date.now() - MAX_EMPTY_SESSION_AGE_MS, silentLogger, signal, (id) =>
+        deletedIds.push(id),
+      );
       assert.deepEqual(deletedIds.sort(), emptyIds);
       const remainingIds = (await driver.list({ limit: 500 })).sessions.map((session) => session.id);
       assert.deepEqual(remainingIds.sort(), ["busy", "by hand", usedId, "young"].sort());
@@ -410,7 +412,7 @@ for (const [name, makeStore] of STORES) {
       t.after(() => driver.close());
       const agent = createAgent(t, createEchoProvider(), openDriver());
       const session = await agent.sessions.create({ alias: "acp" });
-      const oldTimestamp = new Date(Date.now() - EMPTY_MS - 60_000).toISOString();
+      const oldTimestamp = new Date(Date.now() - MAX_EMPTY_SESSION_AGE_MS - 60_000).toISOString();
       await driver.create({
         session: {
           ...session,
@@ -426,7 +428,7 @@ for (const [name, makeStore] of STORES) {
         driver,
         logger: silentLogger,
         onDeleted: (id) => resolveDeletion(id),
-        firstRunDelayMs: 0,
+        firstCleanupDelayMs: 0,
       });
       // The timer under test does not keep the process alive.
       const keepAliveTimer = setInterval(() => undefined, 1000);

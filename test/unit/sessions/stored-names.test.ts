@@ -18,8 +18,8 @@ const message = { id: "m", parts: [{ type: "text", text: "Review.", originalText
 const oldSession = { id: "s", titled: true, leave: [oldGrant], cuts: [3] };
 const session = { id: "s", hasFinalTitle: true, permissionGrants: [grant], rewinds: [3] };
 
-describe("values stored before 0.1.0", () => {
-  it("get the current field names when they are read", () => {
+describe("stored values", () => {
+  it("from before 0.1.0 get the current field names when they are read", () => {
     assert.deepEqual(currentGrants([oldGrant] as never), [grant]);
     assert.deepEqual(currentRun(oldRun as never), run);
     assert.deepEqual(currentMessage(oldMessage as never), message);
@@ -30,7 +30,7 @@ describe("values stored before 0.1.0", () => {
     assert.deepEqual(currentLine(line), { type: "session", hiddenBy: "x", session });
   });
 
-  it("a value with current names is returned as the same object", () => {
+  it("with current field names are returned as the same objects", () => {
     assert.equal(currentRun(run as unknown as RunRecord), run);
     assert.equal(currentMessage(message as unknown as Message), message);
     assert.equal(currentDocument("session/s", session), session);

@@ -18,6 +18,7 @@ import { describe, it, type TestContext } from "node:test";
 import { Agent, builtinTools, folderHistory, hasCode, type UndoResult } from "gantry";
 import type { SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
+import { MAX_RECORDED_BYTES } from "../../../src/tools/files/record-file.js";
 import { sqliteStore, STORES } from "../../helpers/stores.js";
 import { tempDir, type TempDir } from "../../helpers/temp-dir.js";
 
@@ -30,6 +31,7 @@ interface TestSetup {
   runTogether(...calls: ToolCall[]): Promise<string>;
   /** Like `run`, with a first call whose subagent makes the other calls. */
   runSubagent(taskCall: ToolCall, ...calls: ToolCall[]): Promise<string>;
+  /** Returns the session's id; `""` before the first run. */
   getId(): string;
 }
 
@@ -42,10 +44,10 @@ async function createSetup(
 ): Promise<TestSetup> {
   const folder = await tempDir(t, { "home/x": "", ...toProjectPaths(files) });
   await mkdir(folder.at("project"), { recursive: true });
-  return resume(t, folder, { driver, history, script: [] });
+  return openSetup(t, folder, { driver, history });
 }
 
-/** The error with which a promise rejects. */
+/** Resolves with the error with which the promise rejects, or with undefined. */
 async function catchRejection(promise: Promise<unknown>): Promise<unknown> {
   return promise.then(
     () => undefined,
@@ -57,15 +59,11 @@ function toProjectPaths(files: Record<string, string>): Record<string, string> {
   return Object.fromEntries(Object.entries(files).map(([name, text]) => [`project/${name}`, text]));
 }
 
-/** Acts like another process on the same folders. */
-function resume(
+/** Opens an agent on existing folders, like another process. */
+function openSetup(
   t: TestContext,
   folder: TempDir,
-  {
-    driver,
-    history = true,
-    id: sessionId,
-  }: { driver?: SessionDriver | undefined; history?: boolean; script: []; id?: string },
+  { driver, history = true, id: sessionId }: { driver?: SessionDriver | undefined; history?: boolean; id?: string },
 ): TestSetup {
   const script: ScriptedStep[] = [];
   const provider = new ScriptedProvider(script, { fallback: () => script.shift() as never });
@@ -252,13 +250,13 @@ describe("undo", () => {
   it("is part of a revert only with `files: true`", async (t) => {
     const { agent, folder, run, getId } = await createSetup(t, { "a.txt": "0" });
     await run(["write", { path: "a.txt", content: "1" }]);
-    const firstEndId = (await agent.sessions.messages(getId())).at(-1)?.id ?? "";
+    const firstAnswerId = (await agent.sessions.messages(getId())).at(-1)?.id ?? "";
     await run(["write", { path: "a.txt", content: "2" }]);
-    const messageSnapshot = await agent.sessions.revert(getId(), firstEndId);
+    const messageSnapshot = await agent.sessions.revert(getId(), firstAnswerId);
     assert.deepEqual(Object.keys(messageSnapshot).sort(), ["after", "createdAt", "id"]);
     assert.equal(await folder.read("project/a.txt"), "2");
     await agent.sessions.restore(getId(), messageSnapshot.id);
-    const fileSnapshot = await agent.sessions.revert(getId(), firstEndId, { files: true });
+    const fileSnapshot = await agent.sessions.revert(getId(), firstAnswerId, { files: true });
     assert.deepEqual(describeFiles({ files: fileSnapshot.files ?? [] }, folder), ["restored a.txt"]);
     assert.equal(await folder.read("project/a.txt"), "1");
     assert.deepEqual(
@@ -325,11 +323,11 @@ describe("undo", () => {
   });
 
   it("works in another process, also after a crash in the middle of a change", async (t) => {
-    const makeStore = await sqliteStore[1](t);
+    const openDriver = await sqliteStore[1](t);
     const { agent, folder, run, getId } = await createSetup(
       t,
       { "a.txt": "one\n", "b.txt": "b\n" },
-      { driver: makeStore() },
+      { driver: openDriver() },
     );
     await run(["write", { path: "a.txt", content: "two\n" }], ["write", { path: "b.txt", content: "c\n" }]);
     await agent.close();
@@ -339,7 +337,7 @@ describe("undo", () => {
     const lastChangeIndex = lines.findLastIndex((line) => line.startsWith('{"change"'));
     await writeFile(journalPath, `${lines.slice(0, lastChangeIndex + 1).join("\n")}\n{"done":"half`);
     await folder.write({ "project/b.txt": "b\n" });
-    const secondProcess = resume(t, folder, { driver: makeStore(), script: [], id: getId() });
+    const secondProcess = openSetup(t, folder, { driver: openDriver(), id: getId() });
     assert.deepEqual(describeFiles(await secondProcess.agent.sessions.undo(getId(), { dryRun: true }), folder), [
       "restored a.txt",
     ]);
@@ -378,7 +376,7 @@ describe("undo", () => {
         [`project/${toPartialName("place")}`]: "a f",
         [`project/old/${toPartialName("a.txt")}`]: "",
       });
-      const secondProcess = resume(t, folder, { driver: openDriver(), script: [], id: getId() });
+      const secondProcess = openSetup(t, folder, { driver: openDriver(), id: getId() });
       await secondProcess.agent.sessions[operation](getId());
       const entries = await readdir(folder.at("project"), { recursive: true });
       if (operation === "undo") assert.deepEqual(entries.sort(), ["old", "old/a.txt", "place"]);
@@ -480,7 +478,7 @@ describe("undo", () => {
         ["write", { path: "e/f", content: "a file" }],
         ["write", { path: "empty", content: "full" }],
         ["write", { path: longName, content: "2" }],
-        // Folders in place of deleted entries, created for a file below them.
+        // The write of a file creates folders in place of deleted entries.
         ["delete", { path: "file" }],
         ["write", { path: "file/in/it", content: "3" }],
         ["delete", { path: "link2" }],
@@ -532,9 +530,9 @@ describe("undo", () => {
     await run();
   });
 
-  it("a tool result reports once for each file that no copy was stored", async (t) => {
+  it("is reported as impossible in a tool result, once per file, if no copy was stored", async (t) => {
     const { agent, folder, run, getId } = await createSetup(t, { "a.txt": "one\n" });
-    await folder.write({ "project/large.txt": "x".repeat(21 * 1024 * 1024), "home/files": "no folder" });
+    await folder.write({ "project/large.txt": "x".repeat(MAX_RECORDED_BYTES + 1), "home/files": "no folder" });
     const readToolResults = async (): Promise<string[]> => {
       const allTexts = await readTexts(agent, getId());
       return allTexts.filter((text) => text.startsWith("tool:"));
@@ -553,10 +551,10 @@ describe("undo", () => {
     assert.deepEqual(describeFiles(error, folder), ["lost large.txt"]);
   });
 
-  it("stores the content that `force` overwrites, and changes nothing if it cannot", async (t) => {
+  it("stores the content that `force` overwrites, and changes nothing if this content cannot be stored", async (t) => {
     const { agent, folder, run, getId } = await createSetup(t, { "a.txt": "one\n", "b.txt": "b\n" });
     await run(["write", { path: "a.txt", content: "two\n" }], ["write", { path: "b.txt", content: "c\n" }]);
-    const largeText = "x".repeat(21 * 1024 * 1024);
+    const largeText = "x".repeat(MAX_RECORDED_BYTES + 1);
     await folder.write({ "project/b.txt": largeText });
     const error = await catchRejection(agent.sessions.undo(getId(), { force: true }));
     assert.ok(hasCode(error, "undo_conflict"));

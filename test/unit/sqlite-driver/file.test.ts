@@ -118,7 +118,7 @@ describe("the file of SqliteDriver", () => {
         createdAt,
         JSON.stringify(parts),
       );
-    // Part numbers had gaps if an answer had a part without text.
+    // In version 1, part numbers have gaps if an answer has a part without text.
     for (const [part, type, text] of [
       [1, "reasoning", "h"],
       [1, "reasoning", "m"],
@@ -150,7 +150,7 @@ describe("the file of SqliteDriver", () => {
     db.close();
   });
 
-  it("is rejected unchanged if another program made it", async () => {
+  it("is rejected unchanged if another program created it", async () => {
     await (await openDriver()).close();
     await rm(path);
     const db = retain(new Sqlite(path));
@@ -195,12 +195,12 @@ describe("the file of SqliteDriver", () => {
     await driver.close();
   });
 
-  it("rejects only the write that does not fit while it is full, and accepts it with more room", async () => {
+  it("rejects only the write that exceeds the page limit, and accepts that write without the limit", async () => {
     const driver = await openDriver({ maxPages: 60 });
     await driver.create({ session: aSession("a"), messages: [aMessage("a", 1), aGrowingMessage("a", 2)] });
     await driver.create({ session: aSession("b"), messages: someMessages("b", 1, 40) });
     const largeMessage = aMessage("a", 3, { parts: [{ type: "text", text: "x".repeat(500_000) }] });
-    const storedBefore = [await driver.get("a"), await driver.messages("a")];
+    const storedData = [await driver.get("a"), await driver.messages("a")];
     const results = await Promise.allSettled([
       driver.write("b", change({ set: { title: "fits" } })),
       driver.write("a", change({ add: [largeMessage], set: { title: "half" }, sync: true })),
@@ -213,7 +213,7 @@ describe("the file of SqliteDriver", () => {
     const [, rejection] = results;
     assert.ok(rejection?.status === "rejected" && hasCode(rejection.reason, "store"));
     assert.match(rejection.reason.message, /no space left/);
-    assert.deepEqual([await driver.get("a"), await driver.messages("a")], storedBefore);
+    assert.deepEqual([await driver.get("a"), await driver.messages("a")], storedData);
     assert.deepEqual([(await driver.get("b"))?.title, (await driver.get("b"))?.model], ["fits", "fits too"]);
     await driver.close();
 
@@ -280,7 +280,7 @@ describe("the file of SqliteDriver", () => {
   it("the queries for lists, pages and lookups use an index and do not sort", async () => {
     await (await openDriver()).close();
     const db = retain(new Sqlite(path));
-    const explain = (sql: string): string => {
+    const explainQuery = (sql: string): string => {
       const values = Array.from({ length: (sql.match(/\?/g) ?? []).length }, () => 1);
       const steps = prepare(db, `EXPLAIN QUERY PLAN ${sql}`).all(...values) as { detail: string }[];
       return steps.map((step) => step.detail).join("; ");
@@ -311,18 +311,18 @@ describe("the file of SqliteDriver", () => {
       "UPDATE messages SET cut = '' WHERE chain = ? AND cut = ? AND cut <> ''",
     ];
     for (const sql of queries) {
-      const steps = explain(sql);
+      const steps = explainQuery(sql);
       assert.match(steps, /USING (COVERING )?INDEX/, `${sql}: ${steps}`);
       assert.doesNotMatch(steps, /TEMP B-TREE/, `${sql}: ${steps}`);
     }
-    assert.match(explain(buildListStatement({ limit: 1, projectDir: "/" }).pageSql), /sessions_of_dir/);
-    assert.match(explain(buildListStatement({ limit: 1, emptyBefore: "" }).pageSql), /sessions_empty/);
-    assert.match(explain(buildListStatement({ limit: 1, spawnedBy: "a" }).pageSql), /sessions_spawned/);
-    assert.match(explain(buildRunsStatement({ limit: 1 }, "running").sql), /runs_of_state/);
-    assert.match(explain(buildRunsStatement({ limit: 1, sessionId: "a" }).sql), /runs_of_chain/);
-    assert.match(explain(buildRunsStatement({ limit: 1, sessionId: "a" }, "running").sql), /runs_of_chain_state/);
+    assert.match(explainQuery(buildListStatement({ limit: 1, projectDir: "/" }).pageSql), /sessions_of_dir/);
+    assert.match(explainQuery(buildListStatement({ limit: 1, emptyBefore: "" }).pageSql), /sessions_empty/);
+    assert.match(explainQuery(buildListStatement({ limit: 1, spawnedBy: "a" }).pageSql), /sessions_spawned/);
+    assert.match(explainQuery(buildRunsStatement({ limit: 1 }, "running").sql), /runs_of_state/);
+    assert.match(explainQuery(buildRunsStatement({ limit: 1, sessionId: "a" }).sql), /runs_of_chain/);
+    assert.match(explainQuery(buildRunsStatement({ limit: 1, sessionId: "a" }, "running").sql), /runs_of_chain_state/);
     assert.match(
-      explain(UNFINISHED_RUNS_SQL),
+      explainQuery(UNFINISHED_RUNS_SQL),
       /runs_of_chain_state \(root=\? AND state=\?\)/,
       "the query reads only the unfinished runs of a chain",
     );

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { requireMatch, readText, createTurn, createToolUse, runTask } from "../../helpers/task-worker.js";
 
-const PACKAGE = JSON.stringify({ name: "wares", version: "1.0.0", type: "module", private: true });
+const PACKAGE_JSON = JSON.stringify({ name: "wares", version: "1.0.0", type: "module", private: true });
 
-describe("small tasks in a repository with tests", () => {
+describe("an agent with a small task in a repository with tests", () => {
   it("fixes a failing test in the code, not in the test", async (t) => {
     const totalSource = [
       "/** Price of a basket in cents, with the discount of its size. */",
@@ -31,7 +31,7 @@ describe("small tasks in a repository with tests", () => {
       "",
     ].join("\n");
     const result = await runTask(t, {
-      files: { "package.json": PACKAGE, "src/total.js": totalSource, "test/total.test.js": testSource },
+      files: { "package.json": PACKAGE_JSON, "src/total.js": totalSource, "test/total.test.js": testSource },
       prompt: "A test fails. Find out why and mend it.",
       *worker() {
         const [testRun] = yield createTurn(createToolUse("bash", { command: "node --test 2>&1 | tail -60" }));
@@ -100,7 +100,7 @@ describe("small tasks in a repository with tests", () => {
     ].join("\n");
     const taskResult = await runTask(t, {
       files: {
-        "package.json": PACKAGE,
+        "package.json": PACKAGE_JSON,
         "src/users.js": definitionSource,
         ...userFiles,
         "test/users.test.js": testSource,
@@ -108,8 +108,8 @@ describe("small tasks in a repository with tests", () => {
       prompt: "Rename getUser to findUser everywhere.",
       *worker({ tools }) {
         assert.ok(tools.includes("multiedit"));
-        const [searchResults] = yield createTurn(createToolUse("grep", { pattern: "\\bgetUser\\b", path: "." }));
-        const files = [...new Set([...searchResults!.text.matchAll(/src\/\w+\.js/g)].map(([file]) => file))].sort();
+        const [initialSearch] = yield createTurn(createToolUse("grep", { pattern: "\\bgetUser\\b", path: "." }));
+        const files = [...new Set([...initialSearch!.text.matchAll(/src\/\w+\.js/g)].map(([file]) => file))].sort();
         assert.equal(files.length, 5);
         yield { toolUses: files.map((path) => createToolUse("read", { path })) };
         const edits = [
@@ -123,8 +123,8 @@ describe("small tasks in a repository with tests", () => {
           ),
         };
         for (const { text } of editResults) requireMatch(text, /Edited src/);
-        const [searchResult] = yield createTurn(createToolUse("grep", { pattern: "\\bgetUser\\b", path: "src" }));
-        assert.doesNotMatch(searchResult!.text, /getUser\(/);
+        const [finalSearch] = yield createTurn(createToolUse("grep", { pattern: "\\bgetUser\\b", path: "src" }));
+        assert.doesNotMatch(finalSearch!.text, /getUser\(/);
         return "getUser is findUser in 5 files.";
       },
     });
@@ -135,7 +135,7 @@ describe("small tasks in a repository with tests", () => {
   it("keeps uncommitted changes of the user", async (t) => {
     const result = await runTask(t, {
       files: {
-        "package.json": PACKAGE,
+        "package.json": PACKAGE_JSON,
         "src/slug.js": 'export const slug = (text) => text.toLowerCase().replace(" ", "-");\n',
         "notes.md": "# Notes\n",
         "test/slug.test.js":

@@ -4,7 +4,7 @@ import { GantryClient, type ApiAsk } from "gantry/client";
 import { TerminalStore } from "../../../adapters/terminal/store.js";
 import { renderFrame } from "../../../adapters/terminal/frame.js";
 import { Keyboard } from "../../../adapters/terminal/keys.js";
-import { textOf } from "../../../adapters/terminal/spans.js";
+import { getLineText } from "../../../adapters/terminal/spans.js";
 import { Transcript } from "../../../adapters/terminal/transcript.js";
 import type { Hooks } from "../../helpers/temp-dir.js";
 
@@ -34,7 +34,7 @@ function createAsk(fields: Partial<ApiAsk> = {}): ApiAsk {
 
 /** Opens a store with a stopped clock. Records the requests that the store sends. */
 function openStore(hooks: Hooks, columns = 80, rows = 24) {
-  const clock = { now: 0 };
+  const clock = { nowMs: 0 };
   const sentRequests: string[] = [];
   const client = new GantryClient({
     url: "http://127.0.0.1:9",
@@ -53,7 +53,7 @@ function openStore(hooks: Hooks, columns = 80, rows = 24) {
     requestExit: noop,
     suspend: noop,
   };
-  const store = new TerminalStore({ ...storeOptions, setWheel: noop, now: () => clock.now });
+  const store = new TerminalStore({ ...storeOptions, setWheel: noop, now: () => clock.nowMs });
   hooks.after(() => store.close());
   const keyboard = new Keyboard((input) => store.press(input));
   const transcript = new Transcript();
@@ -68,7 +68,7 @@ function openStore(hooks: Hooks, columns = 80, rows = 24) {
       store.conversation.mirror.apply(state as unknown as Parameters<typeof store.conversation.mirror.apply>[0]);
       store.reportChange();
     },
-    renderScreen: () => renderFrame(store, transcript, columns, rows, 0).rows.map(textOf),
+    renderScreen: () => renderFrame(store, transcript, columns, rows, 0).rows.map(getLineText),
   };
 }
 
@@ -76,14 +76,14 @@ describe("a permission request while the user types", () => {
   it("ignores keys within its delay and Enter without a selection, and is answered once", (t) => {
     const { clock, sentRequests, typeKeys, showAsk, renderScreen } = openStore(t);
     showAsk(createAsk());
-    // Each key within the delay restarts the delay, also a key that the user holds down.
+    // Each key within the delay of 500 ms restarts the delay, including the repeats of a key that is held down.
     for (const keys of ["\r", "\u001b[B", "\r", "\u001b[A\r"]) {
-      clock.now += 400;
+      clock.nowMs += 400;
       typeKeys(keys);
     }
     assert.deepEqual(sentRequests, []);
     assert.ok(!renderScreen().some((row) => row.includes("❯ 1")));
-    clock.now += 500;
+    clock.nowMs += 500;
     typeKeys("\r");
     assert.deepEqual(sentRequests, []);
     typeKeys("1");
@@ -101,9 +101,9 @@ describe("a permission request while the user types", () => {
       [],
     );
     assert.match(sentRequests[0] ?? "", /"message":"1\. first"/);
-    clock.now += 10_000;
+    clock.nowMs += 10_000;
     showAsk(createAsk({ id: "second" }));
-    clock.now += 10_000;
+    clock.nowMs += 10_000;
     for (const character of "1 more") typeKeys(character);
     assert.equal(store.editor.text, " more");
     typeKeys("\r");
@@ -116,15 +116,15 @@ describe("a permission request while the user types", () => {
   it("is not answered by repeated keys of the previous answer", (t) => {
     const { store, clock, sentRequests, typeKeys, showAsk } = openStore(t);
     showAsk(createAsk());
-    clock.now += 1_000;
+    clock.nowMs += 1_000;
     typeKeys("1\r");
     showAsk(createAsk({ id: "second" }));
     typeKeys("1\r1\r");
-    clock.now += 400;
+    clock.nowMs += 400;
     typeKeys("1\r");
     assert.equal(sentRequests.length, 1);
     assert.equal(store.editor.text, "");
-    clock.now += 600;
+    clock.nowMs += 600;
     typeKeys("3\r");
     assert.equal(sentRequests[1], '/api/asks/second {"choice":"Reject"}');
     // Enter is also ignored directly after the request has disappeared.
@@ -138,7 +138,7 @@ describe("a permission request while the user types", () => {
     const { store, clock, sentRequests, typeKeys, showAsk, renderScreen } = openStore(t);
     typeKeys("half a sent");
     showAsk(createAsk());
-    clock.now += 1_000;
+    clock.nowMs += 1_000;
     typeKeys("ence 1");
     assert.equal(store.editor.text, "half a sentence 1");
     assert.ok(renderScreen().some((row) => row.includes("Tab to answer")));
@@ -201,7 +201,7 @@ describe("the display of a permission request", () => {
         firstScreen.join("\n"),
       );
       assert.ok(firstScreen.some((row) => row.includes("1 Allow")));
-      clock.now += 1_000;
+      clock.nowMs += 1_000;
       typeKeys("\u001b[A");
       assert.ok(renderScreen().some((row) => row.includes("❯ 3 Reject")));
       for (let i = 0; i < 450; i += 1) typeKeys("\u001b[6~");

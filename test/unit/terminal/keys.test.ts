@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { findPaths, suggestFiles, wordAt } from "../../../adapters/terminal/completion.js";
+import { findPaths, suggestFiles, findWordAt } from "../../../adapters/terminal/completion.js";
 import { renderDiff } from "../../../adapters/terminal/diff-rows.js";
 import { Editor } from "../../../adapters/terminal/editor.js";
 import { Keyboard, type KeyInput } from "../../../adapters/terminal/keys.js";
-import { textOf } from "../../../adapters/terminal/spans.js";
+import { getLineText } from "../../../adapters/terminal/spans.js";
 
 describe("terminal input", () => {
   const readInputs = (...chunks: string[]): string[] => {
@@ -85,9 +85,9 @@ describe("the prompt editor", () => {
   });
 
   it("completes words after @ and /, and finds the files that a prompt names", () => {
-    assert.deepEqual(wordAt("see @li", 7), { sign: "@", start: 4, word: "li" });
-    assert.deepEqual(wordAt("/mo", 3), { sign: "/", start: 0, word: "mo" });
-    assert.equal(wordAt("mail a@b.c", 10), undefined);
+    assert.deepEqual(findWordAt("see @li", 7), { sign: "@", start: 4, word: "li" });
+    assert.deepEqual(findWordAt("/mo", 3), { sign: "/", start: 0, word: "mo" });
+    assert.equal(findWordAt("mail a@b.c", 10), undefined);
     const files = ["src/index.ts", "lib/a list.ts", "index.html"];
     assert.deepEqual(
       suggestFiles("ind", files).map(({ text }) => text),
@@ -102,9 +102,11 @@ describe("the prompt editor", () => {
 
 describe("diff rows", () => {
   const renderRows = (oldText: string | null, newText: string, maxRows = 100) =>
-    renderDiff({ path: "a", old_text: oldText, new_text: newText }, 40, maxRows).map((row) => textOf(row).trimEnd());
+    renderDiff({ path: "a", old_text: oldText, new_text: newText }, 40, maxRows).map((row) =>
+      getLineText(row).trimEnd(),
+    );
 
-  it("show counts, changed lines and their context, and are limited to the given number", () => {
+  it("show counts, changed lines and their context, and are limited to maxRows", () => {
     assert.deepEqual(renderRows("a\nb\nc\nd\ne\nf\ng\n", "a\nb\nc\nX\ne\nf\ng\n"), [
       "a +1 -1",
       "  ⋯",

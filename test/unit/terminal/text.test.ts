@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import stringWidth from "string-width";
 import { MarkdownRenderer } from "../../../adapters/terminal/markdown.js";
 import {
-  clean,
+  cleanText,
   truncate,
   toGraphemes,
   formatCount,
@@ -11,17 +11,17 @@ import {
   escapeInvisible,
   escapeLine,
 } from "../../../adapters/terminal/text.js";
-import { paint, span, textOf, wrap } from "../../../adapters/terminal/spans.js";
+import { paint, span, getLineText, wrap } from "../../../adapters/terminal/spans.js";
 import { TERMINAL_PAYLOADS } from "../../helpers/terminal-payloads.js";
 
 describe("untrusted terminal text", () => {
   it("contains no control or reordering characters after clean and escapeInvisible", () => {
     for (const payload of TERMINAL_PAYLOADS) {
       // eslint-disable-next-line no-control-regex -- The pattern lists the characters that must be removed.
-      assert.doesNotMatch(clean(payload), /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/u);
+      assert.doesNotMatch(cleanText(payload), /[\u0000-\u0009\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/u);
       assert.doesNotMatch(escapeLine(payload), /\n/);
-      assert.match(clean(payload), /before/);
-      assert.match(clean(payload), /fter$/);
+      assert.match(cleanText(payload), /before/);
+      assert.match(cleanText(payload), /fter$/);
       // Escaped text must be complete.
       assert.doesNotMatch(
         escapeInvisible(payload),
@@ -35,8 +35,8 @@ describe("untrusted terminal text", () => {
 
   it("keeps its text after an escape sequence without an end", () => {
     for (const sequenceStart of ["\u001b]0;", "\u009d", "\u001bP", "\u001b_"]) {
-      assert.match(clean(`a ${sequenceStart} hidden\nseen\u0007`), /hidden\n.*seen/);
-      assert.match(clean(`a ${sequenceStart} hidden`), /hidden/);
+      assert.match(cleanText(`a ${sequenceStart} hidden\nseen\u0007`), /hidden\n.*seen/);
+      assert.match(cleanText(`a ${sequenceStart} hidden`), /hidden/);
     }
   });
 
@@ -44,7 +44,7 @@ describe("untrusted terminal text", () => {
     const texts = ["\u009d", "\u001b]", "\u001b[", " \u001b", "\n", " ", "\u0301", "a\u0301", "漢", "👩‍", "\u001b[1;"];
     for (const text of texts)
       for (const repeatedText of [text.repeat(50_000), `${text.repeat(50_000)}x`]) {
-        clean(repeatedText);
+        cleanText(repeatedText);
         escapeLine(repeatedText);
         new MarkdownRenderer().renderRows(repeatedText.slice(0, 20_000), 80);
       }
@@ -52,10 +52,10 @@ describe("untrusted terminal text", () => {
 
   it("keeps ordinary characters, expands tabs, and loses colour and link sequences", () => {
     for (const text of ["plain", "äöü ß", "漢字かな", "👩‍👩‍👧 ❤️ 🇨🇭", "e\u0301", "עברית", "a\nb"])
-      assert.equal(clean(text), text);
-    assert.equal(clean("a\tb\r\nc"), "a    b\nc");
-    assert.equal(clean("\u001b[1;31mred\u001b[0m \u001b]8;;http://a\u0007link\u001b]8;;\u0007"), "red link");
-    assert.equal(clean("50%\r100%"), "50%␍100%");
+      assert.equal(cleanText(text), text);
+    assert.equal(cleanText("a\tb\r\nc"), "a    b\nc");
+    assert.equal(cleanText("\u001b[1;31mred\u001b[0m \u001b]8;;http://a\u0007link\u001b]8;;\u0007"), "red link");
+    assert.equal(cleanText("50%\r100%"), "50%␍100%");
   });
 
   it("textWidth counts columns, truncate fits text into them, and formatCount shortens numbers", () => {
@@ -119,7 +119,7 @@ describe("untrusted terminal text", () => {
   });
 
   it("wrap breaks between words, within long words, and never within a character", () => {
-    const wrapRows = (text: string, columns: number) => wrap([span(text)], columns).map(textOf);
+    const wrapRows = (text: string, columns: number) => wrap([span(text)], columns).map(getLineText);
     assert.deepEqual(wrapRows("one two three", 7), ["one two", "three"]);
     assert.deepEqual(wrapRows("abcdefghij", 4), ["abcd", "efgh", "ij"]);
     assert.deepEqual(wrapRows("漢字漢字漢", 5), ["漢字", "漢字", "漢"]);
@@ -129,7 +129,7 @@ describe("untrusted terminal text", () => {
       for (const row of wrapRows("words 漢字 and 👩‍👩‍👧 some more-of-them-that-are-long", columns))
         assert.ok(textWidth(row) <= columns);
     const wrappedLines = wrap([span("a bold word", "bold")], 8, [span("> ")], [span("  ")]);
-    assert.deepEqual(wrappedLines.map(textOf), ["> a bold", "  word"]);
+    assert.deepEqual(wrappedLines.map(getLineText), ["> a bold", "  word"]);
     assert.equal(paint([span("x", "bad")], true), "\u001b[31mx\u001b[0m");
     assert.equal(paint([span("x", "bad")], false), "x");
   });

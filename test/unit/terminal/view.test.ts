@@ -8,7 +8,7 @@ import { startApi } from "../../helpers/http-api.js";
 import type { Hooks } from "../../helpers/temp-dir.js";
 
 const ROWS = 12;
-const HOME = "the folder";
+const LOCATION = "the folder";
 
 /** A screen that parses the output of the painter, which is complete rows at absolute positions. */
 class TestScreen extends Writable {
@@ -55,7 +55,7 @@ function startTerminal(hooks: Hooks, url: string, newSessionOptions: TerminalOpt
     output: screen as unknown as NodeJS.WriteStream,
     serve: () => serverStart.then(() => ({ url, headers: {} })),
     newSessionOptions,
-    location: HOME,
+    location: LOCATION,
     hasColours: true,
     signal: exitController.signal,
   });

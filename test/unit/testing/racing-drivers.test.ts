@@ -28,18 +28,21 @@ const waitForTick = () => new Promise((resolve) => setImmediate(resolve));
 class HoldableTables extends Tables {
   /** Resolves when the held change may continue. Undefined if no change is held. */
   #releasePromise: Promise<void> | undefined;
+  /** The argument of the last `hold`. With part 1, readers wait too. */
   #heldPart = 0;
+  /** Whether a change was held since the last `hold`. */
   #hasStoppedChange = false;
+  /** Number of calls that wait for the release. */
   #waitingCount = 0;
   /** The number of sessions that a driver stores separately. */
   sessionCount = 0;
-  /** The last change of a correct driver. The next change waits for it. */
+  /** The last change of a correct driver. The next change waits for that change. */
   lastChange: Promise<unknown> = Promise.resolve();
 
   hold(part: number): HeldStore | undefined {
     if (part > 1) return undefined;
     let resolve = (): void => undefined;
-    this.#releasePromise = new Promise<void>((open) => (resolve = open));
+    this.#releasePromise = new Promise<void>((resolveRelease) => (resolve = resolveRelease));
     [this.#heldPart, this.#hasStoppedChange] = [part, false];
     return {
       waiting: async () => this.#waitingCount,
@@ -88,7 +91,7 @@ class Driver extends MemoryDriver {
   }
 }
 
-/** A correct driver: changes run one after the other and stop at their end. */
+/** A correct driver: changes run one after the other. A held change waits before its work. */
 class CorrectDriver extends Driver {
   async #runInTurn<T>(work: () => Promise<T>): Promise<T> {
     const previousChange = this.memory.lastChange;
@@ -135,7 +138,7 @@ function createChecks(WrongDriver: DriverClass): Check[] {
   });
 }
 
-const HOLD_CHECK = "hold: if the fixture can hold a change, no reader sees it before it is released";
+const HOLD_CHECK = "hold: if the fixture can hold a change, no reader sees the held change before its release";
 const LEASE_CHECK = "race: a write completes before its lease is replaced and is part of the head, or it is rejected";
 const HOLDER_CHECK = "race: of concurrent lease requests one succeeds, and the others receive its holder";
 const CHANGES_CHECK = "race: concurrent changes of a chain are all kept";
@@ -149,7 +152,7 @@ const INSTRUCTION_CHECK =
 const TOTALS_CHECK = "race: totals are correct after concurrent creates, deletes and moves";
 
 /** Faults of concurrent calls: description, driver, and the check that must fail. */
-const FAULTY_DRIVERS: [fault: string, WrongDriver: DriverClass, check: string][] = [
+const FAULTY_DRIVERS: [fault: string, WrongDriver: DriverClass, checkName: string][] = [
   [
     "checks the fence, and writes after another holder has the lease",
     class extends Driver {
@@ -208,14 +211,14 @@ const FAULTY_DRIVERS: [fault: string, WrongDriver: DriverClass, check: string][]
     "replaces a holder that is no longer the dead one after the check",
     class extends Driver {
       override async lease(...[id, holder, ttl, options = {}]: Parameters<MemoryDriver["lease"]>) {
-        const isDead = this.memory.leases.get(this.rootOf(id))?.fence === options.fenceToReplace;
+        const hasExpectedFence = this.memory.leases.get(this.rootOf(id))?.fence === options.fenceToReplace;
         await this.memory.stopFirstChange();
         const currentLease = this.memory.leases.get(this.rootOf(id));
         return super.lease(
           id,
           holder,
           ttl,
-          isDead && currentLease ? { ...options, fenceToReplace: currentLease.fence } : options,
+          hasExpectedFence && currentLease ? { ...options, fenceToReplace: currentLease.fence } : options,
         );
       }
     },
@@ -269,6 +272,7 @@ const FAULTY_DRIVERS: [fault: string, WrongDriver: DriverClass, check: string][]
     "appends to the text of a message from an earlier read",
     class extends Driver {
       override async write(id: string, { append, ...change }: SessionChange): Promise<ChangeResult> {
+        // The message to which the check appends.
         const growthKey = keys.growth("a", "a1-4", 0);
         const earlierGrowth = this.memory.getValue(growthKey) ?? [];
         await this.memory.stopFirstChange();
@@ -520,7 +524,7 @@ const FAULTY_DRIVERS: [fault: string, WrongDriver: DriverClass, check: string][]
 ];
 
 /** Faults that occur without concurrent calls. */
-const SEQUENTIAL_FAULTS: [fault: string, WrongDriver: DriverClass, check: string][] = [
+const SEQUENTIAL_FAULTS: [fault: string, WrongDriver: DriverClass, checkName: string][] = [
   [
     "releases the lease before it validates the change",
     class extends Driver {
@@ -607,7 +611,7 @@ const SEQUENTIAL_FAULTS: [fault: string, WrongDriver: DriverClass, check: string
   ]),
 ];
 
-describe("the session driver kit with forced races", () => {
+describe("the session driver checks with forced races", () => {
   for (const [fault, WrongDriver, name] of FAULTY_DRIVERS)
     it(`catches a driver that ${fault}`, async () => {
       const check = createChecks(WrongDriver).find((candidate) => candidate.name === name);
@@ -616,7 +620,7 @@ describe("the session driver kit with forced races", () => {
     });
 });
 
-describe("the session driver kit without concurrent calls", () => {
+describe("the session driver checks without concurrent calls", () => {
   for (const [fault, WrongDriver, check] of SEQUENTIAL_FAULTS)
     it(`catches a driver that ${fault}`, () => assertCheckRejects(createChecks(WrongDriver), check));
 });

@@ -28,7 +28,7 @@ class Driver extends MemoryDriver {
     super(memory);
     this.memory = memory;
   }
-  storedSession(id: string): Session {
+  getStoredSession(id: string): Session {
     return this.memory.sessions.get(id)!.session;
   }
 }
@@ -37,7 +37,7 @@ type DriverClass = new (memory: Tables) => Driver;
 
 function createChecks(
   WrongDriver: DriverClass,
-  faults: { losesData?: boolean; hasSeparateStores?: boolean; timeoutMs?: number } = {},
+  options: { losesData?: boolean; hasSeparateStores?: boolean; timeoutMs?: number } = {},
 ): Check[] {
   let memory = new Tables();
   const openDriver = async (tables: Tables): Promise<Driver> => {
@@ -47,17 +47,17 @@ function createChecks(
   };
   return sessionDriverChecks({
     create: () => openDriver((memory = new Tables())),
-    second: () => openDriver(faults.hasSeparateStores ? new Tables() : memory),
-    reopen: () => openDriver(faults.losesData ? new Tables() : memory),
+    second: () => openDriver(options.hasSeparateStores ? new Tables() : memory),
+    reopen: () => openDriver(options.losesData ? new Tables() : memory),
     clean: () => Promise.resolve(),
-    ...(faults.timeoutMs !== undefined && { timeoutMs: faults.timeoutMs }),
+    ...(options.timeoutMs !== undefined && { timeoutMs: options.timeoutMs }),
   });
 }
 
 const waitForTick = () => new Promise((resolve) => setImmediate(resolve));
 
 /** Description of the fault, the driver, and the check that must fail. */
-const FAULTY_DRIVERS: [fault: string, WrongDriver: DriverClass, check: string][] = [
+const FAULTY_DRIVERS: [fault: string, WrongDriver: DriverClass, checkName: string][] = [
   [
     "does not find a session by its alias",
     class extends Driver {
@@ -189,7 +189,10 @@ const FAULTY_DRIVERS: [fault: string, WrongDriver: DriverClass, check: string][]
         const result = await super.write(id, change);
         if (!usage || !earlierUsage) return result;
         for (const key of ["promptTokens", "completionTokens", "totalTokens", "cost"] as const)
-          this.storedSession(id).usage = { ...this.storedSession(id).usage, [key]: earlierUsage[key] + usage[key] };
+          this.getStoredSession(id).usage = {
+            ...this.getStoredSession(id).usage,
+            [key]: earlierUsage[key] + usage[key],
+          };
         return result;
       }
     },
@@ -229,7 +232,7 @@ const FAULTY_DRIVERS: [fault: string, WrongDriver: DriverClass, check: string][]
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const result = await super.write(id, change);
-        if (change.set?.updatedAt !== undefined) this.storedSession(id).updatedAt = change.set.updatedAt;
+        if (change.set?.updatedAt !== undefined) this.getStoredSession(id).updatedAt = change.set.updatedAt;
         return result;
       }
     },
@@ -250,11 +253,11 @@ const FAULTY_DRIVERS: [fault: string, WrongDriver: DriverClass, check: string][]
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const result = await super.write(id, change);
-        if (change.revert) this.storedSession(id).lastSeq = change.revert.after;
+        if (change.revert) this.getStoredSession(id).lastSeq = change.revert.after;
         return result;
       }
     },
-    "revert: hides later sessions of the chain too; its session becomes the newest, with the chain's lastSeq",
+    "revert: also hides later sessions of the chain; the reverted session becomes the newest, with the chain's lastSeq",
   ],
   [
     "keeps a restored snapshot",
@@ -284,7 +287,7 @@ const FAULTY_DRIVERS: [fault: string, WrongDriver: DriverClass, check: string][]
     "returns its own objects instead of copies",
     class extends Driver {
       override async get(id: string): Promise<Session | undefined> {
-        return (await super.get(id)) && this.storedSession(id);
+        return (await super.get(id)) && this.getStoredSession(id);
       }
     },
     "a caller's later changes to its objects do not affect the store",
@@ -313,7 +316,7 @@ const FAULTY_DRIVERS: [fault: string, WrongDriver: DriverClass, check: string][]
     class extends Driver {
       override async write(id: string, change: SessionChange): Promise<ChangeResult> {
         const result = await super.write(id, change);
-        if (change.usage) this.storedSession(id).usage = { ...change.usage };
+        if (change.usage) this.getStoredSession(id).usage = { ...change.usage };
         return result;
       }
     },
@@ -364,7 +367,7 @@ const FAULTY_DRIVERS: [fault: string, WrongDriver: DriverClass, check: string][]
         return data;
       }
     },
-    "dump: returns the whole chain with hidden parts, for any id of it; undefined for an unknown id",
+    "dump: returns the whole chain with hidden parts, for any id of the chain; undefined for an unknown id",
   ],
   [
     "loads part of a chain although an id is taken",
@@ -479,8 +482,8 @@ const FAULTY_DRIVERS: [fault: string, WrongDriver: DriverClass, check: string][]
     "returns the current lease holder as the holder of every run",
     class extends Driver {
       override async runs(query: RunQuery): Promise<StoredRun[]> {
-        const holderOf = (root: string) => this.memory.leases.get(root)?.holder ?? null;
-        return (await super.runs(query)).map(({ run }) => ({ run, holder: holderOf(run.sessionId) }));
+        const getHolder = (root: string) => this.memory.leases.get(root)?.holder ?? null;
+        return (await super.runs(query)).map(({ run }) => ({ run, holder: getHolder(run.sessionId) }));
       }
     },
     "runs: a run has no holder after its lease is replaced, until the new holder writes it",
@@ -514,7 +517,7 @@ const FAULTY_DRIVERS: [fault: string, WrongDriver: DriverClass, check: string][]
         for (const storedRun of runs) this.memory.runs.set(storedRun.run.id, storedRun);
       }
     },
-    "runs: are deleted with their chain, by any id of it, and their ids and keys are free again",
+    "runs: a delete of a chain, by any id of the chain, deletes its runs and frees their ids and keys",
   ],
   [
     "creates a session although its run is rejected",
@@ -534,7 +537,7 @@ const FAULTY_DRIVERS: [fault: string, WrongDriver: DriverClass, check: string][]
         return data && { ...data, runs: [] };
       }
     },
-    "dump: returns the whole chain with hidden parts, for any id of it; undefined for an unknown id",
+    "dump: returns the whole chain with hidden parts, for any id of the chain; undefined for an unknown id",
   ],
   [
     "does not load the runs of a chain",
@@ -614,8 +617,8 @@ const FAULTY_DRIVERS: [fault: string, WrongDriver: DriverClass, check: string][]
         const earlierFence = this.memory.leases.get(root)?.fence;
         await waitForTick();
         const fence = this.memory.leases.get(root)?.fence;
-        const isDead = earlierFence === options?.fenceToReplace && fence !== undefined;
-        return super.lease(root, holder, ttl, isDead ? { ...options, fenceToReplace: fence } : {});
+        const hasExpectedFence = earlierFence === options?.fenceToReplace && fence !== undefined;
+        return super.lease(root, holder, ttl, hasExpectedFence ? { ...options, fenceToReplace: fence } : {});
       }
     },
     "lease: of concurrent calls that replace the same dead holder through two drivers, exactly one succeeds",
@@ -753,7 +756,7 @@ class UnsyncedDriver extends Driver {
   }
 }
 
-describe("the session driver kit", () => {
+describe("the session driver checks", () => {
   for (const [fault, WrongDriver, check] of FAULTY_DRIVERS)
     it(`catches a driver that ${fault}`, () => assertCheckRejects(createChecks(WrongDriver), check));
 

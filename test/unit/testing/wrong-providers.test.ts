@@ -12,16 +12,16 @@ const MODEL = createModel({ id: "scripted-1" });
 
 function createChecks(WrongProvider: ProviderClass): Check[] {
   let provider: ScriptedProvider;
-  const request = () => Promise.resolve(createRequest({ model: MODEL }));
+  const createTextRequest = () => Promise.resolve(createRequest({ model: MODEL }));
   return modelProviderChecks({
     create: () => Promise.resolve((provider = new WrongProvider())),
-    text: () => (provider.push(["One ", "two ", "three."].map(toTextChunk)), request()),
+    text: () => (provider.push(["One ", "two ", "three."].map(toTextChunk)), createTextRequest()),
     toolCall: async () => {
       provider.push(callTools(["read", { path: "a" }], ["read", { path: "b" }]));
-      return { ...(await request()), tools: [readTool] };
+      return { ...(await createTextRequest()), tools: [readTool] };
     },
-    stall: () => (provider.push({ chunks: [toTextChunk("One ")], hang: true }), request()),
-    fault: () => (provider.push(new ProviderError("scripted", "server", "oops")), request()),
+    stall: () => (provider.push({ chunks: [toTextChunk("One ")], hang: true }), createTextRequest()),
+    fault: () => (provider.push(new ProviderError("scripted", "server", "oops")), createTextRequest()),
     clean: () => Promise.resolve(),
     timeoutMs: 300,
   });
@@ -66,7 +66,7 @@ const CALL_CHECK =
 const FAULT_CHECK =
   "fault: rejects with a ProviderError that names the provider and the kind, in one line, never after a finish";
 
-const FAULTY_PROVIDERS: [fault: string, WrongProvider: ProviderClass, check: string][] = [
+const FAULTY_PROVIDERS: [fault: string, WrongProvider: ProviderClass, checkName: string][] = [
   [
     "has a slash in its name",
     class extends ScriptedProvider {
@@ -201,7 +201,7 @@ const FAULTY_PROVIDERS: [fault: string, WrongProvider: ProviderClass, check: str
       yield toTextChunk("One");
       yield finish("stop");
     }),
-    "abort: with an aborted signal rejects with its reason, without any chunk",
+    "abort: with an aborted signal, the stream rejects with the signal's reason and yields no chunk",
   ],
   [
     "finishes an aborted answer with stop",
@@ -289,7 +289,7 @@ const FAULTY_PROVIDERS: [fault: string, WrongProvider: ProviderClass, check: str
 const leakedTimers: NodeJS.Timeout[] = [];
 after(() => leakedTimers.forEach(clearTimeout));
 
-describe("the model provider kit", () => {
+describe("the model provider checks", () => {
   for (const [fault, WrongProvider, check] of FAULTY_PROVIDERS)
     it(`catches a provider that ${fault}`, () => assertCheckRejects(createChecks(WrongProvider), check));
 });

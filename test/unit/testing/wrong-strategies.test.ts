@@ -11,7 +11,7 @@ const builtInStrategies: readonly [string, () => CompactionStrategy][] = [
 ];
 
 for (const [name, createStrategy] of builtInStrategies) {
-  describe(`the compaction strategy kit on ${name}`, () => {
+  describe(`the compaction strategy checks on ${name}`, () => {
     for (const check of compactionStrategyChecks({ create: () => Promise.resolve(createStrategy()) }))
       it(check.name, check.run);
   });
@@ -27,7 +27,7 @@ const createFaultyStrategy = (
 });
 const takeNewest = ({ messages }: CompactionInput, count = 40) => messages.slice(-count);
 
-const faults: readonly [string, CompactionStrategy, string][] = [
+const faults: readonly [fault: string, strategy: CompactionStrategy, checkName: string][] = [
   ["has no name", createFaultyStrategy((input) => takeNewest(input), ""), "name: not empty, because events contain it"],
   [
     "keeps all messages",
@@ -70,12 +70,12 @@ const faults: readonly [string, CompactionStrategy, string][] = [
   ],
 ];
 
-describe("the compaction strategy kit", () => {
-  for (const [fault, strategy, name] of faults) {
+describe("the compaction strategy checks", () => {
+  for (const [fault, strategy, checkName] of faults) {
     it(`catches a strategy that ${fault}`, async () => {
       const checks = compactionStrategyChecks({ create: () => Promise.resolve(strategy), timeoutMs: 50 });
-      const check = checks.find((candidate) => candidate.name === name);
-      assert.ok(check, name);
+      const check = checks.find((candidate) => candidate.name === checkName);
+      assert.ok(check, checkName);
       await assert.rejects(check.run(), assert.AssertionError);
     });
   }

@@ -36,7 +36,7 @@ const DISK_CHECK = "describe: never touches the disk, and never throws";
 const ARGUMENTS_CHECK = "parse: rejects a missing or wrong argument with ToolInputError";
 let schemaReadCount = 0;
 
-const FAULTY_TOOLS: [fault: string, faultyFields: Partial<Tool<{ word: string }>>, check: string][] = [
+const FAULTY_TOOLS: [fault: string, faultyFields: Partial<Tool<{ word: string }>>, checkName: string][] = [
   ["has a name with a dot", { name: "my.shout" }, "name: letters, digits, `_` and `-`, at most 64 characters"],
   [
     "has a blank description",
@@ -169,7 +169,7 @@ const FAULTY_TOOLS: [fault: string, faultyFields: Partial<Tool<{ word: string }>
   ],
 ];
 
-describe("the tool kit", () => {
+describe("the tool checks", () => {
   describe("on a valid tool", () => {
     for (const check of createChecks(VALID_TOOL)) it(check.name, () => check.run());
   });

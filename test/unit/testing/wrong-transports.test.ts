@@ -3,7 +3,7 @@ import { createServer, type AddressInfo, type Server } from "node:net";
 import { after, describe, it } from "node:test";
 import { transportChecks, type Check } from "gantry/testing";
 import { assertCheckRejects } from "../../helpers/assert-rejected.js";
-import { closeOpenServers, lineClient, LineTransport, type LineFault } from "../../helpers/line-transport.js";
+import { closeOpenServers, connectLineClient, LineTransport, type LineFault } from "../../helpers/line-transport.js";
 
 function createChecks(fault?: LineFault): Check[] {
   let blockingServer: Server | undefined;
@@ -14,7 +14,7 @@ function createChecks(fault?: LineFault): Check[] {
       await once(blockingServer, "listening");
       return new LineTransport(fault, (blockingServer.address() as AddressInfo).port);
     },
-    connect: lineClient,
+    connect: connectLineClient,
     onDisconnect: "cancel",
     clean: async () => {
       const server = blockingServer;
@@ -26,7 +26,7 @@ function createChecks(fault?: LineFault): Check[] {
 }
 
 /** Faults of transports, with the check that must fail. */
-const FAULTY_TRANSPORTS: readonly (readonly [fault: LineFault, check: string])[] = [
+const FAULTY_TRANSPORTS: readonly (readonly [fault: LineFault, checkName: string])[] = [
   ["name", "name: not empty and without white space"],
   ["address", "address: a URL, or `stdio`, printable, on one line"],
   ["early", "start: resolves once clients can connect"],
@@ -52,7 +52,7 @@ const FAULTY_TRANSPORTS: readonly (readonly [fault: LineFault, check: string])[]
   ["closes the agent", "stop: does not close the agent"],
 ];
 
-describe("the transport kit", () => {
+describe("the transport checks", () => {
   after(closeOpenServers);
   describe("on a valid transport", () => {
     for (const check of createChecks()) it(check.name, () => check.run());

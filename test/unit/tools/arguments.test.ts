@@ -62,7 +62,7 @@ it("defineArguments lists 12 wrong arguments and the number of the others", () =
   });
 });
 
-it("the built-in tools have unique, valid names and valid JSON Schemas", async () => {
+it("the built-in tools have unique, valid names, short descriptions and valid JSON Schemas", async () => {
   const { Ajv } = await import("ajv");
   const tools = builtinTools();
   assert.equal(new Set(tools.map((tool) => tool.name)).size, tools.length);

@@ -94,7 +94,7 @@ describe("defineTool", () => {
     assert.equal(defineTool({ ...plainTool, kind: "execute", needsPermission: false }).needsPermission, false);
   });
 
-  it("describes a call with a one-line title for any arguments", () => {
+  it("describes a call with a one-line title of at most 200 characters, for any arguments", () => {
     const tool = defineTool({ ...plainTool, schema: z.object({ text: z.any() }) });
     const getTitle = (text: unknown) => tool.describe({ text }, "/").title;
     assert.equal(getTitle("a\nb"), 'plain {"text":"a\\nb"}');

@@ -45,7 +45,7 @@ describe("an unknown argument", () => {
       assert.equal(getParseError(requireTool(name), input), "");
     });
 
-  it("of a read-only tool is ignored, and the result of that call says so", async (t) => {
+  it("of a read-only tool is ignored, and the result of the call names the argument", async (t) => {
     const folder = await tempDir(t, { "a.txt": "text" });
     const context = createToolContext(folder.path);
     const { text } = await callTool(requireTool("read"), { path: "a.txt", encoding: "latin1" }, context);
@@ -90,7 +90,7 @@ describe("an unknown argument", () => {
     );
   });
 
-  it("of a third-party tool is rejected if its schema drops it", () => {
+  it("of a third-party tool is rejected if the tool's schema drops the argument", () => {
     const createTool = (schema: StandardSchema | JsonSchema, kind: ToolKind = "other", jsonSchema?: JsonSchema) =>
       defineTool({ name: "own", description: "x", kind, schema, ...(jsonSchema && { jsonSchema }), run: () => "" });
     const plainSchema = { type: "object", properties: { a: { type: "number" } } };

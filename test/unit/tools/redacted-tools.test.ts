@@ -21,6 +21,7 @@ it("file tools redact a known key in results, diffs and errors", async () => {
   };
   await writeFile(join(folder.path, ".env"), `A=1\nKEY=${KEY}\nB=2\n`);
   await writeFile(join(folder.path, "encoded"), Buffer.from(`KEY=${KEY}`).toString("base64"));
+  // The key crosses the limit of 2,000 characters at which `read` shortens a line.
   await writeFile(join(folder.path, "long"), `${"x".repeat(1_980)}${KEY}${"y".repeat(500)}`);
   await writeFile(join(folder.path, `name-${KEY}`), "");
   const outputs = [
@@ -37,6 +38,7 @@ it("file tools redact a known key in results, diffs and errors", async () => {
     await callNamedTool("glob", { pattern: "name-*" }),
     await callNamedTool("read", { path: `name-${KEY}x` }),
   ];
+  // No 8 consecutive characters of the key are visible.
   for (const text of outputs)
     for (let i = 0; i + 8 <= KEY.length; i++) assert.ok(!text.includes(KEY.slice(i, i + 8)), `${i}: ${text}`);
   assert.ok(!outputs[1]!.includes(Buffer.from(KEY).toString("base64").slice(8, 20)));

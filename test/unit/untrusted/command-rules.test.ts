@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
-import { evaluateCall, type JudgeJob, type RuleForCall } from "../../../src/untrusted/shell-rules/evaluate-call.js";
+import {
+  evaluateCall,
+  type CallEvaluationJob,
+  type RuleForCall,
+} from "../../../src/untrusted/shell-rules/evaluate-call.js";
 
 const createRule = (action: RuleForCall["action"], match?: string): RuleForCall => ({
   action,
@@ -9,7 +13,7 @@ const createRule = (action: RuleForCall["action"], match?: string): RuleForCall 
   ...(match === undefined ? {} : { match }),
 });
 
-async function getDecision(rules: readonly RuleForCall[], command: JudgeJob["command"]): Promise<string> {
+async function getDecision(rules: readonly RuleForCall[], command: CallEvaluationJob["command"]): Promise<string> {
   const call = {
     locations: [],
     isFileTool: false,
@@ -22,12 +26,17 @@ async function getDecision(rules: readonly RuleForCall[], command: JudgeJob["com
   return isUnparsed ? `${action} (unread)` : action;
 }
 
+/** Each case is the match of a rule, a command and the expected decision. */
 async function assertDecisions(
   createRules: (match: string) => RuleForCall[],
   cases: readonly (readonly string[])[],
 ): Promise<void> {
-  for (const [match = "", command = "", expected] of cases)
-    assert.equal(await getDecision(createRules(match), command), expected, `${match}: ${JSON.stringify(command)}`);
+  for (const [match = "", command = "", expectedDecision] of cases)
+    assert.equal(
+      await getDecision(createRules(match), command),
+      expectedDecision,
+      `${match}: ${JSON.stringify(command)}`,
+    );
 }
 
 describe("an allow rule for commands", () => {
@@ -199,7 +208,7 @@ describe("a deny rule for commands", () => {
   const assertPushDecisions = (cases: readonly (readonly [string, string])[]): Promise<void> =>
     assertDecisions(
       createDenyRules,
-      cases.map(([command, expected]) => ["git push*", command, expected]),
+      cases.map(([command, expectedDecision]) => ["git push*", command, expectedDecision]),
     );
 
   it("ignores options, letter case and the program's folder", () =>
@@ -325,7 +334,7 @@ describe("rules for commands", () => {
       createRule("deny", "rm*"),
       createRule("allow", "cd *"),
     ];
-    for (const [command, expected] of [
+    for (const [command, expectedDecision] of [
       ["npm test", "allow"],
       ["cd x && npm test", "allow"],
       ["npm install && npm test", "ask"],
@@ -333,7 +342,7 @@ describe("rules for commands", () => {
       ["npm test; ls", "pass"],
       ["npm $X; rm x", "deny"],
     ] as const)
-      assert.equal(await getDecision(rules, command), expected, command);
+      assert.equal(await getDecision(rules, command), expectedDecision, command);
     assert.equal(await getDecision([createRule("ask", "x"), createRule("allow")], "case"), "ask (unread)");
     assert.equal(await getDecision([createRule("deny"), createRule("allow", "x")], "case"), "deny");
     assert.equal(await getDecision([createRule("allow"), createRule("deny", "x")], "case"), "allow");
@@ -351,12 +360,12 @@ describe("rules for commands", () => {
     };
     let rowCount = 0;
     for (const [, action = "", match, table = ""] of page.matchAll(/<!-- commands: (\w+) (.+?) -->\n\n(.*?)\n\n/gs))
-      for (const [, command = "", expected] of table.matchAll(/^\| `(.+)` +\| (.+?) +\|$/gm)) {
+      for (const [, command = "", expectedResult] of table.matchAll(/^\| `(.+)` +\| (.+?) +\|$/gm)) {
         const result = await getDecision(
           [createRule(action as RuleForCall["action"], match)],
           command.replaceAll("\\|", "|"),
         );
-        assert.equal(resultsByDecision[result as keyof typeof resultsByDecision], expected, command);
+        assert.equal(resultsByDecision[result as keyof typeof resultsByDecision], expectedResult, command);
         rowCount += 1;
       }
     assert.equal(rowCount, 24);
@@ -366,9 +375,9 @@ describe("rules for commands", () => {
     const file = new URL("./everyday-commands.txt", import.meta.url);
     const commands = readFileSync(file, "utf8").trimEnd().split("\n");
     const rules = ["git*", "npm test*", "ls*", "cat*", "rg*"].map((match) => createRule("allow", match));
-    const allowed: string[] = [];
-    for (const command of commands) if ((await getDecision(rules, command)) === "allow") allowed.push(command);
-    const expected = commands.filter((command) => {
+    const allowedCommands: string[] = [];
+    for (const command of commands) if ((await getDecision(rules, command)) === "allow") allowedCommands.push(command);
+    const expectedCommands = commands.filter((command) => {
       const unquotedCommand = command
         .replaceAll(/'[^']*'|"[^"]*"/g, "x")
         .replaceAll(/ ?(?:2>&1|[12]? ?> ?\/dev\/null)/g, "");
@@ -376,8 +385,8 @@ describe("rules for commands", () => {
       if (/\$[?(]|[<>]|(?:^| )~|^git config/.test(unquotedCommand)) return false;
       return unquotedCommand.split(/\|\||&&|[|;]/).every((part) => /^ *(?:git|npm test|ls|cat|rg)/.test(part));
     });
-    assert.deepEqual(allowed, expected);
-    assert.deepEqual([commands.length, allowed.length], [300, 161]);
+    assert.deepEqual(allowedCommands, expectedCommands);
+    assert.deepEqual([commands.length, allowedCommands.length], [300, 161]);
   });
 
   it("match an argument list without a shell, and ask about a call without a command", async () => {

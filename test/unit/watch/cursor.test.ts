@@ -173,7 +173,7 @@ describe("a reader that reconnects", { concurrency: true }, () => {
     for (const message of ["one", "two"]) await (await localAgent.run({ message, sessionId: id })).result;
     const page = new WatchedPage();
     for await (const event of localAgent.sessions.watch(id, { follow: false })) page.apply(event);
-    // A watcher in the other process has just read the state.
+    // A watcher in the other process reads the state and the four messages.
     const remoteEvents = remoteAgent.sessions.watch(id)[Symbol.asyncIterator]();
     for (let remainingEvents = 5; remainingEvents > 0; remainingEvents -= 1) await remoteEvents.next();
     const messages = await localAgent.sessions.messages(id);

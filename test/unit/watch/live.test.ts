@@ -7,6 +7,7 @@ import { aMessage, aResult, aRun, aSession, change, releaseLease } from "../../.
 import { createGate, createWaitTool } from "../../helpers/gate.js";
 import { waitUntil } from "../../helpers/server-runs.js";
 
+/** Reads the state without the messages. */
 async function readState(agent: Agent, id: string): Promise<SessionState> {
   for await (const event of agent.sessions.watch(id, { follow: false, afterSeq: Number.MAX_SAFE_INTEGER }))
     if (event.type === "state") return event.state;
@@ -43,7 +44,7 @@ describe("the state of a watched session", () => {
   });
 });
 
-/** Counts the reads of messages, message rows and states. */
+/** Counts the calls of `messages` (`messages`), the returned messages (`rows`) and the calls of `head` (`states`). */
 class CountedDriver extends MemoryDriver {
   readonly counts = { messages: 0, rows: 0, states: 0 };
 
@@ -86,21 +87,21 @@ describe("the number of store reads for a watched session", () => {
     assert.ok(driver.counts.rows <= 50, `${driver.counts.rows} rows`);
 
     const run = await agent.run({ message: "go", sessionId: "a" });
-    let readyWatchers = 0;
+    let readyWatcherCount = 0;
     const watchers = Array.from({ length: 20 }, async () => {
       let text = "";
       for await (const event of agent.sessions.watch("a", { afterSeq: 2000 })) {
         if (event.type === "delta") text += event.text;
-        if (event.type === "message" && event.message.seq === 2001) readyWatchers += 1;
+        if (event.type === "message" && event.message.seq === 2001) readyWatcherCount += 1;
         if (event.type === "message_end") return text.length;
       }
       return 0;
     });
-    await Promise.all([answerGate.firstWait, waitUntil(() => readyWatchers === 20)]);
+    await Promise.all([answerGate.firstWait, waitUntil(() => readyWatcherCount === 20)]);
     const initialCounts = { ...driver.counts };
     answerGate.open();
     await run.result;
-    for (const length of await Promise.all(watchers)) assert.ok(length > 10_000);
+    for (const textLength of await Promise.all(watchers)) assert.ok(textLength > 10_000);
     // Only the end of the answer, the end of the run and a title change the state.
     assert.ok(driver.counts.states - initialCounts.states < 10, `${driver.counts.states - initialCounts.states} times`);
     assert.ok(driver.counts.rows - initialCounts.rows < 200, `${driver.counts.rows - initialCounts.rows} rows`);

@@ -38,9 +38,9 @@ class DelayedWriteDriver extends MemoryDriver {
   override async write(id: string, change: SessionChange): ReturnType<MemoryDriver["write"]> {
     const result = await super.write(id, change);
     if (change.release !== true) return result;
-    const headReads = this.#headReads;
+    const previousReadCount = this.#headReads;
     this.notifier.publish(id);
-    await waitUntil(() => this.#headReads > headReads);
+    await waitUntil(() => this.#headReads > previousReadCount);
     await waitTurns();
     return result;
   }
@@ -57,20 +57,20 @@ const delayedStore: StoreKind = [
 describe("the order of watch events", () => {
   for (const [name, createStore] of [...STORES, delayedStore])
     it(`${name}: the end of a run follows all its messages, and an ask follows its tool call`, async (t) => {
-      const watchAbort = new AbortController();
+      const watchController = new AbortController();
       let [watchers, agents]: [Promise<void>[], Agent[]] = [[], []];
       // This hook runs before the hooks that close the stores.
       t.after(async () => {
-        watchAbort.abort();
+        watchController.abort();
         await Promise.all(watchers);
         await Promise.all(agents.map((agent) => agent.close()));
       });
-      const driver = await createStore(t);
+      const openDriver = await createStore(t);
       const folder = await tempDir(t);
       agents = [steps, []].map(
         (script) =>
           new Agent({
-            driver: driver(),
+            driver: openDriver(),
             providers: [new ScriptedProvider(script)],
             tools: [actTool],
             projectDir: folder.path,
@@ -80,25 +80,26 @@ describe("the order of watch events", () => {
       const firstAgent = agents[0]!;
       const { id } = await firstAgent.sessions.create();
       await firstAgent.sessions.update(id, { mode: "ask" });
-      /** The messages that a watcher had at the end of a run. */
-      const messagesAtEnd = new Map<string, Message[]>();
+      /** The messages that a watcher had at the end of a run, by watcher index and run id. */
+      const messagesByWatcherAndRun = new Map<string, Message[]>();
       const answeredAsks = new Set<string>();
-      /** Watchers that have received the first state event. */
+      /** Indexes of the watchers that have received the first state event. */
       const readyWatchers = new Set<number>();
-      let fault: unknown;
+      let watchError: unknown;
       const waitForWatchers = async (isExpected: () => boolean): Promise<void> => {
-        await waitUntil(() => fault !== undefined || isExpected());
-        if (fault) throw fault as Error;
+        await waitUntil(() => watchError !== undefined || isExpected());
+        if (watchError) throw watchError as Error;
       };
       const watch = async (agent: Agent, watcherIndex: number): Promise<void> => {
         const page = new WatchedPage();
-        for await (const event of agent.sessions.watch(id, { signal: watchAbort.signal })) {
+        for await (const event of agent.sessions.watch(id, { signal: watchController.signal })) {
           page.apply(event);
           if (event.type !== "state") continue;
           readyWatchers.add(watcherIndex);
           const { run, asks } = event.state;
           const key = `${watcherIndex} ${String(run?.id)}`;
-          if (run?.state === "finished" && !messagesAtEnd.has(key)) messagesAtEnd.set(key, page.messages);
+          if (run?.state === "finished" && !messagesByWatcherAndRun.has(key))
+            messagesByWatcherAndRun.set(key, page.messages);
           for (const { id: askId, callId } of asks) {
             const calls = page.messages.flatMap(({ parts }) => parts).filter((part) => part.type === "tool_call");
             assert.ok(calls.some((part) => part.id === callId));
@@ -110,18 +111,20 @@ describe("the order of watch events", () => {
         }
       };
       watchers = agents.map((agent, watcherIndex) =>
-        watch(agent, watcherIndex).catch((error: unknown) => void (fault ??= error)),
+        watch(agent, watcherIndex).catch((error: unknown) => void (watchError ??= error)),
       );
       await waitForWatchers(() => readyWatchers.size === agents.length);
       for (let n = 0; n < RUN_COUNT; n += 1) {
         const run = await firstAgent.run({ message: `prompt ${n}`, sessionId: id });
         await run.result;
         // Both watchers have received the end before the next run starts.
-        await waitForWatchers(() => [0, 1].every((watcherIndex) => messagesAtEnd.has(`${watcherIndex} ${run.id}`)));
+        await waitForWatchers(() =>
+          [0, 1].every((watcherIndex) => messagesByWatcherAndRun.has(`${watcherIndex} ${run.id}`)),
+        );
         const expectedMessages = (await firstAgent.sessions.messages(id)).map(joinTexts);
         for (const watcherIndex of [0, 1])
           assert.deepEqual(
-            messagesAtEnd.get(`${watcherIndex} ${run.id}`),
+            messagesByWatcherAndRun.get(`${watcherIndex} ${run.id}`),
             expectedMessages,
             `watcher ${watcherIndex}, run ${n}`,
           );

@@ -16,23 +16,23 @@ const UNAVAILABLE_MESSAGE = "session store unavailable";
 
 it("a store outage fails the run, and a watcher resumes when the store is back", async (t) => {
   let isStoreDown = false;
-  let rejectedCalls = 0;
-  const getStoreState = () => {
-    if (isStoreDown) rejectedCalls += 1;
+  let rejectedCallCount = 0;
+  const countCallAndGetFault = () => {
+    if (isStoreDown) rejectedCallCount += 1;
     return isStoreDown ? "fail" : "";
   };
   const toolGate = createGate();
   const api = await startApi(t, {
     steps: [callTools(["wait", {}]), "Here again."],
-    agent: { driver: withOutages(new MemoryDriver(), getStoreState), tools: [createWaitTool(toolGate)] },
+    agent: { driver: withOutages(new MemoryDriver(), countCallAndGetFault), tools: [createWaitTool(toolGate)] },
   });
   const { id } = await api.agent.sessions.create();
-  const watchAbort = new AbortController();
-  t.after(() => watchAbort.abort());
+  const watchController = new AbortController();
+  t.after(() => watchController.abort());
   const page = new CheckedPage();
   let hasEnded = false;
   const watchPromise = (async () => {
-    for await (const event of readSessionEvents(`${api.url}/api/sessions/${id}/events`, {}, watchAbort.signal))
+    for await (const event of readSessionEvents(`${api.url}/api/sessions/${id}/events`, {}, watchController.signal))
       page.apply(event);
     hasEnded = true;
   })();
@@ -53,8 +53,8 @@ it("a store outage fails the run, and a watcher resumes when the store is back",
     [503, { error: UNAVAILABLE_MESSAGE, code: "store_unavailable" }],
   );
   // The watcher polls the store without a notification.
-  const previousCalls = rejectedCalls;
-  await waitUntil(() => rejectedCalls > previousCalls + 4);
+  const previousCallCount = rejectedCallCount;
+  await waitUntil(() => rejectedCallCount > previousCallCount + 4);
   assert.equal(hasEnded, false);
   assert.deepEqual((await api.send(`/api/sessions/${id}/events`)).status, 503, "a new watcher is rejected at once");
 

@@ -8,9 +8,11 @@ import { waitUntil } from "../../helpers/server-runs.js";
 import { STORES } from "../../helpers/stores.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
+/** The first todo is completed. The other todos are pending. */
 const createTodos = (...contents: string[]) =>
   contents.map((content, n) => ({ content, status: n ? "pending" : "completed" }));
 
+/** Reads the state without the messages. */
 async function readState(agent: Agent, id: string): Promise<SessionState> {
   for await (const event of agent.sessions.watch(id, { follow: false, afterSeq: Number.MAX_SAFE_INTEGER }))
     if (event.type === "state") return event.state;
@@ -20,7 +22,7 @@ async function readState(agent: Agent, id: string): Promise<SessionState> {
 describe("the plan of a watched session", () => {
   for (const [name, createStore] of STORES)
     it(`is the todo list of the visible messages, in every process (${name})`, async (t) => {
-      const driver = await createStore(t);
+      const openDriver = await createStore(t);
       const projectDir = (await tempDir(t)).path;
       const cancelledTodo = { content: "given up", status: "cancelled" };
       const provider = new ScriptedProvider([
@@ -34,7 +36,7 @@ describe("the plan of a watched session", () => {
         "three",
       ]);
       const createAgent = () =>
-        new Agent({ providers: [provider], driver: driver(), tools: builtinTools(), projectDir });
+        new Agent({ providers: [provider], driver: openDriver(), tools: builtinTools(), projectDir });
       const [localAgent, remoteAgent] = [createAgent(), createAgent()];
       t.after(() => Promise.all([localAgent.close(), remoteAgent.close()]));
       const firstRun = await localAgent.run({ message: "1" });
@@ -56,13 +58,13 @@ describe("the plan of a watched session", () => {
 
       // This watcher runs during the whole test.
       const receivedPlans: string[] = [];
-      const watchAbort = new AbortController();
+      const watchController = new AbortController();
       const watchPromise = (async () => {
-        for await (const event of remoteAgent.sessions.watch(id, { signal: watchAbort.signal }))
+        for await (const event of remoteAgent.sessions.watch(id, { signal: watchController.signal }))
           if (event.type === "state") {
             const contents = event.state.plan.map(({ content }) => content).join();
             if (contents !== receivedPlans.at(-1)) receivedPlans.push(contents);
-            if (event.state.session.title === "over") watchAbort.abort();
+            if (event.state.session.title === "over") watchController.abort();
           }
       })();
       await waitForPlan();

@@ -4,7 +4,7 @@ import { Agent, defineTool, MemoryDriver, type AgentEvent } from "gantry";
 import { callTools, ScriptedProvider } from "gantry/testing";
 import { PollingClients } from "../../../adapters/koa-http-api/asks.js";
 import { Presence } from "../../../src/watch/presence.js";
-import { mockTime, waitTurns, waitForTurn } from "../../helpers/fake-time.js";
+import { mockTime, waitTurns, waitForConditionInTurns } from "../../helpers/fake-time.js";
 import type { Hooks } from "../../helpers/temp-dir.js";
 
 const LEAVE_DELAY_MS = 60_000;
@@ -19,14 +19,14 @@ function createAskingAgent(t: Hooks, runCount = 1) {
   const startAskingRun = async () => {
     const { id } = await agent.sessions.create();
     const events: AgentEvent[] = [];
-    const askOpened = new Promise<string>((resolve) =>
+    const askIdPromise = new Promise<string>((resolve) =>
       agent.on("ask.opened", ({ ask: { id: askId } }) => resolve(askId)),
     );
     const run = await agent.run({ message: "x", sessionId: id, mode: "ask" });
-    const eventsRead = (async () => {
+    const readPromise = (async () => {
       for await (const event of run) events.push(event);
     })();
-    return { run, events, eventsRead, askId: await askOpened, getOutput: () => findOutput(events) };
+    return { run, events, readPromise, askId: await askIdPromise, getOutput: () => findOutput(events) };
   };
   return { agent, startAskingRun };
 }
@@ -38,19 +38,19 @@ function findOutput(events: readonly AgentEvent[]): string | undefined {
 /** Connects a client that watches a new session and can answer. */
 async function connectWatcher(agent: Agent): Promise<{ disconnect: () => Promise<void> }> {
   const { id } = await agent.sessions.create();
-  const watchAbort = new AbortController();
-  const events = agent.sessions.watch(id, { canAnswer: true, signal: watchAbort.signal })[Symbol.asyncIterator]();
+  const watchController = new AbortController();
+  const events = agent.sessions.watch(id, { canAnswer: true, signal: watchController.signal })[Symbol.asyncIterator]();
   await events.next();
   return {
     disconnect: async () => {
-      watchAbort.abort();
+      watchController.abort();
       await events.return?.();
     },
   };
 }
 
 describe("clients that can answer", () => {
-  it("are present for all or the given sessions, and for a delay after they disconnect", (t) => {
+  it("are present for all sessions or for selected sessions, until a delay after they disconnect", (t) => {
     const { advance } = mockTime(t);
     const presence = new Presence(LEAVE_DELAY_MS);
     assert.equal(presence.canAnswer("a"), false);
@@ -79,7 +79,7 @@ describe("clients that can answer", () => {
     const { advance } = mockTime(t);
     const { agent, startAskingRun } = createAskingAgent(t);
     const client = await connectWatcher(agent);
-    const { eventsRead, getOutput, askId } = await startAskingRun();
+    const { readPromise, getOutput, askId } = await startAskingRun();
     advance(3_600_000);
     await waitTurns();
     assert.equal((await agent.asks.get(askId))?.state, "open");
@@ -88,16 +88,16 @@ describe("clients that can answer", () => {
     await waitTurns();
     assert.equal((await agent.asks.get(askId))?.state, "open");
     advance(1_000);
-    await waitForTurn(() => getOutput() !== undefined);
+    await waitForConditionInTurns(() => getOutput() !== undefined);
     assert.match(getOutput() ?? "", /no client could answer/);
-    await eventsRead;
+    await readPromise;
   });
 
   it("answer an ask after they reconnect within the delay", async (t) => {
     const { advance } = mockTime(t);
     const { agent, startAskingRun } = createAskingAgent(t);
     const client = await connectWatcher(agent);
-    const { eventsRead, getOutput, askId } = await startAskingRun();
+    const { readPromise, getOutput, askId } = await startAskingRun();
     await client.disconnect();
     advance(LEAVE_DELAY_MS - 1);
     await waitTurns();
@@ -105,7 +105,7 @@ describe("clients that can answer", () => {
     advance(3_600_000);
     await waitTurns();
     await agent.asks.answer(askId, { choice: "allow" });
-    await eventsRead;
+    await readPromise;
     assert.equal(getOutput(), "done");
   });
 
@@ -113,14 +113,14 @@ describe("clients that can answer", () => {
     mockTime(t);
     const { agent, startAskingRun } = createAskingAgent(t);
     const client = await connectWatcher(agent);
-    const { run, eventsRead, askId } = await startAskingRun();
+    const { run, readPromise, askId } = await startAskingRun();
     await client.disconnect();
     const closedAskIds: string[] = [];
     agent.on("ask.closed", ({ ask: { id } }) => closedAskIds.push(id));
     // No timer is due at this point.
     await agent.close();
     await assert.rejects(run.result, { code: "shutting_down" });
-    await eventsRead.catch(() => undefined);
+    await readPromise.catch(() => undefined);
     assert.deepEqual(closedAskIds, [askId]);
   });
 

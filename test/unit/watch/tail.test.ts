@@ -11,7 +11,7 @@ import { Presence } from "../../../src/watch/presence.js";
 import { SessionTail, type Page, type TailWriter } from "../../../src/watch/tail.js";
 import { notifierOf } from "../../../src/sessions/polling-notifier.js";
 import { aMessage, aSession, change, aGrowingMessage } from "../../../src/testing/session-driver/rule.js";
-import { mockTime, waitTurns, waitForTurn } from "../../helpers/fake-time.js";
+import { mockTime, waitTurns, waitForConditionInTurns } from "../../helpers/fake-time.js";
 import { createGate } from "../../helpers/gate.js";
 import { waitUntil } from "../../helpers/server-runs.js";
 import { STORES, sqliteStore } from "../../helpers/stores.js";
@@ -62,32 +62,32 @@ describe("watchers", { concurrency: true }, () => {
       ).result;
       const stopActions: Record<
         string,
-        (events: AsyncIterator<WatchEvent>, watchAbort: AbortController) => Promise<unknown>
+        (events: AsyncIterator<WatchEvent>, watchController: AbortController) => Promise<unknown>
       > = {
         "between two events": async (events) => events.return?.(),
         "by an error": (events) => assert.rejects(async () => events.throw?.(new Error("no more"))),
-        "by a signal between two events": async (events, watchAbort) => {
-          watchAbort.abort();
+        "by a signal between two events": async (events, watchController) => {
+          watchController.abort();
           assert.equal(countListeners(), 0);
           while (!(await events.next()).done);
         },
-        "by a signal while it waits": async (events, watchAbort) => {
+        "by a signal while the watcher waits": async (events, watchController) => {
           await events.next();
           await events.next();
           const nextEvent = events.next();
           await waitTurns();
           assert.equal(countListeners(), 1);
-          watchAbort.abort();
+          watchController.abort();
           assert.equal((await nextEvent).done, true);
         },
       };
       for (const [actionName, stop] of Object.entries(stopActions)) {
-        const watchAbort = new AbortController();
-        const events = agent.sessions.watch(id, { signal: watchAbort.signal })[Symbol.asyncIterator]();
+        const watchController = new AbortController();
+        const events = agent.sessions.watch(id, { signal: watchController.signal })[Symbol.asyncIterator]();
         await events.next();
-        await stop(events, watchAbort);
+        await stop(events, watchController);
         assert.equal(countListeners(), 0, actionName);
-        assert.equal(getEventListeners(watchAbort.signal, "abort").length, 0, actionName);
+        assert.equal(getEventListeners(watchController.signal, "abort").length, 0, actionName);
       }
     });
 
@@ -139,6 +139,7 @@ describe("watchers", { concurrency: true }, () => {
     await driver.create({ session: aSession("a") });
     const tail = new SessionTail("a", driver, new Presence(0), () => Promise.resolve(undefined));
     const readSeqs = async (firstSeq: number) => (await tail.readPage(firstSeq, 0)).messages.map(({ seq }) => seq);
+    // Stores a message. The returned function reports the change to the tail.
     const storeMessage = async (writer: TailWriter | undefined, seq: number) => {
       const add = [aMessage("a", seq)];
       await driver.write("a", change({ add }));
@@ -147,17 +148,17 @@ describe("watchers", { concurrency: true }, () => {
     const firstWriter = tail.openWriter(0);
     (await storeMessage(firstWriter, 1))();
     assert.deepEqual(await readSeqs(1), [1]);
-    const reportLate = await storeMessage(firstWriter, 2);
+    const reportSecondMessage = await storeMessage(firstWriter, 2);
     const secondWriter = tail.openWriter(0);
     (await storeMessage(secondWriter, 3))();
     assert.deepEqual(await readSeqs(3), [3]);
-    reportLate();
+    reportSecondMessage();
     assert.deepEqual([await readSeqs(1), await readSeqs(3)], [[1, 2, 3], [3]]);
     firstWriter.end();
     assert.equal(tail.hasLocalWriter, true);
-    const notifyTail = await storeMessage(secondWriter, 4);
+    const reportFourthMessage = await storeMessage(secondWriter, 4);
     const { version } = tail;
-    notifyTail();
+    reportFourthMessage();
     assert.ok(tail.version > version);
     assert.deepEqual(await readSeqs(2), [2, 3, 4]);
     secondWriter.end();
@@ -176,9 +177,9 @@ describe("watchers", { concurrency: true }, () => {
     const agent = new Agent({ driver, providers: [new ScriptedProvider([])] });
     t.after(() => agent.close());
     await agent.sessions.revert("a", add[1]!.id);
-    const { rewinds: rewinds } = (await agent.sessions.get("a"))!;
-    const readSeqs = async (knownRewinds: number) =>
-      (await tail.readPage(1, knownRewinds)).messages.map(({ seq }) => seq);
+    const { rewinds } = (await agent.sessions.get("a"))!;
+    const readSeqs = async (rewindCount: number) =>
+      (await tail.readPage(1, rewindCount)).messages.map(({ seq }) => seq);
     assert.deepEqual([await readSeqs(0), rewinds.length, await readSeqs(1)], [[1, 2, 3], 1, [1, 2]]);
   });
 
@@ -190,7 +191,7 @@ describe("watchers", { concurrency: true }, () => {
     await driver.write("a", change({ add: [aGrowingMessage("a", 1)] }));
     const tail = new SessionTail("a", driver, new Presence(0), () => Promise.resolve(undefined));
     const firstPage = await tail.readPage(1, 0);
-    const { position: position } = tail.getChange(
+    const { position } = tail.getChange(
       new StreamPosition("a", parseCursor("a", "")),
       firstPage.messages[0]!,
       firstPage,
@@ -217,12 +218,12 @@ describe("watchers", { concurrency: true }, () => {
     const agent = new Agent({ driver, providers: [provider] });
     t.after(() => agent.close());
     const { id } = await agent.sessions.create();
-    const watchAbort = new AbortController();
+    const watchController = new AbortController();
     const eventsByCursor = new Map<string, WatchEvent>();
     let sharedCount = 0;
     const pages = Array.from({ length: 20 }, () => new WatchedPage());
     const watches = pages.map(async (page) => {
-      for await (const event of agent.sessions.watch(id, { signal: watchAbort.signal })) {
+      for await (const event of agent.sessions.watch(id, { signal: watchController.signal })) {
         page.apply(event);
         if (!("cursor" in event)) continue;
         if (eventsByCursor.get(event.cursor) === event) sharedCount += 1;
@@ -230,10 +231,10 @@ describe("watchers", { concurrency: true }, () => {
       }
     });
     const run = await agent.run({ message: "hi", sessionId: id });
-    const countEvents = () => pages.reduce((sum, page) => sum + page.contentEvents, 0);
+    const countEvents = () => pages.reduce((sum, page) => sum + page.cursorEventCount, 0);
     await waitUntil(() => pages.every(({ messages }) => messages.length > 0));
     calls.length = 0;
-    const [eventsBefore, sharedBefore] = [countEvents(), sharedCount];
+    const [eventCountBefore, sharedCountBefore] = [countEvents(), sharedCount];
     for (const [n, chunkGate] of chunkGates.entries()) {
       chunkGate.open();
       const text = `word${n} `;
@@ -246,18 +247,18 @@ describe("watchers", { concurrency: true }, () => {
       pages.every(({ messages }) => messages.length === 2 && messages.every(({ finished }) => finished)),
     );
     const expectedMessages = (await agent.sessions.messages(id)).map(joinTexts);
-    watchAbort.abort();
+    watchController.abort();
     await Promise.all(watches);
     for (const page of pages) assert.deepEqual(page.messages, expectedMessages);
-    const [newEvents, sharedEvents] = [countEvents() - eventsBefore, sharedCount - sharedBefore];
-    assert.ok(newEvents >= 20 * CHUNK_COUNT, `${newEvents} events`);
-    // One of 20 watchers creates the event, the others share it. Some watchers can receive the last chunk together with
-    // the end.
-    assert.ok(sharedEvents > newEvents / 2, `${sharedEvents} of ${newEvents} events are shared`);
-    const writeCalls = calls.filter((call) => call === "write").length;
-    const headCalls = calls.filter((call) => call === "head").length;
-    assert.ok(writeCalls > CHUNK_COUNT, `${writeCalls} batches are stored`);
-    assert.ok(headCalls < CHUNK_COUNT / 2, `${headCalls} reads of the session state`);
+    const [newEventCount, sharedEventCount] = [countEvents() - eventCountBefore, sharedCount - sharedCountBefore];
+    assert.ok(newEventCount >= 20 * CHUNK_COUNT, `${newEventCount} events`);
+    // One of 20 watchers creates an event, and the other watchers share the event. Some watchers can receive the last
+    // chunk together with the end.
+    assert.ok(sharedEventCount > newEventCount / 2, `${sharedEventCount} of ${newEventCount} events are shared`);
+    const writeCallCount = calls.filter((call) => call === "write").length;
+    const headCallCount = calls.filter((call) => call === "head").length;
+    assert.ok(writeCallCount > CHUNK_COUNT, `${writeCallCount} batches are stored`);
+    assert.ok(headCallCount < CHUNK_COUNT / 2, `${headCallCount} reads of the session state`);
   });
 });
 
@@ -268,13 +269,13 @@ describe("watchers of idle sessions", () => {
       const { driver, calls } = recordCalls((await createStore(t))());
       const agent = new Agent({ driver, providers: [new ScriptedProvider([])] });
       t.after(() => agent.close());
-      const watchAbort = new AbortController();
-      let startedWatches = 0;
+      const watchController = new AbortController();
+      let startedWatchCount = 0;
       const sessions = await Promise.all(Array.from({ length: 5 }, () => agent.sessions.create()));
       const watches = sessions.map(async ({ id }) => {
-        for await (const _ of agent.sessions.watch(id, { signal: watchAbort.signal })) startedWatches += 1;
+        for await (const _ of agent.sessions.watch(id, { signal: watchController.signal })) startedWatchCount += 1;
       });
-      await waitForTurn(() => startedWatches === sessions.length);
+      await waitForConditionInTurns(() => startedWatchCount === sessions.length);
       // The first polls of the store are due now. Then three rounds of 2 s must pass without a call.
       for (let round = 0, quietRounds = 0; quietRounds < 3; round += 1) {
         const callCount = calls.length;
@@ -285,7 +286,7 @@ describe("watchers of idle sessions", () => {
         quietRounds = calls.length === callCount ? quietRounds + 1 : 0;
         assert.ok(round < 20, `repeated store calls: ${calls.slice(callCount).join()}`);
       }
-      watchAbort.abort();
+      watchController.abort();
       await Promise.all(watches);
     });
 });

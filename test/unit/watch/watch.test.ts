@@ -41,13 +41,13 @@ describe("a watcher under a random schedule", () => {
     for (let seed = FIRST_SEED; seed < FIRST_SEED + SCHEDULE_COUNT; seed += 1)
       it(`receives the stored messages (${name}, schedule ${seed})`, async (t) => {
         const random = createRandom(seed);
-        const driver = await createStore(t);
+        const openDriver = await createStore(t);
         const folder = await tempDir(t);
         const script = Array.from({ length: 200 }, () => createAnswer(random));
         const agents = [0, 1].map(
           () =>
             new Agent({
-              driver: driver(),
+              driver: openDriver(),
               providers: [new ScriptedProvider(script)],
               tools: [noopTool],
               projectDir: folder.path,
@@ -59,14 +59,14 @@ describe("a watcher under a random schedule", () => {
         const session: Session = await agents[0]!.sessions.create();
 
         const page = new WatchedPage();
-        const watchAbort = new AbortController();
+        const watchController = new AbortController();
         const watchPromise = (async () => {
-          while (!watchAbort.signal.aborted) {
+          while (!watchController.signal.aborted) {
             let remainingEvents = Math.floor(random() * 60);
             const options = random() < 0.5 ? { after: page.cursor } : { lastSeen: page.cursor };
             for await (const event of pickAgent().sessions.watch(session.id, {
               ...options,
-              signal: watchAbort.signal,
+              signal: watchController.signal,
             })) {
               page.apply(event);
               if ((remainingEvents -= 1) < 0) break;
@@ -78,11 +78,15 @@ describe("a watcher under a random schedule", () => {
 
         const snapshots: string[] = [];
         for (let step = 0; step < 12; step += 1) {
-          const runAbort = new AbortController();
+          const runController = new AbortController();
           const agent = pickAgent();
-          const run = await agent.run({ message: `prompt ${step}`, sessionId: session.id, signal: runAbort.signal });
+          const run = await agent.run({
+            message: `prompt ${step}`,
+            sessionId: session.id,
+            signal: runController.signal,
+          });
           // Time: part of the random schedule.
-          if (random() < 0.25) setTimeout(() => runAbort.abort(), random() * 40);
+          if (random() < 0.25) setTimeout(() => runController.abort(), random() * 40);
           await run.result.catch(() => undefined);
           const messages = await agent.sessions.messages(session.id);
           if (random() < 0.3)
@@ -109,7 +113,7 @@ describe("a watcher under a random schedule", () => {
         await waitUntil(isPageComplete).catch((error: unknown) =>
           assert.fail(`${String(error)}: ${describePosition()}`),
         );
-        watchAbort.abort();
+        watchController.abort();
         await watchPromise;
         // A new reader receives the same messages.
         const newPage = new WatchedPage();

@@ -7,7 +7,7 @@ import { KoaHttpTransport } from "gantry/adapters/koa-http-api";
 import { WebConsoleTransport } from "gantry/adapters/web-console";
 import { openHttpHost } from "gantry/http";
 import { transportChecks } from "gantry/testing";
-import { httpClient } from "../../helpers/transport-clients.js";
+import { createHttpClient } from "../../helpers/transport-clients.js";
 
 /** Starts both transports on one port, as `gantry serve` does. The API accepts prompts, the console does not. */
 class ApiWithConsole implements Transport {
@@ -43,7 +43,7 @@ describe("contract of the transport that serves web console and HTTP API on one 
       await once(blockingServer, "listening");
       return new ApiWithConsole((blockingServer.address() as AddressInfo).port);
     },
-    connect: httpClient,
+    connect: createHttpClient,
     onDisconnect: "cancel",
     clean: async () => {
       const server = blockingServer;

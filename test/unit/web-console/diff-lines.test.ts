@@ -6,13 +6,13 @@ import {
   compareInSteps,
   countChanges,
   pairRows,
-  markWords,
+  findChangedWords,
   type DiffRow,
   type TextRange,
 } from "../../../adapters/web-console/app/diff-lines.js";
 
-function compareRows(before: string, after: string): DiffRow[] {
-  const comparison = compareInSteps(before, after);
+function compareRows(oldText: string, newText: string): DiffRow[] {
+  const comparison = compareInSteps(oldText, newText);
   let step = comparison.next();
   while (!step.done) step = comparison.next();
   return step.value;
@@ -21,7 +21,7 @@ function compareRows(before: string, after: string): DiffRow[] {
 const formatRows = (rows: readonly DiffRow[]) =>
   rows.map(({ kind, text }) => `${{ same: " ", removed: "-", added: "+" }[kind]}${text}`);
 
-/** Returns the old text if `omittedKind` is `added`, or the new text if it is `removed`. */
+/** Returns the old text if `omittedKind` is `added`, or the new text if `omittedKind` is `removed`. */
 function joinRows(rows: readonly DiffRow[], omittedKind: DiffRow["kind"]): string {
   return rows
     .filter(({ kind }) => kind !== omittedKind)
@@ -42,7 +42,7 @@ it("compareInSteps returns removed and added lines with the line numbers of both
   const rows = compareRows("a\nb\nc\nd\n", "a\nB\nc\nd\ne\n");
   assert.deepEqual(formatRows(rows), [" a", "-b", "+B", " c", " d", "+e"]);
   assert.deepEqual(
-    rows.map((row) => [row.old, row.new]),
+    rows.map((row) => [row.oldLineNumber, row.newLineNumber]),
     [
       [1, 1],
       [2, 0],
@@ -72,17 +72,17 @@ it("compareInSteps reports a missing final line break and a carriage return as c
 it("compareInSteps reproduces both texts from its rows, and keeps lines that are all equal", () => {
   const random = createRandom(7);
   for (let round = 0; round < 400; round++) {
-    const createText = (kindCount: number) =>
-      Array.from({ length: random(24) }, () => String.fromCharCode(97 + random(kindCount))).join("\n") +
+    const createText = (lineKindCount: number) =>
+      Array.from({ length: random(24) }, () => String.fromCharCode(97 + random(lineKindCount))).join("\n") +
       (random(2) ? "\n" : "");
-    const kindCount = 1 + random(12);
-    const [oldText, newText] = [createText(kindCount), createText(kindCount)];
+    const lineKindCount = 1 + random(12);
+    const [oldText, newText] = [createText(lineKindCount), createText(lineKindCount)];
     const rows = compareRows(oldText, newText);
     assert.equal(joinRows(rows, "added"), oldText);
     assert.equal(joinRows(rows, "removed"), newText);
     const unchangedRows = rows.filter(({ kind }) => kind === "same").length;
     // The last line of each text can differ, because it can lack a line break.
-    if (kindCount === 1)
+    if (lineKindCount === 1)
       assert.ok(unchangedRows >= Math.min(oldText.split("\n").length, newText.split("\n").length) - 2);
   }
 });
@@ -112,20 +112,20 @@ it("compareTexts rejects with the reason of an aborted signal", async () => {
   await assert.rejects(compareTexts("a\n", "b\n", abortedSignal), /gone/);
 });
 
-it("markWords marks differing words, and nothing if most of a line differs or the line is long", () => {
+it("findChangedWords returns the ranges of differing words, and nothing if most of a line differs or the line is long", () => {
   const getMarkedTexts = (text: string, spans: readonly TextRange[] = []) =>
     spans.map(([start, end]) => text.slice(start, end));
   const [oldLine, newLine] = ["const total = price * count;", "const total = price * (count + 1);"];
-  const marks = markWords(oldLine, newLine);
-  assert.deepEqual(getMarkedTexts(oldLine, marks?.before), []);
-  assert.deepEqual(getMarkedTexts(newLine, marks?.after), ["(", " + 1)"]);
-  const renameMarks = markWords("let größe = 1", "let länge = 1");
-  assert.deepEqual(getMarkedTexts("let größe = 1", renameMarks?.before), ["größe"]);
-  assert.equal(markWords("return a;", "throw new Error(message)"), undefined);
-  assert.equal(markWords("a ".repeat(500), "a ".repeat(501)), undefined);
+  const marks = findChangedWords(oldLine, newLine);
+  assert.deepEqual(getMarkedTexts(oldLine, marks?.oldRanges), []);
+  assert.deepEqual(getMarkedTexts(newLine, marks?.newRanges), ["(", " + 1)"]);
+  const renameMarks = findChangedWords("let größe = 1", "let länge = 1");
+  assert.deepEqual(getMarkedTexts("let größe = 1", renameMarks?.oldRanges), ["größe"]);
+  assert.equal(findChangedWords("return a;", "throw new Error(message)"), undefined);
+  assert.equal(findChangedWords("a ".repeat(500), "a ".repeat(501)), undefined);
 });
 
-it("groupRows folds lines far from a change, and shows the lines next to it", () => {
+it("groupRows folds lines far from a change, and shows the lines next to a change", () => {
   const lines = Array.from({ length: 30 }, (_, index) => `${index + 1}`);
   const rows = compareRows(`${lines.join("\n")}\n`, `${lines.toSpliced(14, 1, "new").join("\n")}\n`);
   assert.deepEqual(

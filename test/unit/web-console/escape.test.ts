@@ -32,13 +32,13 @@ describe("escapes of invisible characters", () => {
     assert.equal(escapeInvisible("\ud800x"), "\\ud800x");
   });
 
-  it("escapeExactly keeps 8 combining marks, and replaces further ones by their number", () => {
+  it("escapeExactly keeps 8 combining marks, and replaces further marks by their number", () => {
     const mark = "\u0301";
     assert.equal(escapeExactly(`x${mark.repeat(400)}y`), `x${mark.repeat(8)}<392 more marks>y`);
     assert.equal(escapeExactly(`x${mark.repeat(8)}y`), `x${mark.repeat(8)}y`);
   });
 
-  it("escapeInvisible keeps joiners within emoji and joined scripts, and escapes isolated ones", () => {
+  it("escapeInvisible keeps joiners within emoji and joined scripts, and escapes isolated joiners", () => {
     const ordinaryTexts = [
       "Zeile\n\tmit Umlauten: äöü, ¿qué?, 中文, עברית, العربية",
       "👨‍👩‍👧 ❤️ 👍🏽 1️⃣ 🏳️‍🌈 ☺︎",

@@ -8,7 +8,7 @@ const SECRET = "s3cret-of-the-test";
 const LOCKED_OPTIONS = { requiredHeaders: { "X-Key": SECRET } };
 const KEY_HEADERS = { "x-key": SECRET };
 
-const createLink = async (url: string) => {
+const createLinkCode = async (url: string) => {
   const response = await sendRawRequest(url, "/console/links", { method: "POST", headers: KEY_HEADERS });
   assert.equal(response.status, 200, response.text);
   const { path } = response.json() as { path: string };
@@ -23,7 +23,7 @@ describe("a one-time link", () => {
   it("returns the required headers at its first use, and bad_link at the second", async (t) => {
     const { url } = await serveConsole(t, LOCKED_OPTIONS);
     assert.equal((await sendRawRequest(url, "/api/models")).status, 401);
-    const [firstCode, secondCode] = [await createLink(url), await createLink(url)];
+    const [firstCode, secondCode] = [await createLinkCode(url), await createLinkCode(url)];
     assert.notEqual(firstCode, secondCode);
     const response = await login(url, firstCode);
     assert.deepEqual([response.status, response.json()], [200, { headers: { "X-Key": SECRET } }]);
@@ -38,7 +38,7 @@ describe("a one-time link", () => {
 
   it("succeeds for exactly one of eight simultaneous logins", async (t) => {
     const { url } = await serveConsole(t, LOCKED_OPTIONS);
-    const code = await createLink(url);
+    const code = await createLinkCode(url);
     const statuses = await Promise.all(Array.from({ length: 8 }, async () => (await login(url, code)).status));
     assert.deepEqual(statuses.sort(), [200, ...Array.from({ length: 7 }, () => 401)]);
   });
@@ -60,7 +60,7 @@ describe("a one-time link", () => {
 
   it("is refused to other origins, other hosts and bodies that are not JSON, and stays usable", async (t) => {
     const { url } = await serveConsole(t, LOCKED_OPTIONS);
-    const code = await createLink(url);
+    const code = await createLinkCode(url);
     const jsonHeaders = { "content-type": "application/json" };
     for (const [headers, status] of [
       [{ ...jsonHeaders, origin: "https://evil.example" }, 403],
@@ -96,7 +96,7 @@ describe("a one-time link", () => {
   it("is valid after 59 seconds and expired after 120 seconds", async (t) => {
     const { url } = await serveConsole(t, LOCKED_OPTIONS);
     const startMs = performance.now();
-    const [code, lateCode] = [await createLink(url), await createLink(url)];
+    const [code, lateCode] = [await createLinkCode(url), await createLinkCode(url)];
     const clock = mock.method(performance, "now", () => startMs + 59_000);
     t.after(() => clock.mock.restore());
     assert.equal((await login(url, code)).status, 200);
@@ -107,21 +107,21 @@ describe("a one-time link", () => {
   it("expires when 16 newer links exist", async (t) => {
     const { url } = await serveConsole(t, LOCKED_OPTIONS);
     const codes: string[] = [];
-    for (let i = 0; i < 17; i += 1) codes.push(await createLink(url));
+    for (let i = 0; i < 17; i += 1) codes.push(await createLinkCode(url));
     const [oldestCode, secondOldestCode] = codes;
     assert.equal((await login(url, oldestCode)).status, 401);
     assert.equal((await login(url, secondOldestCode)).status, 200);
   });
 
-  it("works after 10 wrong codes from its address, although further wrong codes get 429 for a minute", async (t) => {
+  it("works after 10 wrong codes from the same address, although further wrong codes get 429 for a minute", async (t) => {
     const { url } = await serveConsole(t, LOCKED_OPTIONS);
-    const code = await createLink(url);
+    const code = await createLinkCode(url);
     for (let i = 0; i < 10; i += 1) assert.equal((await login(url, `wrong-${i}`)).status, 401);
     const throttledResponse = await login(url, "wrong");
     assert.equal(throttledResponse.status, 429);
     assert.equal((throttledResponse.json() as { code: string }).code, "too_many_attempts");
-    const waitSeconds = Number(throttledResponse.headers["retry-after"]);
-    assert.ok(waitSeconds > 0 && waitSeconds <= 60, String(waitSeconds));
+    const retryAfterSeconds = Number(throttledResponse.headers["retry-after"]);
+    assert.ok(retryAfterSeconds > 0 && retryAfterSeconds <= 60, String(retryAfterSeconds));
     const validResponse = await login(url, code);
     assert.deepEqual([validResponse.status, validResponse.json()], [200, { headers: { "X-Key": SECRET } }]);
     assert.equal((await login(url, code)).status, 429, "the link works once");
@@ -131,11 +131,11 @@ describe("a one-time link", () => {
     assert.equal((await login(url, "wrong")).status, 401);
   });
 
-  it("does not appear in the log, nor does the secret that it returns", async (t) => {
+  it("does not appear in the log, nor does the secret that the link returns", async (t) => {
     const logLines: string[] = [];
     const logger = createLogger({ level: "debug", write: (line) => void logLines.push(line) });
     const { url } = await serveConsole(t, { ...LOCKED_OPTIONS, logger });
-    const code = await createLink(url);
+    const code = await createLinkCode(url);
     await login(url, `${code}x`);
     await login(url, code);
     await login(url, code);

@@ -12,7 +12,7 @@ import { sendRawRequest } from "../../helpers/raw-http.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 import { INDEX_PAGE, PAGE_SCRIPT, serveConsole } from "../../helpers/served-console.js";
 
-const HTML = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+const BROWSER_ACCEPT = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
 
 describe("the files of the web console", () => {
   it("are a page that is revalidated and assets that are immutable, with their types", async (t) => {
@@ -70,7 +70,7 @@ describe("the files of the web console", () => {
     );
   });
 
-  it("are only those that the build made, for GET and HEAD only", async (t) => {
+  it("are only the files of the build, for GET and HEAD only", async (t) => {
     const { url } = await serveConsole(t);
     for (const requestPath of [
       "/console/index.html",
@@ -102,7 +102,7 @@ describe("the files of the web console", () => {
       assert.equal((await sendRawRequest(url, requestPath)).headers.allow, "POST");
   });
 
-  it("have security headers in each response, also in errors", async (t) => {
+  it("have security headers in each response, including errors", async (t) => {
     const { url } = await serveConsole(t, { requiredHeaders: { "X-Key": "secret" } });
     const foreignHost = { headers: { host: "evil.example" } };
     for (const [requestPath, status, request] of [
@@ -151,19 +151,20 @@ describe("GET / from a browser", () => {
           { headers: { accept: "application/json" } },
           { headers: { accept: "text/html;q=0, */*" } },
           { headers: { accept: "text/event-stream" } },
-          { headers: { accept: HTML, host: "evil.example" } },
-          { headers: { accept: HTML }, body: "{}" },
-          { headers: { accept: HTML }, method: "DELETE" },
-          { headers: { accept: HTML }, method: "OPTIONS" },
+          { headers: { accept: BROWSER_ACCEPT, host: "evil.example" } },
+          { headers: { accept: BROWSER_ACCEPT }, body: "{}" },
+          { headers: { accept: BROWSER_ACCEPT }, method: "DELETE" },
+          { headers: { accept: BROWSER_ACCEPT }, method: "OPTIONS" },
         ] as const
       ).map(async (request) => {
         const { status, text, rawHeaders } = await sendRawRequest(url, "/", request);
+        // The value of the header Date differs between responses.
         return { status, text, headers: rawHeaders.map((header, i) => (rawHeaders[i - 1] === "Date" ? "" : header)) };
       }),
     );
 
   for (const kinds of [["api"], ["acp"], ["api", "acp"]])
-    it(`redirects to the console next to ${kinds.join(" and ")}, and other requests get the response of a host without it`, async (t) => {
+    it(`redirects to the console next to ${kinds.join(" and ")}, and other requests get the response of a host without the console`, async (t) => {
       const agent = new Agent({ providers: [new OfflineProvider({ servers: [] })] });
       t.after(() => agent.close());
       const openHost = async () => {
@@ -184,26 +185,30 @@ describe("GET / from a browser", () => {
         for (const requestPath of ["/", "/?x=1"]) {
           const response = await sendRawRequest(hostWithConsole.url, requestPath, {
             method,
-            headers: { accept: HTML },
+            headers: { accept: BROWSER_ACCEPT },
           });
           assert.deepEqual([response.status, response.headers.location, response.text], [302, "/console", ""]);
           assert.notEqual(
-            (await sendRawRequest(hostWithoutConsole.url, requestPath, { method, headers: { accept: HTML } })).status,
+            (await sendRawRequest(hostWithoutConsole.url, requestPath, { method, headers: { accept: BROWSER_ACCEPT } }))
+              .status,
             302,
           );
         }
       // The request line holds the absolute URL, as with a proxy.
       const proxyResponse = await sendRawRequest(hostWithConsole.url, `${hostWithConsole.url}/`, {
-        headers: { accept: HTML },
+        headers: { accept: BROWSER_ACCEPT },
       });
       assert.equal(proxyResponse.status, 302);
     });
 
   it("redirects without the required headers; other clients get 401", async (t) => {
     const { url } = await serveConsole(t, { requiredHeaders: { "X-Key": "secret" } });
-    const response = await sendRawRequest(url, "/", { headers: { accept: HTML } });
+    const response = await sendRawRequest(url, "/", { headers: { accept: BROWSER_ACCEPT } });
     assert.deepEqual([response.status, response.headers.location], [302, "/console"]);
     assert.equal((await sendRawRequest(url, "/")).status, 401, "other clients still need the headers");
-    assert.equal((await sendRawRequest(url, "/", { headers: { accept: HTML, host: "evil.example" } })).status, 401);
+    assert.equal(
+      (await sendRawRequest(url, "/", { headers: { accept: BROWSER_ACCEPT, host: "evil.example" } })).status,
+      401,
+    );
   });
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { toPoints, roundUp, toStepPath, sumRuns } from "../../../adapters/web-console/app/usage-chart.js";
 
-const size = { width: 300, height: 100, top: 50 };
+const chartSize = { width: 300, height: 100, top: 50 };
 
 it("sumRuns sorts runs by time and sums their tokens and costs", () => {
   assert.deepEqual(
@@ -23,18 +23,18 @@ it("toStepPath draws steps between the points, and toPoints puts a single run at
     { endMs: 50, tokens: 15, cost: 0 },
     { endMs: 100, tokens: 25, cost: 0 },
   ]);
-  const points = toPoints(totals, ({ tokens }) => tokens, size);
+  const points = toPoints(totals, ({ tokens }) => tokens, chartSize);
   assert.deepEqual(points, [
     [0, 80],
     [150, 50],
     [300, 0],
   ]);
-  assert.equal(toStepPath(points, size), "M0 100H0V80H150V50H300V0H300");
+  assert.equal(toStepPath(points, chartSize), "M0 100H0V80H150V50H300V0H300");
   assert.deepEqual(
-    toPoints(totals.slice(0, 1), ({ tokens }) => tokens, size),
+    toPoints(totals.slice(0, 1), ({ tokens }) => tokens, chartSize),
     [[300, 80]],
   );
-  assert.equal(toStepPath([], size), "");
+  assert.equal(toStepPath([], chartSize), "");
 });
 
 it("roundUp returns the next 1, 2 or 5 times a power of ten", () => {
@@ -49,5 +49,5 @@ it("roundUp returns the next 1, 2 or 5 times a power of ten", () => {
     [0.2, 0.2],
     [123_456, 200_000],
   ] as const;
-  for (const [value, expected] of cases) assert.equal(roundUp(value), expected);
+  for (const [value, expectedValue] of cases) assert.equal(roundUp(value), expectedValue);
 });

@@ -1,4 +1,4 @@
-/** A piece of terminal output with its CSS classes and colour name. `""` is the default colour. */
+/** A piece of terminal output with its style. `colour`: a name of `COLOUR_NAMES`, or `""` for the default colour. */
 export interface StyledText {
   text: string;
   colour: string;
@@ -8,6 +8,8 @@ export interface StyledText {
 const ESCAPE = "\u001b";
 const BELL = "\u0007";
 const COLOUR_NAMES = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
+/** Maximum number of codes in a style sequence. Further codes are ignored. */
+const MAX_STYLE_CODES = 16;
 /** Control characters, including tab and line break. */
 const CONTROL_CHARACTERS = /\p{Cc}/gu;
 
@@ -42,7 +44,7 @@ export function toPlainText(text: string): string {
     .join("");
 }
 
-/** Finds the end of the escape sequence at `start`. `codes` is set for colour and style sequences. */
+/** Finds the end of the escape sequence at `start`. `codes`: set for colour and style sequences only. */
 function parseSequence(text: string, start: number): { end: number; codes?: number[] } {
   const kind = text[start + 1];
   if (kind === "[") {
@@ -53,7 +55,7 @@ function parseSequence(text: string, start: number): { end: number; codes?: numb
         ? text
             .slice(start + 2, end)
             .split(";")
-            .slice(0, 16)
+            .slice(0, MAX_STYLE_CODES)
             .map(Number)
         : undefined;
     return { end: end + 1, ...(codes && { codes }) };
@@ -68,6 +70,7 @@ function parseSequence(text: string, start: number): { end: number; codes?: numb
   return { end: start + 2 };
 }
 
+/** Applies a code of a style sequence (SGR). Codes 30 to 37 and 90 to 97 are colours; unknown codes change nothing. */
 function applyCode(style: { colour: string; bold: boolean; faint: boolean }, code: number) {
   if (code === 0) return { colour: "", bold: false, faint: false };
   if (code === 1) return { ...style, bold: true };

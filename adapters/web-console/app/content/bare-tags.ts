@@ -1,16 +1,16 @@
 import type { Token } from "marked";
 
 /** Tags without attributes that models use in Markdown. Everything else between `<` and `>` is text. */
-const BARE_TAG = /(<\/?(?:br|sub|sup|kbd|b|i|em|strong|u|s|mark|details|summary|hr)\s*\/?>)/i;
-const BARE_TAG_ONLY = new RegExp(`^${BARE_TAG.source}$`, "i");
-const TAG_PARTS = /^<(\/?)([a-z]+)/i;
-const VOID_TAG = /^[bh]r$/;
+const BARE_TAG_PATTERN = /(<\/?(?:br|sub|sup|kbd|b|i|em|strong|u|s|mark|details|summary|hr)\s*\/?>)/i;
+const BARE_TAG_ONLY_PATTERN = new RegExp(`^${BARE_TAG_PATTERN.source}$`, "i");
+const TAG_PARTS_PATTERN = /^<(\/?)([a-z]+)/i;
+const VOID_TAG_PATTERN = /^[bh]r$/;
 /** Tags that may start in one block and end in another. */
-const CROSS_BLOCK_TAG = /^(?:details|summary)$/;
+const CROSS_BLOCK_TAG_PATTERN = /^(?:details|summary)$/;
 
 /**
- * Turns unpaired tags in a run of text into text. The HTML parser would reopen an unclosed tag in all following
- * content, once more for each level.
+ * Turns the unpaired tags of inline content into text. The HTML parser would reopen an unclosed tag in all following
+ * content, once more for each nesting level.
  */
 export function pairTags(tokens: Token[]): void {
   const tags = tokens.filter(({ type }) => type === "html");
@@ -23,23 +23,25 @@ export function pairTags(tokens: Token[]): void {
 
 /** Converts HTML in Markdown: keeps paired bare tags, and escapes all other content as readable text. */
 export function keepBareTags(html: string, escapeText: (text: string) => string): string {
-  const parts = html.split(BARE_TAG);
-  const keptFlags = findPairedTags(parts, CROSS_BLOCK_TAG);
+  const parts = html.split(BARE_TAG_PATTERN);
+  const keptFlags = findPairedTags(parts, CROSS_BLOCK_TAG_PATTERN);
   return parts.map((part, index) => (keptFlags[index] ? part : escapeText(part))).join("");
 }
 
-/** Returns for each part whether it is a bare tag with a matching tag. Tags of `unpairedTag` need no match. */
-function findPairedTags(parts: readonly string[], unpairedTag?: RegExp): boolean[] {
+/**
+ * Returns for each part whether it is a bare tag with a matching tag. Tags that match `unpairedTagPattern` need none.
+ */
+function findPairedTags(parts: readonly string[], unpairedTagPattern?: RegExp): boolean[] {
   const isPaired = parts.map(() => false);
   const openTags: { name: string; index: number }[] = [];
   const openCounts = new Map<string, number>();
   const changeCount = (name: string, difference: number) =>
     openCounts.set(name, (openCounts.get(name) ?? 0) + difference);
   parts.forEach((part, index) => {
-    if (!BARE_TAG_ONLY.test(part)) return;
-    const [, slash, writtenName = ""] = TAG_PARTS.exec(part) ?? [];
+    if (!BARE_TAG_ONLY_PATTERN.test(part)) return;
+    const [, slash, writtenName = ""] = TAG_PARTS_PATTERN.exec(part) ?? [];
     const name = writtenName.toLowerCase();
-    if (VOID_TAG.test(name) || unpairedTag?.test(name)) isPaired[index] = true;
+    if (VOID_TAG_PATTERN.test(name) || unpairedTagPattern?.test(name)) isPaired[index] = true;
     else if (slash !== "/") {
       openTags.push({ name, index });
       changeCount(name, 1);

@@ -3,8 +3,10 @@ import { Marked, type Token } from "marked";
 import { keepBareTags } from "./bare-tags.js";
 import { BoundedLexer } from "./bounded-lexer.js";
 
-/** Maximum characters of a text that is formatted; formatting a longer text would delay a frame. */
+/** Maximum characters of a text that is formatted. Formatting a longer text would delay a frame. */
 const MAX_FORMATTED_CHARACTERS = 200_000;
+/** Number of last blocks that more text can change: the last block may grow and join with the block before it. */
+const UNSTABLE_BLOCKS = 2;
 /** Matches images that are embedded as data URLs. Other images would cause a request. */
 export const IMAGE_DATA_URL = /^data:image\/(?:png|jpeg|gif|webp);base64,[a-z0-9+/=\s]+$/i;
 
@@ -33,6 +35,7 @@ export interface MarkdownBlock {
   readonly tokens: readonly Token[];
 }
 
+/** Splits a text into blocks. A text that is too long or too nested becomes one `plain` block. */
 export function parseBlocks(text: string): MarkdownBlock[] {
   if (text.length > MAX_FORMATTED_CHARACTERS) return [toPlainBlock(text)];
   try {
@@ -46,7 +49,7 @@ export function parseBlocks(text: string): MarkdownBlock[] {
   }
 }
 
-/** Parses a text that does not grow any more into one block, because sanitizing one block is much less work. */
+/** Parses a complete text into at most one block, because sanitizing one block is much less work than many. */
 export function parseSingleBlock(text: string): readonly MarkdownBlock[] {
   const blocks = parseBlocks(text);
   if (blocks.length < 2) return blocks;
@@ -54,7 +57,7 @@ export function parseSingleBlock(text: string): readonly MarkdownBlock[] {
 }
 
 /**
- * Parses a text that has grown since `previousText`. Blocks that the new text cannot change stay the same objects.
+ * Parses a text that has grown since `previousText`. Blocks that the added text cannot change stay the same objects.
  */
 export function parseGrownText(
   previousText: string,
@@ -62,10 +65,13 @@ export function parseGrownText(
   text: string,
 ): readonly MarkdownBlock[] {
   if (text === previousText) return previousBlocks;
-  if (!text.startsWith(previousText) || previousBlocks.length < 3 || text.length > MAX_FORMATTED_CHARACTERS)
+  if (
+    !text.startsWith(previousText) ||
+    previousBlocks.length <= UNSTABLE_BLOCKS ||
+    text.length > MAX_FORMATTED_CHARACTERS
+  )
     return parseBlocks(text);
-  // The last block may grow, and more text can join it with the block before it.
-  const stableBlocks = previousBlocks.slice(0, -2);
+  const stableBlocks = previousBlocks.slice(0, -UNSTABLE_BLOCKS);
   let end = 0;
   for (const { raw } of stableBlocks) {
     const blockStart = text.indexOf(raw, end);

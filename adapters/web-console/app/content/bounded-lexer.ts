@@ -8,20 +8,20 @@ import { splitSections } from "./sections.js";
  * shorter than the minimum.
  */
 const [MIN_PIECE_CHARACTERS, MAX_PIECE_CHARACTERS] = [1_000, 4_000];
-/** Maximum emphasis characters in a piece: the parser scans the whole piece for each of them. */
+/** Maximum emphasis characters in a piece: the parser scans the whole piece for each emphasis character. */
 const MAX_EMPHASIS_MARKS = 200;
 /** Limit for the length of the text multiplied by the length of a piece, both in characters. */
 const MAX_PIECE_WORK = 50_000_000;
 /** Maximum nesting of lists and of emphasis. Deeper content is plain text. */
 const MAX_DEPTH = 32;
-/** Average number of times that each character may be parsed, about once for each nesting level. */
+/** Number of times that each character may be parsed on average. Each nesting level parses a character once. */
 const MAX_READINGS = 20;
-/** Additional characters that may be parsed in any text, even a short one. */
+/** Additional characters that may be parsed in any text, even in a short text. */
 const BASE_BUDGET_CHARACTERS = 50_000;
-/** Cost of a cell or a paragraph, even an empty one, in characters. */
+/** Cost of a cell or a paragraph in characters, even without text. */
 const INLINE_COST_CHARACTERS = 50;
 
-/** Thrown if parsing a text needs more work than any normal text does. */
+/** Error for a text whose parsing needs more work than any normal text. */
 export class MarkdownLimitError extends Error {}
 
 /**
@@ -84,6 +84,7 @@ export class BoundedLexer extends Lexer {
     return tokens;
   }
 
+  /** Throws `MarkdownLimitError` if the budget is used up. */
   #spend(characters: number): void {
     this.#remainingCharacters -= characters;
     if (this.#remainingCharacters < 0)
@@ -127,6 +128,7 @@ function* splitIntoPieces(text: string, size: number): Generator<string> {
   }
 }
 
+/** End of the piece at `from`: after a line, otherwise after a word, otherwise after about `size` characters. */
 function findPieceEnd(text: string, from: number, size: number): number {
   let maxEnd = from;
   for (let markCount = 0; maxEnd < text.length && maxEnd - from < size && markCount < MAX_EMPHASIS_MARKS; maxEnd += 1)

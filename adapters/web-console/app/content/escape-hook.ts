@@ -5,10 +5,10 @@ import { escapeInvisible } from "./escape.js";
 const TEXT_ATTRIBUTES = ["title", "aria-label", "alt", "placeholder"];
 
 /**
- * Installs a hook that shows invisible characters in every text that preact renders, so that no component can omit it.
- * `markdown.ts` does the same for HTML.
+ * Installs a hook that shows invisible characters in every text that preact renders, so that no component can omit the
+ * escaping. `markdown.ts` escapes HTML.
  */
-export function escapeAllText(): void {
+export function installEscapeHook(): void {
   const previousHook = options.vnode;
   options.vnode = (vnode) => {
     // For text nodes, `props` is the text.

@@ -35,7 +35,7 @@ for (const [name, language] of Object.entries(LANGUAGES)) hljs.registerLanguage(
 hljs.registerAliases(["jsonc", "json5"], { languageName: "json" });
 hljs.registerAliases(["console"], { languageName: "shell" });
 
-/** Returns HTML of the coloured code. Undefined if the language is unknown. */
+/** Returns HTML of the coloured code; undefined if the language is unknown. */
 export function highlightCode(code: string, language: string): string | undefined {
   if (!hljs.getLanguage(language)) return undefined;
   return hljs.highlight(code, { language, ignoreIllegals: true }).value;

@@ -16,7 +16,7 @@ export function highlightIn(element: Element): () => void {
     (code) => !code.classList.contains("language-none") && code.textContent.length <= MAX_COLOURED_CHARACTERS,
   );
   if (blocks.length === 0) return () => undefined;
-  // No colouring while the user scrolls, so that scrolling does not wait for it.
+  // Wait while the user scrolls: colouring would delay the scrolling.
   const colourBlocks = () => {
     if (hasScrolledWithin(SCROLL_PAUSE_MS)) {
       timer = setTimeout(colourBlocks, SCROLL_PAUSE_MS);

@@ -7,7 +7,10 @@ import { usePacedText } from "./paced-text.js";
 import "./markdown.css";
 
 /** Matches a link reference definition. */
-const LINK_DEFINITION = /^ {0,3}\[[^\]\n]+\]:/m;
+const LINK_DEFINITION_PATTERN = /^ {0,3}\[[^\]\n]+\]:/m;
+
+/** Time for which the copy button shows the result, in ms. */
+const COPY_RESULT_MS = 1_500;
 
 /** Renders Markdown. While the text is streamed, only its last blocks are rendered again. */
 export function Markdown({ text: fullText, isStreaming = false }: { text: string; isStreaming?: boolean }) {
@@ -23,11 +26,11 @@ export function Markdown({ text: fullText, isStreaming = false }: { text: string
       fullParseCount: previousParseCount,
     };
   }
-  // Blocks shown before a link definition arrived could not use it: parse the whole text once it is complete.
+  // Blocks that were shown before a link definition arrived have no link: parse the whole text once it is complete.
   if (!isStreaming && parsedText.current.hasGrown && text === fullText) {
     const { fullParseCount: previousParseCount } = parsedText.current;
     parsedText.current.hasGrown = false;
-    if (LINK_DEFINITION.test(text))
+    if (LINK_DEFINITION_PATTERN.test(text))
       parsedText.current = { text, blocks: parseBlocks(text), hasGrown: false, fullParseCount: previousParseCount + 1 };
   }
   const { blocks, fullParseCount } = parsedText.current;
@@ -54,7 +57,7 @@ interface ParsedText {
   fullParseCount: number;
 }
 
-/** One block. It is rendered again only if its source changed or the whole text was parsed again. */
+/** A block. Renders again only if the block's source has changed or the whole text was parsed again. */
 function BlockView({
   block,
   fullParseCount,
@@ -97,12 +100,12 @@ function addCodeHeader(pre: HTMLPreElement): void {
   copyButton.addEventListener("click", () => {
     void copyToClipboard(code.textContent).then((isCopied) => {
       copyButton.textContent = isCopied ? "Copied" : "Not allowed";
-      setTimeout(() => (copyButton.textContent = "Copy"), 1500);
+      setTimeout(() => (copyButton.textContent = "Copy"), COPY_RESULT_MS);
     });
   });
   header.append(languageLabel, copyButton);
   pre.replaceWith(frame);
-  // Focusable, so that the keyboard can scroll it sideways.
+  // Make the code focusable, so that the keyboard can scroll it sideways.
   pre.tabIndex = 0;
   frame.append(header, pre);
 }

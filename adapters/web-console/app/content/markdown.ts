@@ -1,13 +1,13 @@
 /**
- * Adds Markdown to the document. Only this module converts text to HTML. marked parses text of a model, a tool
- * or a file into HTML, and DOMPurify sanitizes the HTML. No other module creates HTML from text.
+ * Adds Markdown to the document. marked converts the text of a model, a tool or a file to HTML, and DOMPurify sanitizes
+ * the HTML. No other module adds HTML to the document.
  */
 import DOMPurify, { type Config } from "dompurify";
 import { renderHtml, IMAGE_DATA_URL, type MarkdownBlock } from "./blocks.js";
 import { escapeReordering, escapeInvisible } from "./escape.js";
 
-const LINK_URL = /^(?:https?:\/\/|mailto:)/i;
-const CLASS_NAME = /^(?:hljs-[\w-]+|language-[\w+#.-]+|function_|class_|)$/;
+const LINK_URL_PATTERN = /^(?:https?:\/\/|mailto:)/i;
+const CLASS_NAME_PATTERN = /^(?:hljs-[\w-]+|language-[\w+#.-]+|function_|class_|)$/;
 
 const SANITIZER_CONFIG: Config = {
   ALLOWED_TAGS: [
@@ -39,7 +39,7 @@ purify.addHook("beforeSanitizeElements", (node) => {
 purify.addHook("afterSanitizeAttributes", (element) => {
   const name = element.tagName;
   if (name === "A") {
-    if (LINK_URL.test(element.getAttribute("href") ?? "")) {
+    if (LINK_URL_PATTERN.test(element.getAttribute("href") ?? "")) {
       element.setAttribute("rel", "noopener noreferrer");
       element.setAttribute("target", "_blank");
     } else element.removeAttribute("href");
@@ -55,7 +55,7 @@ purify.addHook("afterSanitizeAttributes", (element) => {
     else element.setAttribute("disabled", "");
   }
   const classes = element.getAttribute("class");
-  if (classes !== null && !classes.split(/\s+/).every((className) => CLASS_NAME.test(className)))
+  if (classes !== null && !classes.split(/\s+/).every((className) => CLASS_NAME_PATTERN.test(className)))
     element.removeAttribute("class");
 });
 

@@ -1,6 +1,6 @@
 import { useEffect, useLayoutEffect, useReducer, useRef } from "preact/hooks";
 
-/** Pause before the next text is shown, as a multiple of the last rendering time. */
+/** Minimum pause between two renderings, as a multiple of the last rendering time. */
 const PAUSE_PER_RENDER = 4;
 
 /**

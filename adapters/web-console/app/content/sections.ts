@@ -2,15 +2,13 @@
 const MAX_UNSPLIT_CHARACTERS = 16_000;
 /** Characters of a section, extended to the end of the line. */
 const SECTION_CHARACTERS = 8_000;
-/** Maximum characters of a section that is one long block, such as a list. A longer block is split. */
+/** Maximum characters of a section that is one block, such as a long list. A longer block is split. */
 const MAX_BLOCK_CHARACTERS = 64_000;
-/**
- * Maximum characters of consecutive continuation lines of an item. Parsing time grows with the square of their length.
- */
+/** Maximum characters of consecutive lines without a new item. Parsing time grows with the square of their length. */
 const MAX_RUNNING_CHARACTERS = 2_000;
 /** Matches a line that starts an item, or a blank line, which ends an item. */
-const ITEM_START = /^[ \t]*(?:$|[-*+>]|\d{1,9}[.)])/;
-const FENCE_START = /^[ \t]*(?:(?:[-*+>]|\d{1,9}[.)])[ \t]+)*(`{3,}|~{3,})/;
+const ITEM_START_PATTERN = /^[ \t]*(?:$|[-*+>]|\d{1,9}[.)])/;
+const FENCE_START_PATTERN = /^[ \t]*(?:(?:[-*+>]|\d{1,9}[.)])[ \t]+)*(`{3,}|~{3,})/;
 
 /** A block with its source text. */
 interface RawBlock {
@@ -21,7 +19,7 @@ interface RawBlock {
 /**
  * Splits a long text into sections that can be parsed independently. Sections end at block boundaries, which
  * `parseBlocks` finds. A block longer than a section becomes its own section. Such a block is split between two lines
- * only if it is too long or too much work.
+ * only if its length or its parsing work exceeds a limit.
  */
 export function splitSections(text: string, parseBlocks: (text: string) => readonly RawBlock[]): string[] {
   if (text.length <= MAX_UNSPLIT_CHARACTERS) return [text];
@@ -59,7 +57,7 @@ function findLastBlockStart(blocks: readonly RawBlock[], piece: string): number 
   return piece.startsWith(precedingText) ? precedingText.length : 0;
 }
 
-/** Whether the block may grow beyond the section size. */
+/** Whether the block at the start of the piece may become longer than a section. */
 function canGrow(blocks: readonly RawBlock[], piece: string): boolean {
   const type = blocks.find((block) => block.type !== "space")?.type;
   // The contents of code are not parsed.
@@ -68,24 +66,25 @@ function canGrow(blocks: readonly RawBlock[], piece: string): boolean {
   return type === "table" || type === "html" || ((type === "list" || type === "blockquote") && !hasLongText(piece));
 }
 
+/** Whether the piece has more than `MAX_RUNNING_CHARACTERS` without a new item. */
 function hasLongText(piece: string): boolean {
   let runningCharacters = 0;
   let fence: string | undefined;
   for (const line of piece.split("\n")) {
-    const [, fenceMark] = FENCE_START.exec(line) ?? [];
+    const [, fenceMark] = FENCE_START_PATTERN.exec(line) ?? [];
     // Lines in fenced code are not parsed.
     if (fence !== undefined) {
       if (fenceMark?.startsWith(fence)) fence = undefined;
       continue;
     }
     fence = fenceMark;
-    runningCharacters = ITEM_START.test(line) ? 0 : runningCharacters + line.length + 1;
+    runningCharacters = ITEM_START_PATTERN.test(line) ? 0 : runningCharacters + line.length + 1;
     if (runningCharacters > MAX_RUNNING_CHARACTERS) return true;
   }
   return false;
 }
 
-/** Position at which a too long block is split: before an unindented line after a blank line, or else its end. */
+/** Position at which a block is split: before the last unindented line after a blank line, otherwise the end. */
 function findSplitPosition(piece: string): number {
   let splitIndex = 0;
   for (const { index } of piece.matchAll(/\n[ \t]*\n(?=[^ \t\n])/g)) splitIndex = index;

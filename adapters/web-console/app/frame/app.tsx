@@ -109,9 +109,7 @@ function NewSession() {
   );
 }
 
-/**
- * Shown instead of the page to an unauthenticated client. `retry` repeats the login; undefined if a new link is needed.
- */
+/** View for an unauthenticated client. `retry` repeats the login; undefined if the user needs a new link. */
 export function Locked({ reason, retry }: { reason: string; retry?: (() => void) | undefined }) {
   return (
     <main class="empty locked">
@@ -149,7 +147,7 @@ function useTitle(): void {
 function useRunAnnouncements(session: WatchedSession): void {
   let wasBusy = session.isBusy.peek();
   useSignalEffect(() => {
-    // Replace the last announcement, which does not apply any more.
+    // Replace the last announcement, which no longer applies.
     if (session.isMissing.value) {
       announce("Session not found.");
       return;

@@ -4,7 +4,10 @@ import { IconButton } from "../parts/button.js";
 import { formatCost, formatTokens } from "../parts/format.js";
 import { useConsole } from "../state/context.js";
 import type { WatchedSession } from "../state/watched-session.js";
-import { hashOf } from "../state/router.js";
+import { toFragment } from "../state/router.js";
+
+/** The server's limit for a title. */
+export const MAX_TITLE_CHARACTERS = 50;
 
 /** Title and usage of the current view, and controls of the whole page. */
 export function Header() {
@@ -22,7 +25,7 @@ export function Header() {
         onClick={() => (store.isDrawerOpen.value = !store.isDrawerOpen.value)}
       />
       {parentId !== undefined && (
-        <a class="head-parent" href={hashOf({ name: "session", id: parentId })}>
+        <a class="head-parent" href={toFragment({ name: "session", id: parentId })}>
           Back to the parent session
         </a>
       )}
@@ -66,7 +69,7 @@ function Usage({ session }: { session: WatchedSession }) {
   );
 }
 
-/** The title of the session. A click on it opens a field to edit it. */
+/** The title of the session. A click on the title opens a field to edit it. */
 function Title({ session }: { session: WatchedSession }) {
   const isEditing = useSignal(false);
   const input = useRef<HTMLInputElement>(null);
@@ -96,7 +99,7 @@ function Title({ session }: { session: WatchedSession }) {
       ref={input}
       class="field"
       aria-label="Title"
-      maxLength={50}
+      maxLength={MAX_TITLE_CHARACTERS}
       defaultValue={title}
       onBlur={(event) => save(event.currentTarget.value)}
       onKeyDown={(event) => {

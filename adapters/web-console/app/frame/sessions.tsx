@@ -6,8 +6,11 @@ import { IconButton } from "../parts/button.js";
 import { formatAge } from "../parts/format.js";
 import { Icon } from "../parts/icon.js";
 import { useConsole } from "../state/context.js";
-import { hashOf } from "../state/router.js";
+import { toFragment } from "../state/router.js";
+import { MAX_TITLE_CHARACTERS } from "./header.js";
 import "./sessions.css";
+
+const DAY_MS = 24 * 60 * 60 * 1000;
 
 /** List of sessions: searchable by title, loaded while scrolling. */
 export function Sessions() {
@@ -67,7 +70,7 @@ export function Sessions() {
   );
 }
 
-/** Link to the newest open question of the other sessions. */
+/** Link to the newest open question of the other sessions. Renders nothing if there is none. */
 function PendingQuestions() {
   const store = useConsole();
   const asks = store.asksOfOtherSessions.value;
@@ -76,7 +79,7 @@ function PendingQuestions() {
   return (
     <a
       class="side-link"
-      href={hashOf({ name: "session", id: newestAsk.session_id })}
+      href={toFragment({ name: "session", id: newestAsk.session_id })}
       title={escapeInvisible(newestAsk.title)}
       onClick={() => (store.isDrawerOpen.value = false)}
     >
@@ -85,7 +88,7 @@ function PendingQuestions() {
   );
 }
 
-/** Loads the next page when it scrolls into view. */
+/** The end of the list. Loads the next page when the end comes near the visible area. */
 function ListEnd({ count }: { count: number }) {
   const { sessionBrowser } = useConsole();
   const container = useRef<HTMLDivElement>(null);
@@ -140,7 +143,7 @@ function SessionEntry({ session, dayLabel }: { session: ApiSession; dayLabel: st
         ) : (
           <>
             <a
-              href={hashOf({ name: "session", id: session.id })}
+              href={toFragment({ name: "session", id: session.id })}
               aria-current={isCurrent ? "page" : undefined}
               onClick={() => (store.isDrawerOpen.value = false)}
             >
@@ -190,7 +193,7 @@ function RenameField({ session, onDone }: { session: ApiSession; onDone: () => v
       ref={field}
       class="field"
       aria-label="Title"
-      maxLength={50}
+      maxLength={MAX_TITLE_CHARACTERS}
       defaultValue={session.title}
       onBlur={(event) => finish(event.currentTarget.value.trim())}
       onKeyDown={(event) => {
@@ -237,17 +240,17 @@ function DeleteConfirmation({ session, onDone }: { session: ApiSession; onDone: 
   );
 }
 
-/** Label of the session's day; "" if the session above has the same label. */
+/** Label of the session's day; `""` if `previousSession` has the same label. */
 function labelDay(session: ApiSession, previousSession: ApiSession | undefined): string {
   const dayLabel = toDayLabel(session.updated_at);
   return previousSession && toDayLabel(previousSession.updated_at) === dayLabel ? "" : dayLabel;
 }
 
-function toDayLabel(iso: string): string {
-  const midnight = new Date().setHours(0, 0, 0, 0);
-  const time = Date.parse(iso);
-  if (time >= midnight) return "Today";
-  if (time >= midnight - 86_400_000) return "Yesterday";
-  if (time >= midnight - 6 * 86_400_000) return "Last seven days";
+function toDayLabel(isoTime: string): string {
+  const midnightMs = new Date().setHours(0, 0, 0, 0);
+  const timeMs = Date.parse(isoTime);
+  if (timeMs >= midnightMs) return "Today";
+  if (timeMs >= midnightMs - DAY_MS) return "Yesterday";
+  if (timeMs >= midnightMs - 6 * DAY_MS) return "Last seven days";
   return "Older";
 }

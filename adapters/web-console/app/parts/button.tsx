@@ -5,11 +5,13 @@ interface IconButtonProps {
   /** Accessible name and tooltip. */
   label: string;
   onClick: (event: MouseEvent) => void;
+  /** For a toggle button, whether it is on. */
   pressed?: boolean;
   disabled?: boolean;
   class?: string;
 }
 
+/** A button that shows only an icon. */
 export function IconButton({ icon, label, onClick, pressed, disabled, class: className = "" }: IconButtonProps) {
   return (
     <button

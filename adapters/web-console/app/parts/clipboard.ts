@@ -1,6 +1,6 @@
 /**
- * Copies text to the clipboard. Returns false if the browser does not permit it. On plain HTTP, the clipboard API
- * exists only on loopback.
+ * Copies text to the clipboard. Resolves with false if the browser does not permit copying. On plain HTTP, the
+ * clipboard API exists only on loopback.
  */
 export async function copyToClipboard(text: string): Promise<boolean> {
   try {
@@ -12,7 +12,7 @@ export async function copyToClipboard(text: string): Promise<boolean> {
     textArea.className = "visually-hidden";
     document.body.append(textArea);
     textArea.select();
-    // Deprecated, but the only fallback if the clipboard API is refused.
+    // `execCommand` is deprecated, but the only fallback if the clipboard API is refused.
     const isCopied = document.execCommand("copy");
     textArea.remove();
     return isCopied;

@@ -40,7 +40,10 @@ export interface PromptFile {
 /** Polling interval of the session list and of open questions, in ms. */
 const POLL_INTERVAL_MS = 10_000;
 /** Time that a notice is shown, in ms. */
-const NOTICE_DURATION_MS = 8000;
+const NOTICE_DURATION_MS = 8_000;
+/** Maximum number of notices that are shown at once. */
+const MAX_NOTICES = 4;
+const IDEMPOTENCY_KEY_BYTES = 16;
 
 /** State of the whole page. Each page has one instance. */
 export class Console {
@@ -89,7 +92,7 @@ export class Console {
     return this.#session;
   }
 
-  /** Undefined until the models are loaded. */
+  /** Available models; undefined until they are loaded. */
   get models(): ReadonlySignal<readonly ApiModel[] | undefined> {
     return this.#models;
   }
@@ -128,12 +131,12 @@ export class Console {
     this.#router.navigate(route);
   }
 
-  /** Shows a notice for a few seconds. */
+  /** Shows a notice for `NOTICE_DURATION_MS`. Replaces a notice with the same text. */
   notify(text: string, kind: Notice["kind"] = "info"): void {
-    const sameNotice = this.#notices.peek().find((notice) => notice.text === text);
-    if (sameNotice) this.dismiss(sameNotice.id);
+    const noticeWithSameText = this.#notices.peek().find((notice) => notice.text === text);
+    if (noticeWithSameText) this.dismiss(noticeWithSameText.id);
     const id = (this.#lastNoticeId += 1);
-    this.#notices.value = [...this.#notices.peek(), { id, kind, text }].slice(-4);
+    this.#notices.value = [...this.#notices.peek(), { id, kind, text }].slice(-MAX_NOTICES);
     setTimeout(() => this.dismiss(id), NOTICE_DURATION_MS);
   }
 
@@ -155,7 +158,10 @@ export class Console {
     }
   }
 
-  /** Sends a prompt to the open session, or to a new session with `newSessionSettings`. Throws the client's errors. */
+  /**
+   * Sends a prompt to the open session, or to a new session with `newSessionSettings`. Rejects with the client's
+   * errors.
+   */
   async sendPrompt(
     message: string,
     { files, attachments }: { files?: string[]; attachments?: PromptFile[] } = {},
@@ -191,8 +197,8 @@ export class Console {
   }
 
   /**
-   * Loads open questions. The request also declares that this page can answer questions. They then wait for an answer,
-   * even if the page is hidden or shows another session.
+   * Loads open questions. The request also declares that this page can answer questions. Questions then wait for an
+   * answer, even if the page is hidden or shows another session. Never rejects.
    */
   async #loadAsks(): Promise<void> {
     try {
@@ -208,7 +214,7 @@ export class Console {
   #showRoute(route: Route): void {
     const session = this.#session.peek();
     if (route.name === "session" && session?.id === route.id) return;
-    // Close the session before the next one opens, because browsers limit the connections per host.
+    // Close the old session before the next session opens, because browsers limit the connections per host.
     session?.close();
     if (this.openPanel.peek() === "spending") this.openPanel.value = "";
     this.#session.value =
@@ -232,5 +238,7 @@ export class Console {
 
 /** A random idempotency key. `crypto.randomUUID` does not exist on plain HTTP, except on loopback. */
 function createIdempotencyKey(): string {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+  return Array.from(crypto.getRandomValues(new Uint8Array(IDEMPOTENCY_KEY_BYTES)), (byte) =>
+    byte.toString(16).padStart(2, "0"),
+  ).join("");
 }

@@ -4,13 +4,13 @@ import { signal, type ReadonlySignal } from "@preact/signals";
 export type Route = { name: "new" } | { name: "session"; id: string } | { name: "runs" };
 
 /** The route as a URL fragment. */
-export function hashOf(route: Route): string {
+export function toFragment(route: Route): string {
   if (route.name === "session") return `#/s/${encodeURIComponent(route.id)}`;
   return route.name === "runs" ? "#/runs" : "#/";
 }
 
-/** The route of a URL fragment; a new session if the fragment is unknown. */
-export function routeOf(hash: string): Route {
+/** The route of a URL fragment; the view of a new session if the fragment is unknown. */
+export function toRoute(hash: string): Route {
   if (hash === "#/runs") return { name: "runs" };
   const [, id] = /^#\/s\/([^/]+)$/.exec(hash) ?? [];
   try {
@@ -25,13 +25,13 @@ export function routeOf(hash: string): Route {
 
 /** The route of the page's address, and a function that changes it. */
 export function createRouter(): { route: ReadonlySignal<Route>; navigate(route: Route): void } {
-  const route = signal(routeOf(location.hash));
-  addEventListener("hashchange", () => (route.value = routeOf(location.hash)));
+  const route = signal(toRoute(location.hash));
+  addEventListener("hashchange", () => (route.value = toRoute(location.hash)));
   return {
     route,
     navigate(nextRoute) {
-      if (hashOf(nextRoute) === location.hash) route.value = nextRoute;
-      else location.hash = hashOf(nextRoute);
+      if (toFragment(nextRoute) === location.hash) route.value = nextRoute;
+      else location.hash = toFragment(nextRoute);
     },
   };
 }

@@ -16,13 +16,14 @@ interface WritableRow extends Row {
 const MAX_FLUSH_DELAY_MS = 250;
 
 /**
- * Timeline rows of the messages of a session. A change in one message renders only its row. Changes within one frame are shown together.
+ * Timeline rows for the messages of a session. A change of a message renders only its row. Changes within one frame are
+ * shown together.
  */
 export class TimelineRows {
   readonly #mirror: SessionMirror;
   readonly #rows = signal<readonly Row[]>([]);
   readonly #rowsBySeq = new Map<number, WritableRow>();
-  readonly #resultsByCallId = new Map<string, Signal<ApiMessage | undefined>>();
+  readonly #resultSignalsByCallId = new Map<string, Signal<ApiMessage | undefined>>();
   readonly #changedSeqs = new Set<number>();
   #needsRebuild = false;
   #isScheduled = false;
@@ -35,6 +36,7 @@ export class TimelineRows {
     return this.#rows;
   }
 
+  /** The result of a tool call; undefined before the tool has ended. */
   getResultSignal(callId: string): ReadonlySignal<ApiMessage | undefined> {
     return this.#getResultSignal(callId);
   }
@@ -87,7 +89,7 @@ export class TimelineRows {
       rows.push(this.#updateRow(message));
     }
     for (const seq of removedSeqs) this.#rowsBySeq.delete(seq);
-    for (const [id, result] of this.#resultsByCallId) if (!answeredCallIds.has(id)) result.value = undefined;
+    for (const [id, result] of this.#resultSignalsByCallId) if (!answeredCallIds.has(id)) result.value = undefined;
     this.#rows.value = rows;
   }
 
@@ -103,8 +105,9 @@ export class TimelineRows {
   }
 
   #getResultSignal(callId: string): Signal<ApiMessage | undefined> {
-    let resultSignal = this.#resultsByCallId.get(callId);
-    if (!resultSignal) this.#resultsByCallId.set(callId, (resultSignal = signal<ApiMessage | undefined>(undefined)));
+    let resultSignal = this.#resultSignalsByCallId.get(callId);
+    if (!resultSignal)
+      this.#resultSignalsByCallId.set(callId, (resultSignal = signal<ApiMessage | undefined>(undefined)));
     return resultSignal;
   }
 }

@@ -5,7 +5,7 @@ export function recordScroll(): void {
   lastScrollMs = performance.now();
 }
 
-/** Whether the user scrolled within the last `ms` milliseconds. */
-export function hasScrolledWithin(ms: number): boolean {
-  return performance.now() - lastScrollMs < ms;
+/** Whether the user scrolled within the last `periodMs`. */
+export function hasScrolledWithin(periodMs: number): boolean {
+  return performance.now() - lastScrollMs < periodMs;
 }

@@ -31,6 +31,7 @@ export class SessionBrowser {
     return this.#total;
   }
 
+  /** The search text as typed. */
   get search(): ReadonlySignal<string> {
     return this.#search;
   }
@@ -47,7 +48,7 @@ export class SessionBrowser {
     const total = this.#total.peek();
     const loadedCount = this.#sessions.peek().length;
     if (this.#isLoading.peek() || (total !== undefined && loadedCount >= total)) return;
-    // New sessions at the front shift the older ones. The next page may overlap, but skips no session.
+    // New sessions at the front move older sessions back. The next page may then overlap, but skips no session.
     await this.#load(Math.floor(loadedCount / PAGE_SIZE) + 1);
   }
 
@@ -56,7 +57,7 @@ export class SessionBrowser {
     if (!this.#isLoading.peek()) await this.#load(1, { quiet });
   }
 
-  /** Renames a session. */
+  /** Renames a session. Reports an error. */
   async rename(id: string, title: string): Promise<void> {
     try {
       this.#put(await this.#client.sessions.update(id, { title }));
@@ -65,7 +66,7 @@ export class SessionBrowser {
     }
   }
 
-  /** Deletes a session with its messages. Returns whether it was deleted. */
+  /** Deletes a session with its messages. Reports an error. Resolves with whether the session was deleted. */
   async deleteSession(id: string): Promise<boolean> {
     try {
       await this.#client.sessions.delete(id);
@@ -114,11 +115,14 @@ export class SessionBrowser {
     this.#isLoading.value = true;
     try {
       const search = this.#search.peek().trim();
-      const answer = await this.#client.sessions.list({ page, size: PAGE_SIZE, ...(search && { search }) }, { signal });
+      const loadedPage = await this.#client.sessions.list(
+        { page, size: PAGE_SIZE, ...(search && { search }) },
+        { signal },
+      );
       if (signal.aborted) return;
       batch(() => {
-        this.#sessions.value = replacesList ? answer.sessions : this.#mergePage(answer.sessions, page);
-        this.#total.value = answer.total;
+        this.#sessions.value = replacesList ? loadedPage.sessions : this.#mergePage(loadedPage.sessions, page);
+        this.#total.value = loadedPage.total;
       });
     } catch (error) {
       if (!signal.aborted && !quiet) this.#reportError(error);

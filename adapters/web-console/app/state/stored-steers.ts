@@ -2,7 +2,7 @@ import type { PendingSteer } from "gantry/client";
 
 const STORAGE_KEY_PREFIX = "gantry.steers.";
 
-/** Instructions that a session's run had not read when this tab left the session or reloaded the page. */
+/** Stored instructions of this tab that the session's run had not read when the tab left the session. */
 export function readStoredSteers(sessionId: string): PendingSteer[] {
   try {
     const storedValue: unknown = JSON.parse(sessionStorage.getItem(STORAGE_KEY_PREFIX + sessionId) ?? "[]");
@@ -12,6 +12,7 @@ export function readStoredSteers(sessionId: string): PendingSteer[] {
   }
 }
 
+/** Stores the unread instructions of a session for this tab. */
 export function storeSteers(sessionId: string, steers: readonly PendingSteer[]): void {
   try {
     if (steers.length === 0) sessionStorage.removeItem(STORAGE_KEY_PREFIX + sessionId);

@@ -2,7 +2,7 @@ export type Theme = "dark" | "light";
 
 const STORAGE_KEY = "gantry.theme";
 
-/** The theme that the user chose in this browser, otherwise the system's. */
+/** The theme that the user chose in this browser, otherwise the theme of the system. */
 export function readPreferredTheme(): Theme {
   const storedTheme = localStorage.getItem(STORAGE_KEY);
   if (storedTheme === "dark" || storedTheme === "light") return storedTheme;

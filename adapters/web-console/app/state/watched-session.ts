@@ -23,12 +23,14 @@ import { readStoredSteers, storeSteers } from "./stored-steers.js";
 /** Number of messages that are loaded at first, and with each older page. */
 const FIRST_PAGE_SIZE = 50;
 const OLDER_PAGE_SIZE = 200;
+const MAX_SUBAGENTS = 100;
 /** Larger than any `seq`. */
 const MAX_SEQ = Number.MAX_SAFE_INTEGER;
-/** Maximum characters of a running tool's output that are shown; older ones are dropped. */
+/** Maximum characters of a running tool's output that are shown: the newest characters. */
 const MAX_OUTPUT_CHARACTERS = 64 * 1024;
 /** Time after which a hidden page closes its connection, in ms. Browsers allow only six connections per host. */
-const HIDDEN_PAGE_MS = 5000;
+const HIDDEN_PAGE_DELAY_MS = 5_000;
+const LOAD_RETRY_DELAY_MS = 1_000;
 
 /** Functions of the page that an open session uses. */
 export interface SessionHost {
@@ -53,9 +55,8 @@ export class WatchedSession {
   readonly #steers: PendingSteers;
   readonly #pendingSteers = signal<readonly PendingSteer[]>([]);
   readonly #returnedTexts = signal<readonly string[]>([]);
-  readonly #outputSignals = new Map<string, Signal<string>>();
-  readonly #unfoldedSignals = new Map<string, Signal<boolean | undefined>>();
-  /** Whether messages before the first one may still be loaded. */
+  readonly #outputSignalsByCallId = new Map<string, Signal<string>>();
+  readonly #unfoldedSignalsByKey = new Map<string, Signal<boolean | undefined>>();
   readonly #hasOlder = signal(false);
   readonly #isLoaded = signal(false);
   #streamController = new AbortController();
@@ -110,23 +111,22 @@ export class WatchedSession {
     return this.#rows.getResultSignal(callId);
   }
 
-  /** The current output of a running tool. */
   getOutputSignal(callId: string): ReadonlySignal<string> {
-    const existingSignal = this.#outputSignals.get(callId);
+    const existingSignal = this.#outputSignalsByCallId.get(callId);
     if (existingSignal) return existingSignal;
     const outputSignal = signal(this.#mirror.progress.get(callId)?.slice(-MAX_OUTPUT_CHARACTERS) ?? "");
-    this.#outputSignals.set(callId, outputSignal);
+    this.#outputSignalsByCallId.set(callId, outputSignal);
     return outputSignal;
   }
 
-  /** Sessions of the subagents that a call started, at most one page of 100. Empty if they cannot be loaded. */
+  /** Sessions of the subagents that a call started. Empty if the sessions cannot be loaded. */
   async loadSubagents(callId: string): Promise<readonly ApiSession[]> {
     try {
       const { signal } = this.#closeController;
-      const { sessions } = await this.#host.client.sessions.list({ spawnedBy: this.id, size: 100 }, { signal });
+      const query = { spawnedBy: this.id, size: MAX_SUBAGENTS };
+      const { sessions } = await this.#host.client.sessions.list(query, { signal });
       return sessions.filter(({ spawned_by }) => spawned_by?.call_id === callId);
     } catch {
-      // The links are optional; the row is complete without them.
       return [];
     }
   }
@@ -136,8 +136,8 @@ export class WatchedSession {
    * scrolled out of view.
    */
   getUnfoldedSignal(itemKey: string): Signal<boolean | undefined> {
-    let unfoldedSignal = this.#unfoldedSignals.get(itemKey);
-    if (!unfoldedSignal) this.#unfoldedSignals.set(itemKey, (unfoldedSignal = signal<boolean | undefined>(undefined)));
+    let unfoldedSignal = this.#unfoldedSignalsByKey.get(itemKey);
+    if (!unfoldedSignal) this.#unfoldedSignalsByKey.set(itemKey, (unfoldedSignal = signal<boolean | undefined>()));
     return unfoldedSignal;
   }
 
@@ -162,7 +162,7 @@ export class WatchedSession {
     await this.#attempt(() => this.#host.client.start({ session_id: this.id, message: "", compact: true }));
   }
 
-  /** Sends an instruction to the current run. Throws the client's errors. */
+  /** Sends an instruction to the current run. Rejects with the client's errors. */
   async steer(text: string): Promise<void> {
     await this.#steers.send(this.id, text, this.#mirror);
     void this.#settleSteers();
@@ -178,7 +178,7 @@ export class WatchedSession {
     return this.#returnedTexts;
   }
 
-  /** Returns `returnedTexts` and empties it. */
+  /** Returns the texts of `returnedTexts` and clears the signal. */
   takeReturnedTexts(): readonly string[] {
     const texts = this.#returnedTexts.peek();
     if (texts.length > 0) this.#returnedTexts.value = [];
@@ -199,7 +199,7 @@ export class WatchedSession {
     storeSteers(this.id, this.#steers.all);
   }
 
-  /** Answers a question. An error, for example that another client answered first, becomes a notice. */
+  /** Answers a question. An error becomes a notice, for example if another client answered first. */
   async answerAsk(ask: ApiAsk, reply: { choice: string } | { text: string }): Promise<void> {
     await this.#attempt(() => this.#host.client.asks.answer(ask.id, reply));
   }
@@ -224,7 +224,7 @@ export class WatchedSession {
         this.#rows.rebuild();
         this.#isLoaded.value = true;
       });
-      // The stream sends unfinished messages again from their start: begin before the first of them.
+      // The stream sends unfinished messages again from their start: begin before the first unfinished message.
       const finishedMessages = messages.filter(({ finished }) => finished !== false);
       const startSeq =
         messages.length > finishedMessages.length
@@ -239,10 +239,10 @@ export class WatchedSession {
     }
   }
 
-  /** Loads the session again after a second, because the server is unavailable. */
+  /** Loads the session again after a delay, because the server is unavailable. */
   async #retryLoad(): Promise<void> {
     this.#connection.value = "lost";
-    await new Promise((resolve) => setTimeout(resolve, 1000));
+    await new Promise((resolve) => setTimeout(resolve, LOAD_RETRY_DELAY_MS));
     if (!this.#closeController.signal.aborted) await this.#load();
   }
 
@@ -287,7 +287,7 @@ export class WatchedSession {
         break;
       }
       case "tool_progress": {
-        const outputSignal = this.#outputSignals.get(event.tool_call_id);
+        const outputSignal = this.#outputSignalsByCallId.get(event.tool_call_id);
         if (outputSignal) outputSignal.value = (outputSignal.peek() + event.content).slice(-MAX_OUTPUT_CHARACTERS);
         break;
       }
@@ -335,7 +335,7 @@ export class WatchedSession {
     }
     this.#hiddenPageTimer = setTimeout(() => {
       if (!this.isBusy.peek()) this.#streamController.abort();
-    }, HIDDEN_PAGE_MS);
+    }, HIDDEN_PAGE_DELAY_MS);
   };
 
   /** Resolves when the page is visible again, or when the session is closed. */

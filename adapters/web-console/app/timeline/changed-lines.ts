@@ -1,7 +1,7 @@
 import type { ApiDiff } from "gantry/client";
 import { compareInSteps, countChanges } from "../diff-lines.js";
 
-/** Maximum characters of changes whose lines are counted; counting longer texts takes too long. */
+/** Maximum characters of changes whose lines are counted. Counting longer texts would delay a frame. */
 const MAX_COMPARED_CHARACTERS = 200_000;
 
 export interface LineCounts {
@@ -11,10 +11,15 @@ export interface LineCounts {
 
 const countsByDiff = new WeakMap<ApiDiff, LineCounts>();
 
-/** Number of lines that the changes add and remove. Undefined without changes, or if they are too long to count. */
+/**
+ * Number of lines that the changes add and remove. Undefined if there are no changes, or if they are too long to count.
+ */
 export function countChangedLines(diffs: readonly ApiDiff[]): LineCounts | undefined {
-  const size = diffs.reduce((sum, { old_text, new_text }) => sum + (old_text?.length ?? 0) + new_text.length, 0);
-  if (diffs.length === 0 || size > MAX_COMPARED_CHARACTERS) return undefined;
+  const characterCount = diffs.reduce(
+    (sum, { old_text, new_text }) => sum + (old_text?.length ?? 0) + new_text.length,
+    0,
+  );
+  if (diffs.length === 0 || characterCount > MAX_COMPARED_CHARACTERS) return undefined;
   return diffs.map(countLines).reduce((sum, { added, removed }) => ({
     added: sum.added + added,
     removed: sum.removed + removed,

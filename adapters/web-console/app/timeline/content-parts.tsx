@@ -4,7 +4,7 @@ import { Icon } from "../parts/icon.js";
 
 /** Media types that contain only an image, unlike SVG. */
 const IMAGE_TYPES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
-const BASE64 = /^[A-Za-z0-9+/=\s]*$/;
+const BASE64_PATTERN = /^[A-Za-z0-9+/=\s]*$/;
 
 /** Images and files of a message. */
 export function ContentParts({ parts }: { parts: readonly ContentPart[] }) {
@@ -21,7 +21,7 @@ export function ContentParts({ parts }: { parts: readonly ContentPart[] }) {
 function PartView({ part }: { part: ContentPart }) {
   if (part.type === "text") return null;
   const size = formatBytes(Math.floor((part.data.length * 3) / 4));
-  if (part.type === "image" && IMAGE_TYPES.has(part.media_type) && BASE64.test(part.data))
+  if (part.type === "image" && IMAGE_TYPES.has(part.media_type) && BASE64_PATTERN.test(part.data))
     return <img class="picture" alt={`Picture, ${size}`} src={`data:${part.media_type};base64,${part.data}`} />;
   return (
     <span class="file">

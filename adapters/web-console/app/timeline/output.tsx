@@ -7,7 +7,7 @@ import { CopyButton } from "../parts/copy.js";
 /** Maximum characters that are shown until the user expands the output. */
 const MAX_SHOWN_CHARACTERS = 12_000;
 
-/** Output of a tool, with its terminal colours. With `isStreaming`, it shows the end and scrolls along. */
+/** Output of a tool, with terminal colours. With `isStreaming`, shows the end of the output and scrolls along. */
 export function Output({ text, isStreaming = false }: { text: string; isStreaming?: boolean }) {
   const showsAll = useSignal(false);
   const container = useRef<HTMLPreElement>(null);

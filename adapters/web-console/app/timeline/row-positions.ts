@@ -1,4 +1,4 @@
-/** Positions of rows with different heights, in pixels. Heights of rows that were not drawn yet are estimated. */
+/** Positions of rows with different heights, in pixels. The height of a row that was not drawn yet is estimated. */
 export class RowPositions {
   /** Returns the estimated height of a row that was not drawn yet. */
   readonly #estimateHeight: (key: string) => number;
@@ -44,7 +44,7 @@ export class RowPositions {
     return true;
   }
 
-  /** Index of a row; undefined if it is not present. */
+  /** Index of a row; undefined if the list has no such row. */
   indexOf(key: string): number | undefined {
     return this.#indexesByKey.get(key);
   }
@@ -59,6 +59,7 @@ export class RowPositions {
     return this.#tops[Math.min(index, this.#keys.length)] ?? 0;
   }
 
+  /** Makes `#tops` valid up to the index. */
   #computeTops(index: number): void {
     const endIndex = Math.min(index, this.#keys.length);
     for (; this.#lastValidIndex < endIndex; this.#lastValidIndex += 1) {
@@ -68,7 +69,7 @@ export class RowPositions {
     }
   }
 
-  /** Index of the row at a vertical position. */
+  /** Index of the row at a vertical position. Positions outside give the first or last row; 0 without rows. */
   indexAt(position: number): number {
     this.#computeTops(this.#keys.length);
     let [low, high] = [0, Math.max(0, this.#keys.length - 1)];

@@ -7,6 +7,7 @@ import { splitContent } from "./split-content.js";
 import { OrphanResult, ToolCallView } from "./tool-call.js";
 import { Thought } from "./thought.js";
 
+/** A message of the timeline. */
 export function RowView({ row, session }: { row: Row; session: WatchedSession }) {
   const message = row.message.value;
   return (

@@ -4,15 +4,15 @@ import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { recordScroll } from "../state/scroll-time.js";
 import { RowPositions } from "./row-positions.js";
 
-/** Height of the areas above and below the visible one that are also rendered, in pixels. */
+/** Height of the rendered areas above and below the visible area, in pixels. */
 const OVERSCAN_PIXELS = 700;
 /** Distance from the end that still counts as the end, in pixels. */
 const END_TOLERANCE_PIXELS = 48;
 /** Estimated height of a row that was not rendered yet, in pixels. */
 const ESTIMATED_ROW_PIXELS = 96;
 /**
- * Maximum rows whose position is recorded. The first of them may disappear: a tool result without its call moves into
- * the row of the call when that row is loaded.
+ * Maximum rows whose position is recorded. One row is not enough, because it may disappear: a tool result without its
+ * call moves into the row of the call when that row is loaded.
  */
 const MAX_ANCHOR_ROWS = 8;
 /** Distance from the first row at which older rows are requested, in heights of the visible area. */
@@ -26,7 +26,7 @@ export interface ScrollerHandle {
 interface ScrollerProps {
   keys: readonly string[];
   renderRow: (key: string) => ComponentChildren;
-  /** Content before the first row and after the last one. */
+  /** Content before the first row (`head`) and after the last row (`foot`). */
   head?: ComponentChildren;
   foot?: ComponentChildren;
   /** Called when the visible area is near the first row: older rows may exist. */
@@ -66,8 +66,8 @@ export function Scroller({
   const positions = useMemo(() => new RowPositions(() => ESTIMATED_ROW_PIXELS), []);
   const range = useSignal({ from: 0, to: 0 });
   /**
-   * Rows from the upper edge on. The first of them that still exists keeps its position. With `atEnd`, the end keeps
-   * its position instead.
+   * Rows from the upper edge of the visible area on. The first row that still exists keeps its position. With `atEnd`,
+   * the end keeps its position instead.
    */
   const anchor = useRef<{ atEnd: boolean; rows: { key: string | undefined; offset: number }[] }>({
     atEnd: true,
@@ -116,6 +116,7 @@ export function Scroller({
           targetTop = getRowAreaTop() + positions.topAt(index) + offset;
           break;
         }
+      // Browsers round scroll positions: a smaller difference is no change.
       if (Math.abs(targetTop - element.scrollTop) > 0.5) element.scrollTop = targetTop;
       recordPosition(element);
     };
@@ -126,7 +127,7 @@ export function Scroller({
       const previousScroll = lastScroll.current;
       // Content added since the last scroll does not move the user away from the end.
       const distanceToEnd = Math.min(previousScroll.end, scrollHeight - clientHeight) - scrollTop;
-      // Scrolling up leaves the end at once. Scrolling down reaches it within the tolerance.
+      // Scrolling up by more than a pixel leaves the end. Scrolling down reaches the end within the tolerance.
       const atEnd = distanceToEnd < (scrollTop < previousScroll.top - 1 ? 2 : END_TOLERANCE_PIXELS);
       recordPosition(element);
       const top = scrollTop - getRowAreaTop();
@@ -146,7 +147,8 @@ export function Scroller({
       restorePosition,
       /** Called before rows change, because the event of a user scroll may not have arrived yet. */
       detectScroll() {
-        // A position set by this component is not a user scroll. The scroll event of such a change arrives late, possibly
+        // A position set by this component is not a user scroll. The scroll event of such a change arrives late,
+        // possibly
         // after the content has changed.
         if (!container.current || Math.abs(container.current.scrollTop - lastScroll.current.top) < 1) return;
         recordScroll();

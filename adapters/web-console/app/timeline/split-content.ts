@@ -1,6 +1,6 @@
 import type { ContentPart, ApiMessage } from "gantry/client";
 
-/** Splits content into its text and its other parts. */
+/** Splits the content of a message into its joined text and its other parts. */
 export function splitContent(content: ApiMessage["content"]): { text: string; parts: ContentPart[] } {
   if (typeof content === "string") return { text: content, parts: [] };
   return {

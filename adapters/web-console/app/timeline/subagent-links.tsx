@@ -1,11 +1,11 @@
 import { useSignal, useSignalEffect } from "@preact/signals";
 import type { ApiSession } from "gantry/client";
 import type { WatchedSession } from "../state/watched-session.js";
-import { hashOf } from "../state/router.js";
+import { toFragment } from "../state/router.js";
 
 /**
- * Links to the sessions of the subagents that a call started. The sessions are loaded when the row is opened, at the
- * first output of the call and when the call ends.
+ * Links to the sessions of the subagents that a call started. Loads the sessions when the row is opened, and at new
+ * output and the end of the call until sessions are found.
  */
 export function SubagentLinks({ session, callId }: { session: WatchedSession; callId: string }) {
   const subagentSessions = useSignal<readonly ApiSession[]>([]);
@@ -20,7 +20,7 @@ export function SubagentLinks({ session, callId }: { session: WatchedSession; ca
   return (
     <p class="call-subagents">
       {subagentSessions.value.map(({ id, title }) => (
-        <a key={id} href={hashOf({ name: "session", id })}>
+        <a key={id} href={toFragment({ name: "session", id })}>
           Open the subagent: {title}
         </a>
       ))}

@@ -1,6 +1,9 @@
 import type { Signal } from "@preact/signals";
 import { Icon } from "../parts/icon.js";
 
+/** Maximum characters of the last line that a folded, unfinished thought shows. */
+const MAX_PREVIEW_CHARACTERS = 120;
+
 /** A model's reasoning, folded to one line until the user opens it. */
 export function Thought({
   text,
@@ -9,6 +12,7 @@ export function Thought({
 }: {
   text: string;
   isStreaming: boolean;
+  /** The user's choice; undefined before a choice. */
   isOpen: Signal<boolean | undefined>;
 }) {
   return (
@@ -32,5 +36,5 @@ export function Thought({
 }
 
 function getLastLine(text: string): string {
-  return text.trimEnd().split("\n").at(-1)?.slice(-120) ?? "";
+  return text.trimEnd().split("\n").at(-1)?.slice(-MAX_PREVIEW_CHARACTERS) ?? "";
 }

@@ -14,6 +14,10 @@ type CallState = "receiving-arguments" | "waiting" | "running" | "done" | "faile
 
 /** Maximum changed lines of a diff that is open by default. */
 const MAX_OPEN_LINES = 40;
+/** Maximum characters of an argument that is shown above a diff. */
+const MAX_SHORT_ARGUMENT_CHARACTERS = 120;
+/** Characters above which an argument may scroll, and therefore can be focused. */
+const MIN_SCROLLABLE_CHARACTERS = 600;
 
 /** A tool call: one line, and its details when unfolded. */
 export function ToolCallView({ call, session }: { call: ApiToolCall; session: WatchedSession }) {
@@ -132,7 +136,7 @@ function StateView({ state }: { state: CallState }) {
   }
 }
 
-/** `omitsLongArguments`: the diffs below already show the long arguments. */
+/** Arguments of a call. `omitsLongArguments`: whether diffs below already show the long arguments. */
 function Arguments({
   json,
   values,
@@ -147,7 +151,7 @@ function Arguments({
     ([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value, undefined, 2)] as const,
   );
   const shownEntries = omitsLongArguments
-    ? entries.filter(([, value]) => value.length <= 120 && !value.includes("\n"))
+    ? entries.filter(([, value]) => value.length <= MAX_SHORT_ARGUMENT_CHARACTERS && !value.includes("\n"))
     : entries;
   if (shownEntries.length === 0) return null;
   return (
@@ -155,7 +159,7 @@ function Arguments({
       {shownEntries.map(([name, value]) => (
         <>
           <dt>{name}</dt>
-          <dd tabIndex={value.length > 600 ? 0 : undefined}>{value}</dd>
+          <dd tabIndex={value.length > MIN_SCROLLABLE_CHARACTERS ? 0 : undefined}>{value}</dd>
         </>
       ))}
     </dl>

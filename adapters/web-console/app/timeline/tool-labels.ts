@@ -8,7 +8,7 @@ export interface CallLabel {
   target: string;
 }
 
-/** By tool: icon, verb, and the names of the arguments that can hold the target, in order of preference. */
+/** By tool: icon, verb, and names of the arguments that may contain the target, in order of preference. */
 const TOOL_LABELS: Readonly<Record<string, readonly [IconName, string, ...string[]]>> = {
   read: ["file", "Read", "path", "filePath", "file_path"],
   list: ["list", "List", "path"],
@@ -31,7 +31,7 @@ const TOOL_LABELS: Readonly<Record<string, readonly [IconName, string, ...string
 };
 const MAX_TARGET_CHARACTERS = 200;
 
-/** The parsed arguments of a call. Undefined if the JSON is incomplete or not an object. */
+/** The parsed arguments of a call; undefined if the JSON is incomplete or not an object. */
 export function parseArguments(json: string): Record<string, unknown> | undefined {
   try {
     const value: unknown = JSON.parse(json);

@@ -19,8 +19,8 @@ export interface EditChecksOptions {
 /** Checks files after tools have changed them and reports new errors to the model. */
 export class EditChecks {
   readonly #options: EditChecksOptions;
-  #commands: QuickCommands | undefined;
-  #checks: CommandCheck[] | undefined;
+  #commandRunner: QuickCommands | undefined;
+  #commandChecks: CommandCheck[] | undefined;
 
   constructor(options: EditChecksOptions) {
     this.#options = options;
@@ -39,40 +39,40 @@ export class EditChecks {
         const checks = await this.#startChecks(paths, context);
         const output = await tool.run(args, context);
         if (output.failed === true) return output;
-        const newFaults = await this.#findNewFaults(output, checks, context);
-        return newFaults.length === 0 ? output : { ...output, text: [output.text, ...newFaults].join("\n\n") };
+        const reports = await this.#createReports(output, checks, context);
+        return reports.length === 0 ? output : { ...output, text: [output.text, ...reports].join("\n\n") };
       },
     };
   }
 
   async close(): Promise<void> {
-    await this.#commands?.close();
+    await this.#commandRunner?.close();
   }
 
-  /** Never rejects: the change is already made and must be reported. */
-  async #findNewFaults(output: ToolOutput, checks: readonly CommandCheck[], context: ToolContext): Promise<string[]> {
+  /** Returns reports of the new errors. Never rejects: the change is already made and must be reported. */
+  async #createReports(output: ToolOutput, checks: readonly CommandCheck[], context: ToolContext): Promise<string[]> {
     const { syntax, timeoutMs } = this.#options;
-    const newFaults: string[] = [];
+    const reports: string[] = [];
     try {
       const changedFiles = syntax ? (output.diff ?? []) : [];
       if (changedFiles.length > 0) {
         const { findNewSyntaxFaults } = await import("./syntax-check.js");
         const lines = await findNewSyntaxFaults(changedFiles, timeoutMs, context);
-        if (lines.length > 0) newFaults.push(`New syntax errors after this change:\n${lines.join("\n")}`);
+        if (lines.length > 0) reports.push(`New syntax errors after this change:\n${lines.join("\n")}`);
       }
       for (const check of checks) {
         const report = await check.findNewOutput(context);
-        if (report !== "") newFaults.push(report);
+        if (report !== "") reports.push(report);
       }
     } catch {
       // The run was cancelled or a limit was reached: report what is known so far.
     }
-    return newFaults;
+    return reports;
   }
 
   /**
-   * Starts the checks for these paths and records the current errors. Never rejects: a failed check must not prevent
-   * the change.
+   * Starts the checks for these paths and records the current errors. Returns no check and never rejects if a check
+   * fails: the failure must not prevent the change.
    */
   async #startChecks(paths: readonly string[], context: ToolContext): Promise<CommandCheck[]> {
     try {
@@ -91,11 +91,11 @@ export class EditChecks {
     const { commands, timeoutMs } = this.#options;
     const commandRunner = commands.length > 0 ? await this.#getRunner() : undefined;
     if (!commandRunner || paths.length === 0) return [];
-    if (!this.#checks) {
+    if (!this.#commandChecks) {
       const { CommandCheck } = await import("./command-check.js");
-      this.#checks ??= commands.map((check) => new CommandCheck(check, commandRunner));
+      this.#commandChecks ??= commands.map((check) => new CommandCheck(check, commandRunner));
     }
-    const checks = this.#checks;
+    const checks = this.#commandChecks;
     const globs = checks.map(({ files }) => files);
     const { withWorker } = await import("../../../untrusted/workers.js");
     const matchResults = await withWorker(signal, (thread) =>
@@ -108,6 +108,6 @@ export class EditChecks {
     const { commandOptions } = this.#options;
     if (!commandOptions) return undefined;
     const { QuickCommands } = await import("./quick-command.js");
-    return (this.#commands ??= new QuickCommands(commandOptions));
+    return (this.#commandRunner ??= new QuickCommands(commandOptions));
   }
 }

@@ -21,7 +21,8 @@ const MAX_CACHED_RUNS = 32;
 export class CommandCheck {
   readonly #check: EditCheck;
   readonly #commands: QuickCommands;
-  readonly #baselines = new Map<string, Promise<ReadonlyMap<string, number> | undefined>>();
+  /** Lines of the first output, with their number, by run id. Undefined if the output cannot be compared. */
+  readonly #baselinesByRunId = new Map<string, Promise<ReadonlyMap<string, number> | undefined>>();
 
   constructor(check: EditCheck, commands: QuickCommands) {
     this.#check = check;
@@ -36,30 +37,34 @@ export class CommandCheck {
   /** Runs the command before the first change of a run, as the baseline. Rejects only with the signal's reason. */
   async recordBaseline(context: ToolContext): Promise<void> {
     const { runId } = context;
-    if (this.#baselines.has(runId)) return;
-    const [oldest] = this.#baselines.keys();
-    if (this.#baselines.size >= MAX_CACHED_RUNS && oldest !== undefined) this.#baselines.delete(oldest);
+    if (this.#baselinesByRunId.has(runId)) return;
+    const [oldestRunId] = this.#baselinesByRunId.keys();
+    if (this.#baselinesByRunId.size >= MAX_CACHED_RUNS && oldestRunId !== undefined)
+      this.#baselinesByRunId.delete(oldestRunId);
     const lineCounts = this.#readOutputLines(context).then((lines) =>
       typeof lines === "string" ? undefined : countLines(lines),
     );
-    this.#baselines.set(runId, lineCounts);
+    this.#baselinesByRunId.set(runId, lineCounts);
     await lineCounts.catch((error: unknown) => {
-      this.#baselines.delete(runId);
+      this.#baselinesByRunId.delete(runId);
       throw error;
     });
   }
 
-  /** Runs the command after a change and returns the new lines. `""`: none. Rejects only with the signal's reason. */
+  /**
+   * Runs the command after a change and returns the new lines; `""` if there are none. Rejects only with the signal's
+   * reason.
+   */
   async findNewOutput(context: ToolContext): Promise<string> {
-    const baseline = await this.#baselines.get(context.runId);
+    const baseline = await this.#baselinesByRunId.get(context.runId);
     if (!baseline) return "";
     const lines = await this.#readOutputLines(context);
     const { command } = this.#check;
     if (typeof lines === "string") return lines === "" ? "" : `\`${command}\` ${lines}.`;
     const remainingCounts = new Map(baseline);
     const newLines = lines.filter((line) => {
-      const remainingCount = remainingCounts.get(lineKey(line)) ?? 0;
-      remainingCounts.set(lineKey(line), remainingCount - 1);
+      const remainingCount = remainingCounts.get(toLineKey(line)) ?? 0;
+      remainingCounts.set(toLineKey(line), remainingCount - 1);
       return remainingCount <= 0;
     });
     if (newLines.length === 0) return "";
@@ -68,7 +73,7 @@ export class CommandCheck {
   }
 
   /**
-   * Returns the output lines, or as a string the reason why there are none to compare. `""`: the command could not be
+   * Returns the output lines, or as a string the reason why no output can be compared. `""`: the command could not be
    * started.
    */
   async #readOutputLines(context: ToolContext): Promise<string[] | string> {
@@ -84,12 +89,12 @@ export class CommandCheck {
 }
 
 /** Key of a line. Numbers are ignored, because line numbers change while the error stays the same. */
-function lineKey(line: string): string {
+function toLineKey(line: string): string {
   return line.replace(/\d+/g, "0");
 }
 
 function countLines(lines: readonly string[]): Map<string, number> {
   const lineCounts = new Map<string, number>();
-  for (const line of lines) lineCounts.set(lineKey(line), (lineCounts.get(lineKey(line)) ?? 0) + 1);
+  for (const line of lines) lineCounts.set(toLineKey(line), (lineCounts.get(toLineKey(line)) ?? 0) + 1);
   return lineCounts;
 }

@@ -12,12 +12,13 @@ export interface ChangedFile {
 }
 
 interface Fault {
+  /** Line number, from 1. */
   line: number;
   message: string;
 }
 
 const JSON_FILES = /\.(json|jsonc|code-workspace|code-snippets)$/i;
-const GRAMMARS: readonly (readonly [files: RegExp, Grammar])[] = [
+const GRAMMARS_BY_FILE_NAME: readonly (readonly [files: RegExp, Grammar])[] = [
   [/\.([cm]?js|jsx)$/i, "javascript"],
   [/(?<!\.d)\.[cm]?ts$/i, "typescript"],
   [/\.tsx$/i, "tsx"],
@@ -29,10 +30,16 @@ const GRAMMARS: readonly (readonly [files: RegExp, Grammar])[] = [
   [/\.java$/i, "java"],
   [/\.rs$/i, "rust"],
 ];
-/** Not checked: templates of files, dialects that the grammar does not support, and text that is not UTF-8. */
+/**
+ * Matches texts that are not checked: templates, dialects that the grammar does not support, and text that is not
+ * UTF-8.
+ */
 const UNCHECKED_TEXT = /<%|\{%|\{\{\s*cookiecutter\b|@(no)?flow\b|\uFFFD|^#!.*\bpython2\b/;
+/** Maximum changed files that are checked. */
 const MAX_FILES = 20;
+/** Maximum characters of the old and the new text together. */
 const MAX_FILE_CHARACTERS = 1_000_000;
+/** Maximum characters of a shown line. */
 const MAX_LINE_CHARACTERS = 120;
 
 /**
@@ -45,12 +52,12 @@ export async function findNewSyntaxFaults(
 ): Promise<string[]> {
   const files = changedFiles.filter((file) => isChecked(file)).slice(0, MAX_FILES);
   const toTexts = ({ oldText, newText }: ChangedFile) => ({
-    oldText: oldText === null || oldText.trim() === "" ? null : withoutMark(oldText),
-    newText: withoutMark(newText),
+    oldText: oldText === null || oldText.trim() === "" ? null : removeByteOrderMark(oldText),
+    newText: removeByteOrderMark(newText),
   });
   const jsonFiles = files.filter(({ path }) => JSON_FILES.test(path));
   const parsedFiles = files.flatMap((file) => {
-    const [, grammar] = GRAMMARS.find(([pattern]) => pattern.test(file.path)) ?? [];
+    const [, grammar] = GRAMMARS_BY_FILE_NAME.find(([pattern]) => pattern.test(file.path)) ?? [];
     if (grammar === undefined || (grammar === "bash" && !isCheckedScript(file))) return [];
     return [{ file, grammar }];
   });
@@ -87,6 +94,6 @@ function formatFault({ path, newText }: ChangedFile, { line, message }: Fault, p
   return `${toPrintable(relativeTo(path, projectDir))}${line > 0 ? `:${line}` : ""}: ${toPrintable(message)}${source === "" ? "" : ` | ${toPrintable(source)}`}`;
 }
 
-function withoutMark(text: string): string {
+function removeByteOrderMark(text: string): string {
   return text.replace(/^\uFEFF/, "");
 }

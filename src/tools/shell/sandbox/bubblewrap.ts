@@ -15,31 +15,33 @@ export interface BubblewrapNeeds {
    * Whether root must be able to write to files of other users, as in a project folder that is mounted into a
    * container. Default: false.
    */
-  foreignFiles?: boolean;
+  needsForeignFiles?: boolean;
 }
 
 /** Only system folders: a program in the project folder would let the project define its own sandbox. */
 const BUBBLEWRAP_PATHS = ["/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap"];
 
 const NAMESPACE_SWITCHES = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"];
+/** Time limit of the command that tests bubblewrap, in ms. */
+const PROBE_TIMEOUT_MS = 5_000;
 
 /**
  * Switches for the user namespace, the best first. The namespace takes away root's power over the mounts.
- * `--disable-userns` prevents a nested namespace, the usual way to regain it.
+ * `--disable-userns` prevents a nested namespace, the usual way to regain that power.
  *
  * Old versions do not support `--disable-userns`, and some containers allow no user namespace. Root then runs without
- * one, because all capabilities are dropped anyway.
+ * without a user namespace, because all capabilities are dropped anyway.
  */
 const USER_NAMESPACE_SWITCHES = [["--unshare-user", "--disable-userns"], ["--unshare-user"], []];
 
 const resultsByNeeds = new Map<string, Promise<Bubblewrap | undefined>>();
 
 /**
- * Finds a working bubblewrap. The result is cached per process for the same needs. Undefined if none works. Never
- * rejects.
+ * Finds a working bubblewrap. The result is cached per process for the same needs. Undefined if no bubblewrap works.
+ * Never rejects.
  */
 export function findBubblewrap(needs: BubblewrapNeeds): Promise<Bubblewrap | undefined> {
-  const key = `${needs.network} ${needs.foreignFiles === true}`;
+  const key = `${needs.network} ${needs.needsForeignFiles === true}`;
   let result = resultsByNeeds.get(key);
   if (!result) {
     result = tryBubblewrap(needs).catch(() => undefined);
@@ -48,13 +50,13 @@ export function findBubblewrap(needs: BubblewrapNeeds): Promise<Bubblewrap | und
   return result;
 }
 
-async function tryBubblewrap({ env, network, foreignFiles }: BubblewrapNeeds): Promise<Bubblewrap | undefined> {
+async function tryBubblewrap({ env, network, needsForeignFiles }: BubblewrapNeeds): Promise<Bubblewrap | undefined> {
   if (process.platform !== "linux") return undefined;
   const file = BUBBLEWRAP_PATHS.find((path) => existsSync(path));
   if (file === undefined) return undefined;
   // In a user namespace with one user, files of other users have no owner, and capabilities do not help.
-  const keptCapabilities = foreignFiles === true ? ["CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_CHOWN"] : [];
-  for (const userNamespace of foreignFiles === true ? [[]] : USER_NAMESPACE_SWITCHES) {
+  const keptCapabilities = needsForeignFiles === true ? ["CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_CHOWN"] : [];
+  for (const userNamespace of needsForeignFiles === true ? [[]] : USER_NAMESPACE_SWITCHES) {
     const switches = [
       ...userNamespace,
       ...NAMESPACE_SWITCHES,
@@ -68,7 +70,7 @@ async function tryBubblewrap({ env, network, foreignFiles }: BubblewrapNeeds): P
     // that never ends.
     child.configureSandbox(args, { isShortLived: true });
     const end = await child.run({
-      timeoutMs: 5_000,
+      timeoutMs: PROBE_TIMEOUT_MS,
       signal: new AbortController().signal,
       onOutput: () => undefined,
     });

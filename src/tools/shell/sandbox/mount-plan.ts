@@ -14,7 +14,7 @@ type MountMode = "hide" | "replace" | "keep" | "write";
 interface Mount {
   readonly mode: MountMode;
   readonly path: string;
-  /** Path that is mounted there. Undefined: an empty folder. */
+  /** Path that is mounted at `path`. Undefined for an empty folder. */
   readonly source: string | undefined;
 }
 
@@ -23,7 +23,7 @@ const MODES_BY_STRICTNESS: readonly MountMode[] = ["replace", "write", "keep", "
 
 /** Collects the mounts of a sandbox in any order and sorts them for bubblewrap. Paths are real and absolute. */
 export class MountPlan {
-  readonly #mounts = new Map<string, Mount>();
+  readonly #mountsByPath = new Map<string, Mount>();
 
   hide(path: string, isFolder: boolean): void {
     this.#add({ mode: "hide", path, source: isFolder ? undefined : "/dev/null" });
@@ -43,19 +43,19 @@ export class MountPlan {
 
   /** Whether a command could change `path` with the current plan. */
   isWritable(path: string): boolean {
-    return this.#enclosingMount(path)?.mode === "write";
+    return this.#findEnclosingMount(path)?.mode === "write";
   }
 
   isHidden(path: string): boolean {
-    if (this.#enclosingMount(path)?.mode === "replace") return true;
-    return [...this.#mounts.values()].some((mount) => mount.mode === "hide" && isInside(path, mount.path));
+    if (this.#findEnclosingMount(path)?.mode === "replace") return true;
+    return [...this.#mountsByPath.values()].some((mount) => mount.mode === "hide" && isInside(path, mount.path));
   }
 
   /** Returns bubblewrap's arguments. Parents come first, because a mount covers earlier mounts below it. */
-  args(): string[] {
-    const mounts = this.#listVisible();
+  createArguments(): string[] {
+    const mounts = this.#listVisibleMounts();
     return [...mounts, ...this.#createPins(mounts)]
-      .sort((a, b) => countLevels(a.path) - countLevels(b.path))
+      .sort((left, right) => countLevels(left.path) - countLevels(right.path))
       .flatMap(({ mode, path, source }) => {
         if (source === undefined) return ["--tmpfs", path];
         return [mode === "write" || mode === "replace" ? "--bind" : "--ro-bind", source, path];
@@ -63,14 +63,14 @@ export class MountPlan {
   }
 
   /**
-   * Mounts for all folders between a writable folder and a deeper mount. Without them a command could rename such a
-   * folder and replace it with a link. A mount cannot be renamed.
+   * Creates mounts for all folders between a writable folder and a deeper mount. Without these mounts a command could
+   * rename such a folder and replace it with a link. A mount cannot be renamed.
    */
   #createPins(mounts: readonly Mount[]): Mount[] {
     const pins = new Map<string, Mount>();
     for (const { path } of mounts) {
       const parent = dirname(path);
-      const enclosingMount = this.#enclosingMount(parent);
+      const enclosingMount = this.#findEnclosingMount(parent);
       if (
         !enclosingMount ||
         (enclosingMount.mode !== "write" && enclosingMount.mode !== "replace") ||
@@ -88,35 +88,35 @@ export class MountPlan {
   }
 
   /**
-   * Folders that must exist inside a replacement folder, because bubblewrap mounts on them. `relativePath` is relative
-   * to `source`.
+   * Returns the folders that must exist inside a replacement folder, because bubblewrap mounts on them. `relativePath`
+   * is relative to `source`.
    */
-  mountPoints(): { source: string; relativePath: string }[] {
-    return this.#listVisible().flatMap(({ path }) => {
-      const enclosingMount = this.#enclosingMount(dirname(path));
+  listMountPoints(): { source: string; relativePath: string }[] {
+    return this.#listVisibleMounts().flatMap(({ path }) => {
+      const enclosingMount = this.#findEnclosingMount(dirname(path));
       if (enclosingMount?.mode !== "replace" || enclosingMount.source === undefined) return [];
       return [{ source: enclosingMount.source, relativePath: relative(enclosingMount.path, path) }];
     });
   }
 
   #add(mount: Mount): void {
-    const earlierMount = this.#mounts.get(mount.path);
+    const earlierMount = this.#mountsByPath.get(mount.path);
     if (earlierMount && MODES_BY_STRICTNESS.indexOf(earlierMount.mode) >= MODES_BY_STRICTNESS.indexOf(mount.mode))
       return;
-    this.#mounts.set(mount.path, mount);
+    this.#mountsByPath.set(mount.path, mount);
   }
 
-  #listVisible(): Mount[] {
-    const mounts = [...this.#mounts.values()];
+  #listVisibleMounts(): Mount[] {
+    const mounts = [...this.#mountsByPath.values()];
     return mounts.filter(
       ({ path }) => !mounts.some((mount) => mount.mode === "hide" && mount.path !== path && isInside(path, mount.path)),
     );
   }
 
-  /** The nearest mount at or above `path`. */
-  #enclosingMount(path: string): Mount | undefined {
+  /** Returns the nearest mount at or above `path`. */
+  #findEnclosingMount(path: string): Mount | undefined {
     for (let ancestor = path; ; ancestor = dirname(ancestor)) {
-      const mount = this.#mounts.get(ancestor);
+      const mount = this.#mountsByPath.get(ancestor);
       if (mount || dirname(ancestor) === ancestor) return mount;
     }
   }

@@ -18,33 +18,35 @@ export interface GitGuard {
  * Makes Git settings and hooks read-only in the sandbox, also those of submodules. Commits still work, but a command
  * cannot make Git run a program the next time a user calls it.
  *
- * A missing path cannot be mounted. It is removed after the command by `tidy` of the result.
+ * A missing path cannot be mounted: `tidy` of the result removes it after the command.
  *
  * @param isLasting Whether the command continues while users call Git. The whole Git folder is then read-only. Default:
  * false.
  */
 export async function guardGit(plan: MountPlan, folder: string, isLasting = false): Promise<GitGuard> {
-  const git = join(folder, ".git");
-  const stats = await lstat(git).catch(() => undefined);
+  const gitPath = join(folder, ".git");
+  const stats = await lstat(gitPath).catch(() => undefined);
   if (isLasting) {
-    if (stats === undefined || !plan.isWritable(git)) return createGuard([]);
-    plan.makeReadOnly(git);
+    if (stats === undefined || !plan.isWritable(gitPath)) return createGuard([]);
+    plan.makeReadOnly(gitPath);
     return createGuard(
-      stats.isDirectory() ? await protectPaths(plan, await readConfigPaths(join(git, "config"), git, folder)) : [],
+      stats.isDirectory()
+        ? await protectPaths(plan, await readConfigPaths(join(gitPath, "config"), gitPath, folder))
+        : [],
     );
   }
   if (stats?.isFile()) {
     // The `.git` file of a worktree or submodule. A writer of this file could choose other settings.
-    plan.makeReadOnly(git);
-    return createGuard(await openWorktree(plan, git, folder));
+    plan.makeReadOnly(gitPath);
+    return createGuard(await openWorktree(plan, gitPath, folder));
   }
   if (!stats?.isDirectory()) return createGuard([]);
-  plan.makeWritable(git);
-  const missingPaths = await protectSettings(plan, git, folder);
-  const modules = await findModules(join(git, "modules"));
-  if (modules === undefined) plan.makeReadOnly(join(git, "modules"));
+  plan.makeWritable(gitPath);
+  const missingPaths = await protectSettings(plan, gitPath, folder);
+  const modules = await findModules(join(gitPath, "modules"));
+  if (modules === undefined) plan.makeReadOnly(join(gitPath, "modules"));
   else for (const module of modules) missingPaths.push(...(await protectSettings(plan, module, folder)));
-  if (await isFolder(join(git, "worktrees"))) plan.makeReadOnly(join(git, "worktrees"));
+  if (await isFolder(join(gitPath, "worktrees"))) plan.makeReadOnly(join(gitPath, "worktrees"));
   return createGuard(missingPaths);
 }
 
@@ -63,7 +65,7 @@ function createGuard(missingPaths: readonly string[]): GitGuard {
  * Opens the Git folder of a worktree, as far as commits need it. The `.git` file names a folder in another repository
  * and could come from an attacker.
  *
- * It is trusted only if that folder names this file in turn. A cloned repository cannot arrange that.
+ * The named folder is trusted only if it names this `.git` file in turn. A cloned repository cannot arrange that.
  */
 async function openWorktree(plan: MountPlan, file: string, folder: string): Promise<string[]> {
   const linkedPath = /^gitdir: (.+?)\s*$/.exec(await readFile(file, "utf8").catch(() => ""))?.[1];
@@ -72,8 +74,8 @@ async function openWorktree(plan: MountPlan, file: string, folder: string): Prom
   if (gitFolder === undefined || basename(dirname(gitFolder)) !== "worktrees") return [];
   const namedFile = (await readFile(join(gitFolder, "gitdir"), "utf8").catch(() => "")).trim();
   const commonFolder = dirname(dirname(gitFolder));
-  const namedCommon = (await readFile(join(gitFolder, "commondir"), "utf8").catch(() => "")).trim();
-  if ((await realpath(namedFile).catch(() => undefined)) !== file || resolve(gitFolder, namedCommon) !== commonFolder)
+  const commonPath = (await readFile(join(gitFolder, "commondir"), "utf8").catch(() => "")).trim();
+  if ((await realpath(namedFile).catch(() => undefined)) !== file || resolve(gitFolder, commonPath) !== commonFolder)
     return [];
   for (const path of [gitFolder, ...["objects", "refs", "logs"].map((name) => join(commonFolder, name))])
     if (await isFolder(path)) plan.makeWritable(path);
@@ -85,12 +87,12 @@ async function openWorktree(plan: MountPlan, file: string, folder: string): Prom
 }
 
 /** Makes the settings of a Git folder read-only. Returns the missing paths. */
-async function protectSettings(plan: MountPlan, git: string, folder: string): Promise<string[]> {
+async function protectSettings(plan: MountPlan, gitPath: string, folder: string): Promise<string[]> {
   // Creates the hooks folder if it is missing, so that it can be mounted read-only.
-  await mkdir(join(git, "hooks")).catch(() => undefined);
+  await mkdir(join(gitPath, "hooks")).catch(() => undefined);
   const paths = [
-    ...SETTINGS_ENTRIES.map((name) => join(git, name)),
-    ...(await readConfigPaths(join(git, "config"), git, folder)),
+    ...SETTINGS_ENTRIES.map((name) => join(gitPath, name)),
+    ...(await readConfigPaths(join(gitPath, "config"), gitPath, folder)),
   ];
   return protectPaths(plan, paths);
 }
@@ -105,18 +107,18 @@ async function protectPaths(plan: MountPlan, paths: readonly string[]): Promise<
   return paths.filter((path) => !presentPaths.includes(path) && plan.isWritable(path));
 }
 
-/** Paths that the Git config names: hooks inside the project, and further settings. */
-async function readConfigPaths(config: string, git: string, folder: string): Promise<string[]> {
+/** Returns paths that the Git config names: hooks inside the project, and further settings. */
+async function readConfigPaths(config: string, gitPath: string, folder: string): Promise<string[]> {
   const text = await readFile(config, "utf8").catch(() => "");
   const settingMatches = [...text.matchAll(/^\s*(hookspath|path|fsmonitor)\s*=\s*"?([^"\r\n]+?)"?\s*$/gim)];
   return settingMatches.flatMap(([, key = "", value = ""]) => {
     if (isAbsolute(value)) return [value];
     if (value.startsWith("~")) return [];
-    return [join(key.toLowerCase() === "path" ? git : folder, value)];
+    return [join(key.toLowerCase() === "path" ? gitPath : folder, value)];
   });
 }
 
-/** Folders of the submodule repositories below `modules`, at any depth. Undefined if there are too many. */
+/** Returns the submodule repositories below `folder`, at any depth. Undefined if there are too many. */
 async function findModules(folder: string): Promise<string[] | undefined> {
   const repositories: string[] = [];
   const pendingFolders = [folder];
@@ -126,17 +128,18 @@ async function findModules(folder: string): Promise<string[] | undefined> {
     if (isRepository) repositories.push(current);
     const entries = isRepository ? names.filter(({ name }) => name === "modules") : names;
     pendingFolders.push(...entries.filter((entry) => entry.isDirectory()).map(({ name }) => join(current, name)));
+    // A tree without repositories must end too.
     if (repositories.length > MAX_MODULES || pendingFolders.length > 10 * MAX_MODULES) return undefined;
   }
   return repositories;
 }
 
 /** Returns the nearest folder, from `path` upwards, that contains `.git`. Undefined if there is none. */
-export async function repositoryOf(path: string): Promise<string | undefined> {
+export async function findRepositoryFolder(path: string): Promise<string | undefined> {
   const folders = [path];
   for (let ancestor = path; dirname(ancestor) !== ancestor; ancestor = dirname(ancestor))
     folders.push(dirname(ancestor));
-  const stats = await Promise.all(folders.map((at) => lstat(join(at, ".git")).catch(() => undefined)));
+  const stats = await Promise.all(folders.map((folder) => lstat(join(folder, ".git")).catch(() => undefined)));
   return folders.find((_at, i) => stats[i] !== undefined);
 }
 

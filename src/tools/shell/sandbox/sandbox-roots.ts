@@ -11,7 +11,7 @@ export interface Root {
   /** `device:inode`, in the format of `stat -c %d:%i`. */
   readonly identity: string;
   /** User id of the owner. */
-  readonly owner: number;
+  readonly ownerUid: number;
 }
 
 /**
@@ -21,13 +21,13 @@ export interface Root {
  * access to the target of that link.
  */
 export class SandboxRoots {
-  readonly #realPaths = new Map<string, string>();
+  readonly #realPathsByPath = new Map<string, string>();
 
   /** @param paths Paths that are resolved at once. Other paths are resolved at their first use. */
   constructor(paths: readonly string[]) {
     for (const path of paths) {
       try {
-        this.#realPaths.set(path, realpathSync(path));
+        this.#realPathsByPath.set(path, realpathSync(path));
       } catch {
         // The path does not exist yet.
       }
@@ -35,11 +35,11 @@ export class SandboxRoots {
   }
 
   /**
-   * Opens a folder and returns its current state. Undefined if it does not exist or cannot be accessed. Rejects with
-   * `ToolError` if the path no longer leads to the same folder.
+   * Opens a folder and returns its current state. Undefined if the folder does not exist or cannot be accessed. Rejects
+   * with `ToolError` if the path no longer leads to the same folder.
    */
   async open(path: string): Promise<Root | undefined> {
-    const realPath = this.#realPaths.get(path) ?? (await this.#resolveFirstUse(path));
+    const realPath = this.#realPathsByPath.get(path) ?? (await this.#resolveFirstUse(path));
     if (realPath === undefined) return undefined;
     // Reads the state from the open descriptor, so that a concurrent rename has no effect.
     const handle = await open(realPath, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW).catch(
@@ -53,7 +53,7 @@ export class SandboxRoots {
       // Synchronous: the kernel needs no disk access for this.
       if (readlinkSync(`/proc/self/fd/${handle.fd}`) !== realPath) throw createReplacedError(path);
       const { dev, ino, uid } = fstatSync(handle.fd, { bigint: true });
-      return { path: realPath, identity: `${dev}:${ino}`, owner: Number(uid) };
+      return { path: realPath, identity: `${dev}:${ino}`, ownerUid: Number(uid) };
     } finally {
       await handle.close();
     }
@@ -66,10 +66,10 @@ export class SandboxRoots {
     const parent = dirname(resolve(path));
     if (
       realPath !== resolve(path) &&
-      [...this.#realPaths.values()].some((root) => isInside(parent, root) && !isInside(realPath, root))
+      [...this.#realPathsByPath.values()].some((root) => isInside(parent, root) && !isInside(realPath, root))
     )
       throw createReplacedError(path);
-    this.#realPaths.set(path, realPath);
+    this.#realPathsByPath.set(path, realPath);
     return realPath;
   }
 }

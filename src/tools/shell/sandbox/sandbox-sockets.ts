@@ -10,7 +10,7 @@ import { attempt } from "../../../base/attempt.js";
  * @param hasCapabilities Whether the command keeps root's rights over files of other users. If not, sockets in private
  * folders of other users are omitted: the command cannot reach them, and bubblewrap cannot mount on them.
  */
-export async function listeningSockets(hasCapabilities: boolean): Promise<string[]> {
+export async function findListeningSockets(hasCapabilities: boolean): Promise<string[]> {
   const paths = new Set<string>();
   for (const line of readSocketTable().split("\n")) {
     // The eighth column, which may contain spaces. Abstract sockets start with "@" and have no file.

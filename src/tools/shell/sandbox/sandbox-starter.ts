@@ -3,7 +3,7 @@ import { Child } from "../../../processes/child.js";
 import type { DetachedProgram } from "../../../processes/supervisor.js";
 
 /** Time that a standby process waits for a command, in ms. */
-const STANDBY_MS = 60_000;
+const MAX_STANDBY_MS = 60_000;
 
 /** Environment variables that pass the command to the shell. The script removes them before the command runs. */
 const COMMAND_VARIABLE = "GANTRY_COMMAND";
@@ -34,7 +34,7 @@ export interface SandboxedCommand {
 
 /**
  * Starts bubblewrap, and a standby process for the next command. A large process takes milliseconds to start another,
- * and bubblewrap takes one more to read its switches.
+ * and bubblewrap takes one more millisecond to read its switches.
  *
  * The standby process has no namespace and no mounts until it receives its switches. Each sandbox serves one command.
  * An unused standby process ends after 60 s, or with this process.
@@ -73,7 +73,7 @@ export class SandboxStarter {
     };
   }
 
-  /** Ends the standby process. Later commands start without one. */
+  /** Ends the standby process. Later commands start without a standby process. */
   close(): void {
     this.#isClosed = true;
     this.#takeStandby()?.kill();
@@ -102,7 +102,7 @@ export class SandboxStarter {
     return child;
   }
 
-  /** Never rejects: the next command reports why it cannot start. */
+  /** Starts the next standby process. Never rejects: the next command reports why it cannot start. */
   async #startStandby(): Promise<void> {
     if (this.#isClosed || this.#standby !== undefined) return;
     const child = await this.#startChild().catch(() => undefined);
@@ -113,7 +113,7 @@ export class SandboxStarter {
     }
     child.keepAlive(false);
     this.#standby = child;
-    this.#timer = setTimeout(() => this.#takeStandby()?.kill(), STANDBY_MS).unref();
+    this.#timer = setTimeout(() => this.#takeStandby()?.kill(), MAX_STANDBY_MS).unref();
   }
 }
 

@@ -10,9 +10,9 @@ import { findBubblewrap, type Bubblewrap, type BubblewrapNeeds } from "./bubblew
 import type { Child } from "../../../processes/child.js";
 import type { DetachedProgram } from "../../../processes/supervisor.js";
 import { MountPlan } from "./mount-plan.js";
-import { guardGit, repositoryOf, type GitGuard } from "./sandbox-git.js";
+import { guardGit, findRepositoryFolder, type GitGuard } from "./sandbox-git.js";
 import { SandboxRoots, type Root } from "./sandbox-roots.js";
-import { listeningSockets } from "./sandbox-sockets.js";
+import { findListeningSockets } from "./sandbox-sockets.js";
 import { SandboxStarter } from "./sandbox-starter.js";
 
 export interface SandboxOptions {
@@ -80,23 +80,13 @@ const AUTOSTART_PATHS = [
   ...[".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"],
   ...[".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".gitconfig", ".npmrc", ".yarnrc", ".yarnrc.yml"],
   ...[".config", ".ssh", ".gnupg", ".docker", ".local/bin", ".local/share/applications", ".local/share/systemd"],
-  ...[
-    "bin",
-    ".cargo/bin",
-    ".cargo/config.toml",
-    ".cargo/env",
-    ".bun/bin",
-    ".gradle",
-    ".m2",
-    ".nvm",
-    ".pyenv",
-    ".mozilla",
-  ],
+  ...["bin", ".cargo/bin", ".cargo/config.toml", ".cargo/env", ".bun/bin"],
+  ...[".gradle", ".m2", ".nvm", ".pyenv", ".mozilla"],
 ];
 
 /**
- * Root may change its files in /proc without any capability. One of them names the program that the kernel runs after a
- * crash.
+ * Root may change its files in /proc without any capability. One of these files names the program that the kernel runs
+ * after a crash.
  *
  * One read-only mount covers all of /proc, because bubblewrap checks all mounts for each further one.
  */
@@ -121,7 +111,7 @@ const SCRATCH_RETENTION_MS = 3 * 24 * 60 * 60 * 1000;
 export class Sandbox {
   readonly #options: SandboxOptions;
   readonly #roots: SandboxRoots;
-  #sweep: Promise<void> | undefined;
+  #scratchCleanup: Promise<void> | undefined;
   #starter: SandboxStarter | undefined;
   /** Pending and completed searches for a working bubblewrap. */
   readonly #searches = new Set<Promise<Bubblewrap | undefined>>();
@@ -136,27 +126,27 @@ export class Sandbox {
   }
 
   /**
-   * Describes the current sandbox for a user. Runs an empty command in `projectDir` to test it. `weak`: whether
-   * commands run without a sandbox or not at all.
+   * Describes the current sandbox for a user. Runs an empty command in `projectDir` as a test. `isWeak`: whether
+   * commands run without a sandbox, or do not run at all.
    */
-  async describe(projectDir: string): Promise<{ text: string; weak: boolean }> {
+  async describe(projectDir: string): Promise<{ text: string; isWeak: boolean }> {
     const { sandbox, env } = this.#options;
-    if (sandbox === "off") return { text: "commands run without a sandbox", weak: true };
+    if (sandbox === "off") return { text: "commands run without a sandbox", isWeak: true };
     const bubblewrap = await this.#findBubblewrap({ env, network: this.network });
     const startFault = bubblewrap && (await this.#findStartFault(projectDir));
     if (startFault !== undefined)
-      return { text: `commands do not run: the sandbox could not start: ${startFault}`, weak: true };
+      return { text: `commands do not run: the sandbox could not start: ${startFault}`, isWeak: true };
     if (bubblewrap) {
       const network = this.network ? "with" : "without";
-      return { text: `commands run in bubblewrap, ${network} network access`, weak: false };
+      return { text: `commands run in bubblewrap, ${network} network access`, isWeak: false };
     }
-    if (sandbox === "required") return { text: "commands are refused: bubblewrap does not work here", weak: true };
-    return { text: "commands run without a sandbox: bubblewrap does not work here", weak: true };
+    if (sandbox === "required") return { text: "commands are refused: bubblewrap does not work here", isWeak: true };
+    return { text: "commands run without a sandbox: bubblewrap does not work here", isWeak: true };
   }
 
   /**
-   * Returns the reason why the sandbox for a folder does not start. Undefined if it starts, or if the folder is
-   * refused.
+   * Returns the reason why the sandbox for a folder does not start. Undefined if the sandbox starts, or if the folder
+   * is refused.
    */
   async #findStartFault(projectDir: string): Promise<string | undefined> {
     const prepared = await this.prepare(projectDir).catch(() => undefined);
@@ -171,7 +161,7 @@ export class Sandbox {
   }
 
   /**
-   * Prepares the sandbox for one command. Undefined: the command runs without a sandbox. Rejects with `ToolError` if
+   * Prepares the sandbox for one command. Undefined if the command runs without a sandbox. Rejects with `ToolError` if
    * the command must not run.
    *
    * @param isLasting Whether the command continues after its call. Default: false.
@@ -193,21 +183,22 @@ export class Sandbox {
     const project = await this.#roots.open(projectDir);
     if (!project) throw new ToolError(`the project folder ${projectDir} cannot be opened.`);
     const additionalRoots = await this.#openRoots(folders);
-    const foreignFiles = process.getuid?.() === 0 && [project, ...additionalRoots].some(({ owner }) => owner !== 0);
-    const bubblewrap = await this.#findBubblewrap({ env, network, foreignFiles });
+    const needsForeignFiles =
+      process.getuid?.() === 0 && [project, ...additionalRoots].some(({ ownerUid }) => ownerUid !== 0);
+    const bubblewrap = await this.#findBubblewrap({ env, network, needsForeignFiles });
     if (!bubblewrap)
       throw new ToolError("the project folder belongs to another user, which the sandbox does not support here.");
-    const { plan, roots, guards } = await this.#createPlan(project, additionalRoots, isLasting, foreignFiles);
+    const { plan, roots, guards } = await this.#createPlan(project, additionalRoots, isLasting, needsForeignFiles);
     const switches = [
       ...["--ro-bind", "/", "/"],
-      ...plan.args(),
-      // These come last, so that no root covers them.
+      ...plan.createArguments(),
+      // These mounts come last, so that no root covers them.
       ...["--dev", "/dev", ...PROC_SWITCHES],
       ...bubblewrap.switches,
       ...["--setenv", "TMPDIR", "/tmp", "--setenv", "GOCACHE", "/tmp/go-build"],
       ...["--chdir", project.path],
     ];
-    const check = rootCheckScript(roots.filter(({ path }) => !plan.isHidden(path)));
+    const check = createRootCheck(roots.filter(({ path }) => !plan.isHidden(path)));
     this.#starter ??= new SandboxStarter(bubblewrap.file, env);
     const starter = this.#starter;
     return {
@@ -238,12 +229,12 @@ export class Sandbox {
     const { allowPaths, deniedPaths, env, sandbox } = this.#options;
     const plan = new MountPlan();
     // Concurrent, because each look-up waits for the thread pool.
-    const [home, readOnly, denied, allowedRoots, repository] = await Promise.all([
+    const [home, readOnlyRealPaths, deniedRealPaths, allowedRoots, repository] = await Promise.all([
       env["HOME"] ? resolveRealPath(env["HOME"]) : undefined,
       Promise.all((this.#options.readOnlyPaths ?? []).map(resolveRealPath)),
       Promise.all(deniedPaths.map(resolveRealPath)),
       this.#openRoots(allowPaths),
-      repositoryOf(project.path),
+      findRepositoryFolder(project.path),
     ]);
     for (const { path: folder } of sandbox === "required" ? [project, ...additionalRoots] : [])
       if ([home ?? "/", "/"].some((path) => path !== folder && isInside(path, folder)))
@@ -266,26 +257,28 @@ export class Sandbox {
     const roots = [...writableRoots, ...(await this.#openRoots(downloadPaths.filter((path) => existsSync(path))))];
     for (const { path } of roots) plan.makeWritable(path);
     if (home !== undefined) await protectAutostart(plan, home);
-    for (const realPath of readOnly)
+    for (const realPath of readOnlyRealPaths)
       if (realPath !== undefined && plan.isWritable(realPath)) plan.makeReadOnly(realPath);
     const repositories = new Set([repository, ...writableRoots.map(({ path }) => path)]);
     const guards: GitGuard[] = [];
     for (const folder of repositories) if (folder !== undefined) guards.push(await guardGit(plan, folder, isLasting));
 
-    const deniedStats = await Promise.all(denied.map(async (real) => (real === undefined ? undefined : lstat(real))));
+    const deniedStats = await Promise.all(
+      deniedRealPaths.map(async (path) => (path === undefined ? undefined : lstat(path))),
+    );
     for (const [i, path] of deniedPaths.entries()) {
-      const realPath = denied[i];
+      const realPath = deniedRealPaths[i];
       if (realPath !== undefined) plan.hide(realPath, deniedStats[i]?.isDirectory() === true);
       else if (/-(wal|shm|journal)$/.test(path)) await this.#hideMissing(plan, path);
     }
     if (plan.isHidden(project.path))
       throw new ToolError("the project folder is in a path that is hidden from commands.");
-    for (const path of await listeningSockets(hasCapabilities)) if (!plan.isHidden(path)) plan.hide(path, false);
+    for (const path of await findListeningSockets(hasCapabilities)) if (!plan.isHidden(path)) plan.hide(path, false);
     createMountPoints(plan);
     return { plan, roots, guards };
   }
 
-  /** A database reads the files beside it. A command must not create a missing one, and an empty file has no effect. */
+  /** Hides a missing file beside a database, which would read the file: a command must not create it. */
   async #hideMissing(plan: MountPlan, path: string): Promise<void> {
     const folder = await resolveRealPath(dirname(path));
     if (folder !== undefined && plan.isWritable(folder)) plan.hide(join(folder, basename(path)), false);
@@ -304,7 +297,7 @@ export class Sandbox {
       for (const { path } of temporaryFolders) plan.replace(path);
       return;
     }
-    await (this.#sweep ??= removeOldScratch(scratchPath));
+    await (this.#scratchCleanup ??= removeOldScratch(scratchPath));
     const projectScratch = join(scratchPath, createHash("sha256").update(project).digest("hex").slice(0, 16));
     for (const { path, name } of temporaryFolders) {
       mkdirSync(join(projectScratch, name), { recursive: true, mode: 0o700 });
@@ -315,7 +308,7 @@ export class Sandbox {
   }
 }
 
-/** Undefined if the path does not exist. */
+/** Resolves a path. Undefined if the path does not exist. */
 function resolveRealPath(path: string): Promise<string | undefined> {
   return realpath(path).catch(() => undefined);
 }
@@ -334,8 +327,8 @@ function readStatsSync(path: string): Stats | undefined {
 async function removeOldScratch(folder: string): Promise<void> {
   for (const name of await readdir(folder).catch(() => [])) {
     const path = join(folder, name);
-    const lastUsedMs = (await lstat(path).catch(() => undefined))?.mtimeMs ?? Date.now();
-    if (Date.now() - lastUsedMs > SCRATCH_RETENTION_MS)
+    const lastUsedAtMs = (await lstat(path).catch(() => undefined))?.mtimeMs ?? Date.now();
+    if (Date.now() - lastUsedAtMs > SCRATCH_RETENTION_MS)
       await rm(path, { recursive: true, force: true }).catch(() => undefined);
   }
 }
@@ -350,10 +343,10 @@ async function protectAutostart(plan: MountPlan, home: string): Promise<void> {
 
 /**
  * Creates the mount points in the temporary folders. Bubblewrap would create them itself and follow links. A link that
- * an earlier command created there could lead it outside.
+ * an earlier command created there could lead bubblewrap outside.
  */
 function createMountPoints(plan: MountPlan): void {
-  for (const { source, relativePath } of plan.mountPoints()) {
+  for (const { source, relativePath } of plan.listMountPoints()) {
     const names = relativePath.split(sep);
     let mountPoint = source;
     for (const [i, name] of names.entries()) {
@@ -366,10 +359,10 @@ function createMountPoints(plan: MountPlan): void {
 }
 
 /**
- * Shell code that runs the command only if each root is still the checked folder. The check runs in the sandbox, where
- * mounts are final. Names could change while the mounts were made.
+ * Creates shell code that runs the command only if each root is still the checked folder. The check runs in the
+ * sandbox, where mounts are final. Names could change while the mounts were made.
  */
-function rootCheckScript(roots: readonly Root[]): string {
+function createRootCheck(roots: readonly Root[]): string {
   const stat = ["/usr/bin/stat", "/bin/stat", "/run/current-system/sw/bin/stat"].find((path) => existsSync(path));
   if (stat === undefined) throw new ToolError("the sandbox needs the program stat, which is not installed.");
   const expectedIdentities = roots.map(({ identity }) => identity).join("\n");

@@ -121,7 +121,7 @@ describe("the client in a browser", { skip: NO_BROWSER }, () => {
       return stream.sessionId;`);
     const client = new GantryClient({ url, headers });
     assert.equal((await client.sessions.get(sessionId)).title, "Renamed");
-    assert.equal((await client.runs.list({ sessionId: sessionId }))[0]?.state, "cancelled");
+    assert.equal((await client.runs.list({ sessionId }))[0]?.state, "cancelled");
   });
 
   it("keeps a SessionMirror equal to the stored messages through lost connections, kill -9 and a restart", async (t) => {

@@ -14,6 +14,7 @@ import { runGantry, spawnGantry } from "../../../helpers/server.js";
 import { makeTempDir, tempDir, type TempDir } from "../../../helpers/temp-dir.js";
 
 const OUTAGES_DRIVER = fileURLToPath(new URL("../../../helpers/outages.mjs", import.meta.url));
+/** A store that delays each call while the file `away` in the home folder contains `slow`. */
 const SLOW_CONFIG = { session: { driver: OUTAGES_DRIVER } };
 const SESSION_COUNT = 60;
 const createDriver = (home: TempDir) => new SqliteDriver({ path: home.at("sessions.db"), durability: "normal" });
@@ -28,15 +29,15 @@ async function createSessions(home: TempDir, count = SESSION_COUNT): Promise<voi
   await agent.close();
 }
 
-async function withDriver<T>(home: TempDir, action: (driver: SessionDriver) => Promise<T>): Promise<T> {
+async function runWithDriver<T>(home: TempDir, action: (driver: SessionDriver) => Promise<T>): Promise<T> {
   const driver = createDriver(home);
   await driver.open();
   return action(driver).finally(() => driver.close());
 }
 
-/** All chains, by the id of the original session. */
+/** Returns all stored chains by the id of their session. */
 function dumpChains(home: TempDir): Promise<Map<string, ChainData>> {
-  return withDriver(home, async (driver) => {
+  return runWithDriver(home, async (driver) => {
     const { sessions } = await driver.list({ limit: 10_000 });
     return new Map(await Promise.all(sessions.map(async ({ id }) => [id, (await driver.dump(id))!] as const)));
   });
@@ -62,7 +63,7 @@ describe("sessions export and import", () => {
     assert.deepEqual(await interruptedExport.stop("SIGINT"), { code: 130, signal: null }, interruptedExport.stderr);
     assert.match(interruptedExport.stderr, /^\d+ sessions? in .*out\.jsonl\.part; continue with --resume\n$/);
     await rm(home.at("away"));
-    // Simulates a crash.
+    // Simulates a crash during a write: the last line is incomplete.
     const { size } = await stat(`${path}.part`);
     await truncate(`${path}.part`, size - 100);
 
@@ -112,7 +113,7 @@ describe("sessions export and import", () => {
       const [home, target] = [await tempDir(t), await tempDir(t)];
       await createSessions(home);
       const originalChains = await dumpChains(home);
-      const text = (await runGantry(t, ["sessions", "export"], { home: home.path })).stdout;
+      const exportedText = (await runGantry(t, ["sessions", "export"], { home: home.path })).stdout;
       await writeFile(target.at("away"), "slow");
       const interruptedImport = await spawnGantry(t, {
         args: ["sessions", "import"],
@@ -120,10 +121,11 @@ describe("sessions export and import", () => {
         config: SLOW_CONFIG,
       });
       // The last 500 characters are not sent.
-      interruptedImport.child.stdin.write(text.slice(0, -500));
-      const countStored = () => withDriver(target, async (driver) => (await driver.list({ limit: 1 })).total);
+      interruptedImport.child.stdin.write(exportedText.slice(0, -500));
+      const countStoredSessions = () =>
+        runWithDriver(target, async (driver) => (await driver.list({ limit: 1 })).total);
       await waitUntil(async () => (await stat(target.at("sessions.db")).catch(() => undefined)) !== undefined);
-      await waitUntil(async () => (await countStored()) >= 5);
+      await waitUntil(async () => (await countStoredSessions()) >= 5);
       await interruptedImport.stop(signal);
       const importedChains = await dumpChains(target);
       if (signal === "SIGINT") {
@@ -135,7 +137,11 @@ describe("sessions export and import", () => {
         assert.equal(readImportedCount(interruptedImport.stderr), importedChains.size);
       }
       for (const [id, chain] of importedChains) assert.deepEqual(chain, originalChains.get(id));
-      const secondImport = await runGantry(t, ["sessions", "import"], { home: target.path, config: {}, input: text });
+      const secondImport = await runGantry(t, ["sessions", "import"], {
+        home: target.path,
+        config: {},
+        input: exportedText,
+      });
       assert.equal(secondImport.code, 0, secondImport.stderr);
       assert.equal(readImportedCount(secondImport.stderr), SESSION_COUNT - importedChains.size);
       assert.match(
@@ -145,15 +151,16 @@ describe("sessions export and import", () => {
       assert.deepEqual(await dumpChains(target), originalChains);
     });
 
-  it("import rejects a session whose idempotency key exists by line and id, and imports the others", async (t) => {
+  it("import reports the line and id of a session whose idempotency key exists, and imports the other sessions", async (t) => {
     const [home, target] = [await tempDir(t), await tempDir(t)];
     await createSessions(home, 4);
     await createSessions(target, 1);
     const { stdout } = await runGantry(t, ["sessions", "export"], { home: home.path });
     const { code, stderr } = await runGantry(t, ["sessions", "import"], { home: target.path, input: stdout });
     assert.equal(code, 1);
+    // The id that follows the first "root" in the export.
     const [firstId = ""] = [...(await dumpChains(home)).keys()].filter(
-      (id) => stdout.indexOf(id) === stdout.indexOf('"root":"') + 8,
+      (id) => stdout.indexOf(id) === stdout.indexOf('"root":"') + '"root":"'.length,
     );
     assert.deepEqual(stderr.split("\n"), [
       `line 7: session ${firstId}: another run has this key`,
@@ -195,7 +202,7 @@ describe("sessions export and import", () => {
 });
 
 /** Whether `script` of util-linux can create a terminal. */
-function hasTerminals(): boolean {
+function canCreateTerminal(): boolean {
   try {
     return execFileSync("script", ["-qec", "stty cols 70; stty size", "/dev/null"], {
       stdio: ["ignore", "pipe", "ignore"],
@@ -208,8 +215,8 @@ function hasTerminals(): boolean {
 }
 
 it(
-  "export and import on a terminal draw progress within its width and erase it at the end",
-  { skip: !hasTerminals() && "needs script(1)" },
+  "export and import on a terminal draw progress within the terminal's width and erase the progress at the end",
+  { skip: !canCreateTerminal() && "needs script(1)" },
   async (t) => {
     const home = await tempDir(t);
     await createSessions(home, 30);

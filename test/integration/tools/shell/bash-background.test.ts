@@ -16,7 +16,7 @@ const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 const linuxOnly = { skip: process.platform === "linux" ? false : "needs /proc" };
 const bubblewrap = findBubblewrap({ env, network: true });
 
-/** The tools of an agent, closed with the test. The wait at a start is minimal. */
+/** Creates the tools of an agent and closes them after the test. `bash` waits only 10 ms for output after a start. */
 function createTools(t: TestContext, options: BuiltinToolsOptions = {}) {
   const allTools = builtinTools({ env, ...options, bash: { sandbox: "off", startMs: 10, ...options.bash } });
   t.after(() => Promise.all(allTools.map(async (tool) => tool.close?.())));
@@ -27,7 +27,7 @@ function createTools(t: TestContext, options: BuiltinToolsOptions = {}) {
   return { call, background };
 }
 
-/** Starts a command whose first output is part of the start result. A slow machine needs a longer wait. */
+/** Starts a background command. Repeats the start with a longer wait until the result has the expected output. */
 async function startCommand(
   t: TestContext,
   command: string,
@@ -72,7 +72,7 @@ describe("a background command", linuxOnly, () => {
     await assert.rejects(call("bash_input", { id, text: "two" }, context), /has ended/);
   });
 
-  it("runs in its workdir, also with run_in_background, and is listed with it", async (t) => {
+  it("runs in its workdir, also with run_in_background, and is listed with the workdir", async (t) => {
     const folder = await tempDir(t, { "it's/a.txt": "" });
     const context = createToolContext(folder.path);
     const { call, background } = createTools(t);
@@ -87,7 +87,7 @@ describe("a background command", linuxOnly, () => {
     await call("bash_stop", { id }, context);
   });
 
-  it("returns output and exit code at once if it ends during the start", async (t) => {
+  it("returns output and exit code at once if the command ends during the start", async (t) => {
     const folder = await tempDir(t);
     const { call } = createTools(t, { bash: { startMs: 60_000 } });
     const { text, failed } = await call(
@@ -98,7 +98,7 @@ describe("a background command", linuxOnly, () => {
     assert.deepEqual([text, failed], ["no\n[exit code 3]", true]);
   });
 
-  it("bash_output waits for its end, and for text that its start has already returned", async (t) => {
+  it("bash_output waits for the end of the command, and finds text that the start result has already returned", async (t) => {
     const folder = await tempDir(t);
     const context = createToolContext(folder.path);
     const command = "echo listening on 1; read -r line; echo bye; exit 4";
@@ -110,7 +110,7 @@ describe("a background command", linuxOnly, () => {
     assert.equal(text, "bye\n[exit code 4]");
   });
 
-  it("bash_input reports input that it has not read, and rejects more input meanwhile", async (t) => {
+  it("bash_input reports input that the command has not read, and rejects more input meanwhile", async (t) => {
     const folder = await tempDir(t);
     const { call } = createTools(t);
     const context = createToolContext(folder.path);
@@ -142,9 +142,9 @@ describe("a background command", linuxOnly, () => {
       assert.equal(failed, true);
     }
     await assert.rejects(call("bash_output", { id, wait_for: "(" }, context), /wait_for: /);
-    const cancel = new AbortController();
-    const cancelledCall = call("bash_output", { id, wait_end: true }, { ...context, signal: cancel.signal });
-    cancel.abort(new Error("cancelled"));
+    const cancelController = new AbortController();
+    const cancelledCall = call("bash_output", { id, wait_end: true }, { ...context, signal: cancelController.signal });
+    cancelController.abort(new Error("cancelled"));
     await assert.rejects(cancelledCall, /cancelled/);
     assert.match((await call("bash_output", { id }, context)).text, /is running/);
   });
@@ -154,8 +154,8 @@ describe("a background command", linuxOnly, () => {
     const { call, background } = createTools(t);
     const firstContext = createToolContext(folder.path, { sessionId: "one" });
     const secondContext = createToolContext(folder.path, { sessionId: "two" });
-    const changedSessions: string[] = [];
-    t.after(background.onChange((session) => changedSessions.push(session)));
+    const changedSessionIds: string[] = [];
+    t.after(background.onChange((session) => changedSessionIds.push(session)));
     const command = "sleep 300 # secret-1234567890";
     const id = readCommandId((await call("bash", { command, background: true }, firstContext)).text);
     for (const name of ["bash_output", "bash_stop"])
@@ -169,7 +169,7 @@ describe("a background command", linuxOnly, () => {
     assert.match((await call("bash_output", { id }, firstContext)).text, /is running/);
     await background.end("one");
     await assert.rejects(call("bash_output", { id }, firstContext), /existing commands: none/);
-    assert.deepEqual(changedSessions, ["one", "one"]);
+    assert.deepEqual(changedSessionIds, ["one", "one"]);
   });
 
   it("is rejected while 16 commands of its session run", async (t) => {
@@ -184,7 +184,7 @@ describe("a background command", linuxOnly, () => {
     await startSleep();
   });
 
-  it("ends when the agent's tools are closed, and none starts afterwards", async (t) => {
+  it("ends when the agent's tools are closed, and no command starts afterwards", async (t) => {
     const folder = await tempDir(t);
     const agentTools = builtinTools({ env, bash: { sandbox: "off", startMs: 10 } });
     const bash = agentTools.find(({ name }) => name === "bash")!;
@@ -226,7 +226,7 @@ describe("a background command", linuxOnly, () => {
     assert.ok(outputParts.join("").replaceAll("\n", "") === `éb${["c", ...expectedLines].join("")}`);
   });
 
-  it("redacts secrets that are split between reads, and secrets in its listed command", async (t) => {
+  it("redacts secrets that are split between reads, and secrets in the listed command", async (t) => {
     const folder = await tempDir(t);
     const secret = "Hq7vTz31LmWx90RsKd";
     const context = createToolContext(folder.path);
@@ -260,7 +260,7 @@ describe("a background command", linuxOnly, () => {
 });
 
 describe("a background command in a git repository", linuxOnly, () => {
-  it("cannot create files in .git or move it", async (t) => {
+  it("cannot create files in .git or move .git", async (t) => {
     if (!(await bubblewrap)) return t.skip("no working bubblewrap");
     const folder = await tempDir(t, { ".git/HEAD": "ref: refs/heads/main\n", ".git/config": "" });
     const { call } = createTools(t, { bash: { sandbox: "required" } });
@@ -332,7 +332,7 @@ describe("the saved output of a long command", () => {
     assert.equal((await readFile(file, "utf8")).split("\n").length, 9_001);
   });
 
-  it("is deleted by a later command after it has expired", async (t) => {
+  it("is deleted by a later command after the output has expired", async (t) => {
     const folder = await tempDir(t);
     const outputsPath = folder.at("outputs");
     await mkdir(path.join(outputsPath, "old"), { recursive: true });

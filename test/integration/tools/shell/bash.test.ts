@@ -22,17 +22,17 @@ function createBash(options: BuiltinToolsOptions = {}) {
   return (input: object, context: ToolContext) => callTool(tool, input, context);
 }
 
-/** A long-running command that no other test uses. */
+/** Creates a long-running command that no other test uses. */
 const createSleepCommand = (): string => `sleep ${pickUniqueSeconds()}`;
 
-/** The running processes of this command. */
-function findProcesses(command: string): string[] {
-  const text = command.replaceAll(" ", "\0");
+/** Returns the ids of the processes, except zombies, that run this command. */
+function findProcessIds(command: string): string[] {
+  const commandLine = command.replaceAll(" ", "\0");
   return readdirSync("/proc").filter((pid) => {
     try {
       if (!/^\d+$/.test(pid) || Number(pid) === process.pid) return false;
       const state = readFileSync(`/proc/${pid}/stat`, "latin1").split(") ").at(-1)![0];
-      return state !== "Z" && readFileSync(`/proc/${pid}/cmdline`, "latin1").includes(text);
+      return state !== "Z" && readFileSync(`/proc/${pid}/cmdline`, "latin1").includes(commandLine);
     } catch {
       return false;
     }
@@ -51,11 +51,11 @@ describe("bash", () => {
     writeFileSync(
       script,
       `import { builtinTools } from ${JSON.stringify(sourcePath("src/tools/builtin-tools.ts"))};
-       import { callTool, toolContext } from ${JSON.stringify(sourcePath("test/helpers/tool-context.ts"))};
+       import { callTool, createToolContext } from ${JSON.stringify(sourcePath("test/helpers/tool-context.ts"))};
        const env = { PATH: "/usr/bin:/bin" };
        const bash = builtinTools({ env, bash: { sandbox: "off" } }).find(({ name }) => name === "bash")!;
        const command = "tr '\\\\0' '\\\\n' < /proc/$PPID/environ | sort";
-       console.log((await callTool(bash, { command }, toolContext(process.cwd()))).text);`,
+       console.log((await callTool(bash, { command }, createToolContext(process.cwd()))).text);`,
     );
     const secrets = {
       OPENAI_API_KEY: "key-0f9e8d7c6b5a4321",
@@ -141,8 +141,8 @@ describe("bash", () => {
         }
     };
     const createWaitCommand = (gate: string) => `while [ ! -e ${gate} ]; do sleep 0.02; done`;
-    // Time: longer than output is buffered, so that pieces are shown separately. The result is the same if they are
-    // not.
+    // Time: each pause is longer than the delay of buffered output, so that pieces are shown separately. The result is
+    // the same for joined pieces.
     const slowPrintCommand = "for c in $(fold -w 5 key); do printf %s $c; sleep 0.15; done";
     const command = [
       "printf 'first \\342\\234'; sleep 0.15; printf '\\223 \\303'; sleep 0.15; printf '\\251\\n'",
@@ -267,7 +267,7 @@ describe("bash", () => {
         createToolContext(folder.path),
       );
       assert.equal(failed, true);
-      assert.deepEqual(findProcesses(command), []);
+      assert.deepEqual(findProcessIds(command), []);
       if (text.startsWith("(no output)") && seconds < 100) continue;
       assert.match(text, new RegExp(`^begun\\n\\[stopped after ${seconds} s`));
       return;
@@ -287,7 +287,7 @@ describe("bash", () => {
       (await createBash()({ command: secondCommand, timeout_ms: 500 }, context)).text,
       /\[stopped after 1 s, .*set a longer timeout/,
     );
-    assert.deepEqual([...findProcesses(firstCommand), ...findProcesses(secondCommand)], []);
+    assert.deepEqual([...findProcessIds(firstCommand), ...findProcessIds(secondCommand)], []);
   });
 
   it("runs a command in its workdir: relative, absolute, outside the project, with special characters", async () => {
@@ -304,7 +304,7 @@ describe("bash", () => {
     assert.deepEqual(absoluteResult, { text: `${outside.path}\n[exit code 3]`, failed: true });
     const aliasResult = await createBash()({ command: "cat <<E\n$PWD\nE", cwd: "packages/../packages/x" }, context);
     assert.match(aliasResult.text, /packages\/x\n\[exit code 0\]$/);
-    // `cd` would search this folder first.
+    // With CDPATH, `cd` would search this folder first.
     const runWithCdpath = createBash({ env: { ...env, CDPATH: outside.path } });
     await mkdir(join(outside.path, "packages/x"), { recursive: true });
     assert.equal(
@@ -331,15 +331,15 @@ describe("bash", () => {
     const command = createSleepCommand();
     const result = await createBash()({ command: `${command} & echo done` }, context);
     assert.match(result.text, /^done\n\[exit code 0\]\n\[remaining background processes were stopped/);
-    assert.deepEqual(findProcesses(command), []);
+    assert.deepEqual(findProcessIds(command), []);
     const detachedCommand = `setsid sh -c 'touch up; ${command}; :' >/dev/null 2>&1 &`;
     await createBash()({ command: `${detachedCommand} while [ ! -e up ]; do sleep 0.02; done` }, context);
-    assert.deepEqual(findProcesses(command), []);
+    assert.deepEqual(findProcessIds(command), []);
   });
 
   it("ends the whole process tree on cancel, including a child that ignores TERM", linuxOnly, async () => {
     await using folder = await createTemporaryFolder();
-    const abort = new AbortController();
+    const abortController = new AbortController();
     const reason = new RunCancelledError();
     const [firstCommand, secondCommand, thirdCommand] = [
       createSleepCommand(),
@@ -350,35 +350,35 @@ describe("bash", () => {
       {
         command: `(trap '' TERM; while :; do ${firstCommand}; done) & (${secondCommand} | ${secondCommand}) & setsid ${thirdCommand} & touch ready; wait`,
       },
-      createToolContext(folder.path, { signal: abort.signal }),
+      createToolContext(folder.path, { signal: abortController.signal }),
     );
     const rejection = assert.rejects(pendingCall, reason);
     await waitUntil(() => existsSync(join(folder.path, "ready")));
-    abort.abort(reason);
+    abortController.abort(reason);
     await rejection;
-    for (const command of [firstCommand, secondCommand, thirdCommand]) assert.deepEqual(findProcesses(command), []);
+    for (const command of [firstCommand, secondCommand, thirdCommand]) assert.deepEqual(findProcessIds(command), []);
   });
 
   it(
-    "lets a child clean up after TERM when the server shuts down, and kills the rest after more than 1 s",
+    "lets a child clean up after TERM when the server shuts down, and kills other processes after more than 1 s",
     linuxOnly,
     async () => {
       await using folder = await createTemporaryFolder();
-      const abort = new AbortController();
+      const abortController = new AbortController();
       const startMs = performance.now();
       const command = createSleepCommand();
       const stubbornCall = createBash()(
         {
           command: `trap 'echo cleaned > cleaned; exit 0' TERM; (trap '' TERM; touch ready; ${command}) & while :; do sleep 0.05; done`,
         },
-        createToolContext(folder.path, { signal: abort.signal }),
+        createToolContext(folder.path, { signal: abortController.signal }),
       );
       const shutdownRejection = assert.rejects(stubbornCall, { code: "shutting_down" });
       await waitUntil(() => existsSync(join(folder.path, "ready")));
-      abort.abort(new ShuttingDownError());
+      abortController.abort(new ShuttingDownError());
       await shutdownRejection;
       assert.equal(await readFile(join(folder.path, "cleaned"), "utf8"), "cleaned\n");
-      assert.deepEqual(findProcesses(command), []);
+      assert.deepEqual(findProcessIds(command), []);
       assert.ok(performance.now() - startMs > 1_000);
     },
   );
@@ -398,7 +398,7 @@ describe("bash", () => {
     );
     const child = spawn(process.execPath, [...SOURCE_FLAGS, script], { cwd: ROOT, stdio: "inherit" });
     assert.equal(await new Promise((resolve) => child.on("exit", resolve)), 0);
-    await waitUntil(() => findProcesses(command).length === 0);
+    await waitUntil(() => findProcessIds(command).length === 0);
   });
 
   it("does not start a cancelled call, and rejects a missing project folder", async () => {
@@ -420,7 +420,7 @@ describe("bash", () => {
 describe("the sandbox of bash", () => {
   const bubblewrap = findBubblewrap({ env, network: false });
 
-  it("rejects commands if it is required and does not work", async (t) => {
+  it("rejects commands if the sandbox is required and does not work", async (t) => {
     if (await bubblewrap) return t.skip("bubblewrap works here");
     await using folder = await createTemporaryFolder();
     await assert.rejects(
@@ -453,15 +453,15 @@ describe("the sandbox of bash", () => {
     const command = createSleepCommand();
     const detachedCommand = `setsid env -i /bin/sh -c 'touch up; exec ${command}' >/dev/null 2>&1 &`;
     await run({ command: `${detachedCommand} while [ ! -e up ]; do sleep 0.02; done` }, context);
-    assert.deepEqual(findProcesses(command), []);
-    const abort = new AbortController();
+    assert.deepEqual(findProcessIds(command), []);
+    const abortController = new AbortController();
     const trappedCall = run(
       { command: "trap 'echo cleaned > cleaned; exit 0' TERM; touch ready; while :; do sleep 0.05; done" },
-      { ...context, signal: abort.signal },
+      { ...context, signal: abortController.signal },
     );
     const cancelRejection = assert.rejects(trappedCall, { code: "run_cancelled" });
     await waitUntil(() => existsSync(join(folder.path, "ready")));
-    abort.abort(new RunCancelledError());
+    abortController.abort(new RunCancelledError());
     await cancelRejection;
     assert.equal(await readFile(join(folder.path, "cleaned"), "utf8"), "cleaned\n");
   });

@@ -48,7 +48,7 @@ describe("the preview of an edit", () => {
     };
   };
 
-  it("returns the diff with a note if the match is not exact, and no diff if it is", async () => {
+  it("returns the diff with a note if the match is not exact, and no diff if the match is exact", async () => {
     assert.deepEqual(
       await previewEdits("a\n\tif x {\n\t\ty()\n\t}\n", [["if x {\n    y()\n}", "if x {\n    z()\n}"]]),
       {
@@ -82,10 +82,11 @@ describe("the preview of an edit", () => {
 });
 
 describe("the preview of a write", () => {
+  const MAX_PREVIEW_BYTES = 256 * 1024;
   const previewWrite = (projectDir: string, path: string, content: string, timeoutMs = 10_000) =>
     getTool("write").preview!({ path, content }, { projectDir, signal: AbortSignal.timeout(timeoutMs) });
 
-  it("returns the diff that the tool then writes, and nothing for a new file", async () => {
+  it("returns the diff that the tool then writes, and an empty preview for a new file", async () => {
     await using project = await createProject("\uFEFFone\r\ntwo\r\n");
     const folder = join(project.file, "..");
     assert.deepEqual(await previewWrite(folder, "a.ts", "1\n2\n"), {
@@ -100,14 +101,14 @@ describe("the preview of a write", () => {
   it("returns a note without a diff for a file that is large or not text", async () => {
     const note = "It replaces a file whose content is not shown: it is too large, or not text.";
     for (const content of [
-      Buffer.alloc(256 * 1024 + 1, "a"),
+      Buffer.alloc(MAX_PREVIEW_BYTES + 1, "a"),
       Buffer.from([0, 1, 2, 255]),
       Buffer.from("\uFEFFx", "utf16le"),
     ]) {
       await using project = await createProject(content);
       assert.deepEqual(await previewWrite(join(project.file, ".."), "a.ts", "x"), { note });
     }
-    await using largestProject = await createProject(Buffer.alloc(256 * 1024, "a"));
+    await using largestProject = await createProject(Buffer.alloc(MAX_PREVIEW_BYTES, "a"));
     assert.equal((await previewWrite(join(largestProject.file, ".."), "a.ts", "x")).diff?.length, 1);
   });
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFile, stat, writeFile } from "node:fs/promises";
 import { describe, it } from "node:test";
 import { ExportFile } from "../../../../src/cli/transfer/export-file.js";
-import { headerLine } from "../../../../src/sessions/export-format.js";
+import { formatHeader } from "../../../../src/sessions/export-format.js";
 import { tempDir } from "../../../helpers/temp-dir.js";
 
 const createChainLines = (root: string, text = "x"): string =>
@@ -22,7 +22,7 @@ describe("ExportFile", () => {
     await file.write(createChainLines("a"));
     assert.equal(await stat(path).catch(() => undefined), undefined);
     await file.finish();
-    assert.equal(await readFile(path, "utf8"), headerLine() + createChainLines("a"));
+    assert.equal(await readFile(path, "utf8"), formatHeader() + createChainLines("a"));
     assert.equal((await stat(path)).mode & 0o777, 0o600);
     assert.equal(await stat(`${path}.part`).catch(() => undefined), undefined);
     await assert.rejects(ExportFile.open(path, false), /out\.jsonl: already exists/);
@@ -40,13 +40,13 @@ describe("ExportFile", () => {
       createChainLines("d"),
     ];
     const roots = ["a", "ü\u2028", "c", "d"];
-    const fullFile = Buffer.from(headerLine() + chains.join(""));
-    const chainEnds = chains.map((_, n) => Buffer.byteLength(headerLine() + chains.slice(0, n + 1).join("")));
+    const fullFile = Buffer.from(formatHeader() + chains.join(""));
+    const chainEnds = chains.map((_, n) => Buffer.byteLength(formatHeader() + chains.slice(0, n + 1).join("")));
     const cutOffsets = [
       0,
       1,
-      headerLine().length - 1,
-      headerLine().length,
+      formatHeader().length - 1,
+      formatHeader().length,
       ...chainEnds.flatMap((end) => [end - 1, end, end + 1, end + 40]),
     ];
     for (const cutOffset of cutOffsets.filter((offset) => offset <= fullFile.length)) {
@@ -70,11 +70,11 @@ describe("ExportFile", () => {
     const path = folder.at("out.jsonl");
     await writeFile(
       `${path}.part`,
-      headerLine() + createChainLines("a") + createChainLines("gone", "z".repeat(10_000)).slice(0, -30),
+      formatHeader() + createChainLines("a") + createChainLines("gone", "z".repeat(10_000)).slice(0, -30),
     );
     const file = await ExportFile.open(path, true);
     await file.finish();
-    assert.equal(await readFile(path, "utf8"), headerLine() + createChainLines("a"));
+    assert.equal(await readFile(path, "utf8"), formatHeader() + createChainLines("a"));
   });
 
   it("rejects and does not change a file that is not an export", async (t) => {
@@ -86,6 +86,6 @@ describe("ExportFile", () => {
     }
     const unfinishedFile = await ExportFile.open(folder.at("left"), true);
     await unfinishedFile.closePartial();
-    assert.equal(await readFile(folder.at("left.part"), "utf8"), headerLine());
+    assert.equal(await readFile(folder.at("left.part"), "utf8"), formatHeader());
   });
 });

@@ -27,7 +27,7 @@ describe("GantryClient", () => {
     for (const url of ["127.0.0.1:8080", "localhost", "ftp://a", "http://", "http://u:p@host", "https://u@host/x"])
       assert.throws(() => new GantryClient({ url }), { name: "TypeError", message: /^url: expected http/ }, url);
     for (const silenceMs of [0, -1, NaN])
-      assert.throws(() => new GantryClient({ silenceMs: silenceMs }), {
+      assert.throws(() => new GantryClient({ silenceMs }), {
         name: "TypeError",
         message: /^silenceMs: expected/,
       });
@@ -81,7 +81,7 @@ describe("GantryClient", () => {
     await assert.rejects(client.sessions.get(firstRun.sessionId), matchError(NotFoundError, "session_not_found", 404));
   });
 
-  it("answers an ask once; a second answer fails with an AskConflictError that contains the first", async (t) => {
+  it("answers an ask once; a second answer fails with an AskConflictError that contains the first answer", async (t) => {
     const toolGate = createGate();
     const tool = { ...createWaitTool(toolGate), needsPermission: true };
     const api = await startApi(t, { steps: ["Hello.", callTools(["wait", {}]), "done"], agent: { tools: [tool] } });
@@ -171,17 +171,17 @@ describe("GantryClient", () => {
       matchError(UnauthorizedError, "unauthorized", 401),
     );
     assert.equal((await readHealth({ authorization: "Bearer right" })).status, "ok");
-    let key = "wrong";
-    const client = new GantryClient({ url: api.url, headers: () => ({ Authorization: `Bearer ${key}` }) });
+    let token = "wrong";
+    const client = new GantryClient({ url: api.url, headers: () => ({ Authorization: `Bearer ${token}` }) });
     await assert.rejects(client.run({ message: "x" }), UnauthorizedError);
     await assert.rejects(async () => {
       for await (const _ of client.sessions.watch("any"));
     }, UnauthorizedError);
-    key = "right";
+    token = "right";
     assert.equal((await client.run({ message: "x" })).output, "ok");
   });
 
-  it("reports a response of another server by its status, without its body", async (t) => {
+  it("reports a response that the API did not send by its status, without its body", async (t) => {
     const api = await startApi(t);
     const { url, respondNext } = await startScriptedProxy(t, api.url);
     const client = new GantryClient({ url });
@@ -234,6 +234,7 @@ describe("GantryClient", () => {
       [() => client.run({ message: "x" })],
     ];
     for (const [call, ...bodies] of calls) {
+      // health() and run() accept any JSON object.
       const emptyBodies =
         call.toString().includes("health") || call.toString().includes("client.run(") ? [] : ["{}", "[]"];
       for (const body of ["null", "5", '"ok"', ...emptyBodies, ...bodies]) {

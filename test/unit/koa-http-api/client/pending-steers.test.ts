@@ -36,7 +36,7 @@ async function startWorkingRun(t: Hooks, ...followingSteps: ScriptedStep[]) {
 }
 
 describe("PendingSteers", () => {
-  it("keeps texts pending until the run reads them, also equal texts", async (t) => {
+  it("keeps texts pending until the run reads them, including equal texts", async (t) => {
     const { steers, sendSteer, readUntil, returnedTexts, getUserTexts, page, open } = await startWorkingRun(
       t,
       "Heard.",
@@ -88,12 +88,12 @@ describe("PendingSteers", () => {
   });
 
   it("returns nothing after a failed run, whose unread text becomes a user message", async (t) => {
-    const failure: ScriptedStep = () => {
+    const failingStep: ScriptedStep = () => {
       throw new Error("no model");
     };
     const { sendSteer, steers, readUntil, returnedTexts, getUserTexts, page, open } = await startWorkingRun(
       t,
-      failure,
+      failingStep,
       "Next.",
     );
     await sendSteer("One");

@@ -31,7 +31,7 @@ describe("a streamed run of GantryClient", () => {
     assert.equal((await client.runs.get(stream.runId)).session_id, stream.sessionId);
   });
 
-  it("resolves its result if the events are read later, earlier or not at all", async (t) => {
+  it("resolves its result whether its events are read before the result, after the result or not at all", async (t) => {
     const steps = Array.from({ length: 3 }, (_, n) => `Answer ${n}.`);
     const api = await startApi(t, { steps });
     const client = new GantryClient({ url: api.url });
@@ -119,7 +119,7 @@ describe("a streamed run of GantryClient", () => {
     }
   });
 
-  it("is cancelled when its reader stops, closes it or aborts the signal", async (t) => {
+  it("is cancelled when its reader stops reading, closes the stream or aborts the signal", async (t) => {
     const stopActions: ((
       stream: Awaited<ReturnType<GantryClient["stream"]>>,
       runAbort: AbortController,
@@ -155,7 +155,8 @@ describe("a streamed run of GantryClient", () => {
     }
   });
 
-  it("reports dropped token events to a slow reader only if text is missing", async (t) => {
+  it("reports dropped token events to a slow reader if and only if text is missing", async (t) => {
+    // The answer of 3.5 MB exceeds the buffers of a reader that does not read. Every tenth chunk waits 1 ms.
     const padding = "x".repeat(10_000);
     const chunks = Array.from({ length: 350 }, (_, n): ScriptedChunk[] => [
       { type: "text", block: "0", text: `${n}${padding}` },

@@ -16,11 +16,12 @@ import { waitUntil } from "../../../helpers/server-runs.js";
 import { TcpProxy } from "../../../helpers/tcp-proxy.js";
 import { startApi } from "../../../helpers/http-api.js";
 
-/** Number of offsets at which the response is cut. Set by the environment variable `PLACES`. */
+/** Number of offsets at which the response is cut. Set by the environment variable `PLACES`. Default 12. */
 const CUT_COUNT = Number(process.env["PLACES"] ?? 12);
 
-const createWordChunks = (n: number): ScriptedChunk[] =>
-  Array.from({ length: n }, (_, i): ScriptedChunk[] => [{ type: "text", block: "0", text: `w${i} 🙂 ` }, 4]).flat();
+/** Text chunks of one word each. After each chunk the provider waits 4 ms. */
+const createWordChunks = (count: number): ScriptedChunk[] =>
+  Array.from({ length: count }, (_, i): ScriptedChunk[] => [{ type: "text", block: "0", text: `w${i} 🙂 ` }, 4]).flat();
 
 /** Returns the next event that matches. */
 async function waitForEvent(events: AsyncIterator<WatchedEvent>, matches: (event: WatchedEvent) => boolean) {
@@ -30,7 +31,8 @@ async function waitForEvent(events: AsyncIterator<WatchedEvent>, matches: (event
     if (matches(value)) return value;
   }
 }
-/** A delay that no other timer uses, and longer than any test. */
+
+/** The client's `silenceMs`. No other timer has this delay, and no test lasts so long. */
 const SILENCE_MS = 1_234_567;
 
 /** Captures the client's silence timers, so that the test can fire them. */
@@ -77,7 +79,7 @@ describe("sessions.watch of GantryClient", () => {
     const partGates = Array.from({ length: 4 }, createGate);
     const answerChunks = [
       ...createWordChunks(20),
-      ...partGates.flatMap((part) => [part.wait(), ...createWordChunks(20)]),
+      ...partGates.flatMap((partGate) => [partGate.wait(), ...createWordChunks(20)]),
     ];
     const api = await startApi(t, { steps: [answerChunks, createWordChunks(20)] });
     const proxy = await TcpProxy.startBefore(t, api.url);
@@ -101,8 +103,8 @@ describe("sessions.watch of GantryClient", () => {
     assert.deepEqual(page.messages, messages);
     assert.equal(new Set(cursors).size, cursors.length);
     assert.ok(deltaCharacters <= String(messages[1]?.content).length);
-    const connectionStates = ["connecting", "open", "lost"];
-    assert.deepEqual(states, [...connectionStates, ...connectionStates, ...connectionStates, "connecting", "open"]);
+    const lostStates = ["connecting", "open", "lost"];
+    assert.deepEqual(states, [...lostStates, ...lostStates, ...lostStates, "connecting", "open"]);
     assert.equal(page.cursor, cursors.at(-1));
     // A new watch continues from the cursor of the page.
     await directClient.run({ message: "More", session_id: id });
@@ -135,10 +137,11 @@ describe("sessions.watch of GantryClient", () => {
     await events.return();
     assert.deepEqual(lostErrors, ["UnavailableError", "ApiError", "ApiError", "ApiError", "ApiError"]);
     const [firstRequestMs, secondRequestMs] = requests.map(({ receivedAtMs }) => receivedAtMs);
+    // `Retry-After` is 1 s. A timer may fire some milliseconds early.
     assert.ok((secondRequestMs ?? 0) - (firstRequestMs ?? 0) >= 990);
 
     // This delay exceeds the maximum of a timer. Without a limit the timer would fire at once and repeatedly.
-    const { length } = requests;
+    const { length: requestCount } = requests;
     respondNext({ status: 503, headers: { "retry-after": "9999999" }, body: "{}" });
     const watchAbort = new AbortController();
     const timers = t.mock.method(globalThis, "setTimeout");
@@ -148,7 +151,7 @@ describe("sessions.watch of GantryClient", () => {
     const delays = timers.mock.calls.map(({ arguments: [, ms = 0] }) => ms);
     timers.mock.restore();
     assert.equal(Math.max(...delays), 300_000);
-    assert.equal(requests.length, length + 1);
+    assert.equal(requests.length, requestCount + 1);
     watchAbort.abort();
     await delayedEvent;
 
@@ -182,9 +185,9 @@ describe("sessions.watch of GantryClient", () => {
     const stateEvent = waitForEvent(events, ({ type }) => type === "state");
     // The server is silent before the headers, then after the first comment, which restarts the timer.
     for (const isSilent of [() => requests.length === 1, () => openCount === 1]) {
-      const { length } = lostErrors;
+      const { length: lostCount } = lostErrors;
       await waitUntil(() => isSilent() && silenceTimers.callbacksByTimer.size > 0);
-      await waitUntil(() => lostErrors.length > length || (silenceTimers.fire(), false));
+      await waitUntil(() => lostErrors.length > lostCount || (silenceTimers.fire(), false));
     }
     await stateEvent;
     assert.deepEqual(lostErrors, ["the server sent nothing for too long", "the server sent nothing for too long"]);
@@ -192,8 +195,8 @@ describe("sessions.watch of GantryClient", () => {
     await waitForEvent(events, ({ type }) => type === "message");
     // Each comment restarts the timer.
     const rewindEvent = waitForEvent(events, ({ type }) => type === "rewind").catch(() => undefined);
-    const { startedCount: started } = silenceTimers;
-    await waitUntil(() => silenceTimers.startedCount > started + 5);
+    const { startedCount: previousStartedCount } = silenceTimers;
+    await waitUntil(() => silenceTimers.startedCount > previousStartedCount + 5);
     assert.equal(silenceTimers.callbacksByTimer.size, 1);
     assert.deepEqual([lostErrors.length, requests.length], [2, 3]);
     await api.agent.sessions.revert(id, (await client.sessions.messages(id))[1]?.id ?? "");
@@ -243,8 +246,11 @@ describe("sessions.watch of GantryClient", () => {
     const directClient = new GantryClient({ url: api.url });
     // The responses of all sessions have the same length.
     const [id] = await runThreeTurns(directClient);
-    const length = (await (await fetch(`${api.url}/api/sessions/${id}/events?after_seq=6&follow=false`)).text()).length;
-    const cutOffsets = Array.from({ length: CUT_COUNT }, (_, n) => Math.round((n * (length + 600)) / (CUT_COUNT - 1)));
+    const body = await (await fetch(`${api.url}/api/sessions/${id}/events?after_seq=6&follow=false`)).text();
+    // 600 bytes more than the body, because the proxy also counts the bytes of the response headers.
+    const cutOffsets = Array.from({ length: CUT_COUNT }, (_, n) =>
+      Math.round((n * (body.length + 600)) / (CUT_COUNT - 1)),
+    );
     const watchAcrossCut = async (bytes: number): Promise<string> => {
       const [watchedSessionId, messages] = await runThreeTurns(directClient);
       const proxy = await TcpProxy.startBefore(t, api.url);
@@ -252,7 +258,7 @@ describe("sessions.watch of GantryClient", () => {
       const client = new GantryClient({ url: proxy.toProxyUrl(api.url) });
       const page = new SessionMirror();
       page.add(messages);
-      const eventNames: string[] = [];
+      const eventLabels: string[] = [];
       let pendingChange: Promise<unknown> | undefined;
       const revertAndRun = async () => {
         // If the proxy has not cut yet, cut the connection now, while the server sends nothing.
@@ -267,8 +273,8 @@ describe("sessions.watch of GantryClient", () => {
         page.apply(event);
         // After the state event the server sends nothing until the session changes.
         if (event.type === "state") pendingChange ??= revertAndRun();
-        if (event.type === "message") eventNames.push(`message ${event.message.seq}`);
-        if (event.type === "rewind") eventNames.push(`cut ${event.after}`);
+        if (event.type === "message") eventLabels.push(`message ${event.message.seq}`);
+        if (event.type === "rewind") eventLabels.push(`rewind ${event.after}`);
         if (page.messages.at(-1)?.seq === 8 && page.state?.run?.state === "finished") watchAbort.abort();
       }
       await pendingChange;
@@ -277,36 +283,36 @@ describe("sessions.watch of GantryClient", () => {
         await directClient.sessions.messages(watchedSessionId),
         `cut after ${bytes} bytes`,
       );
-      return eventNames.join(", ");
+      return eventLabels.join(", ");
     };
     const eventSequences = new Set(await Promise.all(cutOffsets.map(watchAcrossCut)));
-    assert.deepEqual([...eventSequences], ["cut 4, message 7, message 8"]);
+    assert.deepEqual([...eventSequences], ["rewind 4, message 7, message 8"]);
   });
 
   it("sends a rewind to the last common message with afterSeq of a reverted message", async (t) => {
     const api = await startApi(t);
     const client = new GantryClient({ url: api.url });
     const [id, messages] = await runThreeTurns(client);
-    const readEventNames = async (afterSeq: number): Promise<string[]> => {
-      const events: string[] = [];
-      for await (const event of client.sessions.watch(id, { afterSeq: afterSeq, follow: false }))
-        if (event.type === "rewind") events.push(`cut ${event.after}`);
-        else events.push(event.type === "message" ? `message ${event.message.seq}` : event.type);
-      return events;
+    const readLabels = async (afterSeq: number): Promise<string[]> => {
+      const eventLabels: string[] = [];
+      for await (const event of client.sessions.watch(id, { afterSeq, follow: false }))
+        if (event.type === "rewind") eventLabels.push(`rewind ${event.after}`);
+        else eventLabels.push(event.type === "message" ? `message ${event.message.seq}` : event.type);
+      return eventLabels;
     };
     const snapshot = await api.agent.sessions.revert(id, messages[1]!.id);
-    assert.deepEqual(await readEventNames(6), ["state", "cut 2"]);
-    assert.deepEqual(await readEventNames(3), ["state", "cut 2"]);
-    assert.deepEqual(await readEventNames(2), ["state"]);
+    assert.deepEqual(await readLabels(6), ["state", "rewind 2"]);
+    assert.deepEqual(await readLabels(3), ["state", "rewind 2"]);
+    assert.deepEqual(await readLabels(2), ["state"]);
     await client.run({ message: "otherwise", session_id: id });
-    assert.deepEqual(await readEventNames(6), ["state", "cut 2", "message 7", "message 8"]);
-    assert.deepEqual(await readEventNames(7), ["state", "message 8"]);
-    // A sequence number that never existed is after the end.
-    assert.deepEqual(await readEventNames(99), ["state", "cut 8"]);
-    // The restored branch forks before the reader's position.
+    assert.deepEqual(await readLabels(6), ["state", "rewind 2", "message 7", "message 8"]);
+    assert.deepEqual(await readLabels(7), ["state", "message 8"]);
+    // A sequence number beyond the last message rewinds to the last message.
+    assert.deepEqual(await readLabels(99), ["state", "rewind 8"]);
+    // The restored branch forks at message 2, before the reader's position.
     await api.agent.sessions.restore(id, snapshot.id);
-    assert.deepEqual(await readEventNames(8), ["state", "cut 2", "message 3", "message 4", "message 5", "message 6"]);
-    assert.deepEqual(await readEventNames(4), ["state", "message 5", "message 6"]);
+    assert.deepEqual(await readLabels(8), ["state", "rewind 2", "message 3", "message 4", "message 5", "message 6"]);
+    assert.deepEqual(await readLabels(4), ["state", "message 5", "message 6"]);
   });
 
   it("completes an unfinished message with afterSeq of that message", async (t) => {

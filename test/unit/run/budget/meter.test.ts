@@ -12,7 +12,7 @@ import {
 } from "gantry";
 import { estimatePrompt, type Model, type ModelChunk, type ModelProvider } from "gantry/plugin";
 import { callTools, finish, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
-import { mockTime, waitTurns, waitForTurn } from "../../../helpers/fake-time.js";
+import { mockTime, waitTurns, waitForConditionInTurns } from "../../../helpers/fake-time.js";
 import { noopTool } from "../../../helpers/noop-tool.js";
 import { STORES } from "../../../helpers/stores.js";
 import { WindowProvider } from "../../../helpers/context-window-provider.js";
@@ -434,7 +434,7 @@ describe("a time budget", () => {
     const steps = [callTools(["slow", {}], ["slow", {}]), say("and now")];
     const { agent, provider } = createAgent(t, steps, { tools: [slowTool] });
     const run = await agent.run({ message: "x", budget: { seconds: 5 } });
-    await waitForTurn(() => hasStarted);
+    await waitForConditionInTurns(() => hasStarted);
     time.advance(5_001);
     const { endedBy } = await run.result;
     assert.deepEqual([endedBy, wasAborted], ["budget", true]);
@@ -468,7 +468,7 @@ describe("a time budget", () => {
     });
     let hasEnded = false;
     const pendingResult = run.result.finally(() => (hasEnded = true));
-    await waitForTurn(() => provider.requests.length === 2);
+    await waitForConditionInTurns(() => provider.requests.length === 2);
     time.advance(1_999);
     await waitTurns();
     assert.equal(hasEnded, false);

@@ -51,7 +51,7 @@ describe("the event buffer of a run", () => {
     const events = await readAll(buffer);
     assert.equal(events.map((event) => (event.type === "token" ? event.text : "")).join(""), texts.join(""));
     assert.ok(events.length < 300, `${events.length} events`);
-    assert.equal(buffer.dropped, 0);
+    assert.equal(buffer.droppedTokenEvents, 0);
   });
 
   it("does not merge tool calls, tokens of different messages, or text with reasoning", async () => {
@@ -73,16 +73,16 @@ describe("the event buffer of a run", () => {
     for (let i = 0; i < 300; i += 1) buffer.push(createCall(String(i)));
     advance(999);
     await waitTurns();
-    assert.equal(buffer.dropped, 0, "no token is dropped before 1 s");
+    assert.equal(buffer.droppedTokenEvents, 0, "no token is dropped before 1 s");
     advance(1);
     await waitTurns();
-    assert.notEqual(buffer.dropped, 0);
+    assert.notEqual(buffer.droppedTokenEvents, 0);
     buffer.push(createToken("one too many"));
     buffer.end();
     const events = await readAll(buffer);
     assert.equal(events.filter((event) => event.type === "tool_call").length, 300);
     assert.equal(events.filter((event) => event.type === "token").length, 0);
-    assert.equal(buffer.dropped, 301);
+    assert.equal(buffer.droppedTokenEvents, 301);
   });
 
   it("keeps the newest tokens of a slow reader, and drops no more after the reader has caught up", async (t) => {
@@ -98,11 +98,11 @@ describe("the event buffer of a run", () => {
       if (value?.type === "token") texts.push(value.text?.split(" ")[0] ?? "");
     }
     assert.deepEqual([texts.length, texts[0], texts.at(-1)], [256, "744", "999"]);
-    assert.equal(buffer.dropped, 744);
+    assert.equal(buffer.droppedTokenEvents, 744);
     for (let i = 0; i < 1000; i += 1) buffer.push(createToken(`${i} ${longText}`));
     buffer.end();
     assert.equal((await readAll(buffer)).length, 1000);
-    assert.equal(buffer.dropped, 744);
+    assert.equal(buffer.droppedTokenEvents, 744);
   });
 
   it('merges adjacent tokens of one message and kind with overflow "merge", and loses nothing', async () => {
@@ -231,7 +231,7 @@ describe("the event buffer of a run", () => {
     buffer.push(createProgress("b", "2"));
     buffer.end();
     const events = await readAll(buffer);
-    assert.equal(buffer.dropped, 0);
+    assert.equal(buffer.droppedTokenEvents, 0);
     assert.equal(events.filter(({ type }) => type === "token").length, 256);
     assert.equal(events.filter(({ type }) => type === "tool_progress").length, 0);
   });

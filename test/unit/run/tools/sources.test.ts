@@ -10,7 +10,7 @@ import { McpServers } from "gantry/adapters/mcp-tools";
 import { mockTime, waitTurns } from "../../../helpers/fake-time.js";
 import { createGate } from "../../../helpers/gate.js";
 import { waitUntil } from "../../../helpers/server-runs.js";
-import { hostileStdioServer, isAlive, createRecordingLogger, PATH_ENV } from "../../../helpers/mcp-servers.js";
+import { createFaultyStdioServer, isAlive, createRecordingLogger, PATH_ENV } from "../../../helpers/mcp-servers.js";
 import { tempDir } from "../../../helpers/temp-dir.js";
 
 const linuxOnly = { skip: process.platform === "linux" ? false : "needs /proc" };
@@ -409,7 +409,7 @@ describe("a tool source", () => {
     const folder = await tempDir(t);
     const env = { BEGUN: folder.at("begun"), GO: folder.at("go") };
     const servers = new McpServers({ env: PATH_ENV });
-    const { listTools, sources, logger } = createSources(t, [servers.source(hostileStdioServer("late", env))], {
+    const { listTools, sources, logger } = createSources(t, [servers.source(createFaultyStdioServer("late", env))], {
       openTimeoutMs: 500,
     });
     assert.deepEqual(await listTools("a"), ["mcp:hostile"]);

@@ -127,7 +127,7 @@ describe("the stored state of a session's tools", () => {
     state.delete("old");
     assert.equal(sharedState.size, 4);
     assert.deepEqual([...state.keys()], [...sharedState.keys()]);
-    assert.deepEqual(state.changes(), { list: [{ a: 1 }], old: null });
+    assert.deepEqual(state.collectChanges(), { list: [{ a: 1 }], old: null });
     const data = { "leave:bash": true, list: [1], gone: null };
     const opaque = { provider: "gantry", model: "tool state", data };
     const message = {

@@ -36,19 +36,19 @@ it("ask_user is offered to the model only if a user can answer", async (t) => {
   assert.deepEqual([ask?.state, ask?.kind], ["withdrawn", "question"]);
 });
 
-it("ask_user returns the choice or text of the user, or that there was no answer, also in plan mode", async (t) => {
-  const cases: readonly [reply: AskReply | "reject", args: object | undefined, expected: string][] = [
+it("ask_user returns the choice or text of the user, or reports that there was no answer, including in plan mode", async (t) => {
+  const cases: readonly [reply: AskReply | "reject", args: object | undefined, expectedText: string][] = [
     [{ choice: "2", text: "" }, undefined, "The user answered: right"],
     [{ choice: "", text: "neither" }, undefined, NO_ANSWER],
     [{ choice: "", text: "neither" }, { question: "x", choices: ["a"], free_text: true }, "The user answered: neither"],
     [{ choice: "", text: "a name" }, { question: "x" }, "The user answered: a name"],
     ["reject", undefined, NO_ANSWER],
   ];
-  for (const [reply, args, expected] of cases) {
+  for (const [reply, args, expectedText] of cases) {
     const requests: AskRequest[] = [];
     const ask = (request: AskRequest) => (requests.push(request), Promise.resolve(reply));
     const { isOffered, text } = await runAskUser(t, {}, { ask, mode: "plan" }, args);
-    assert.deepEqual([isOffered, text], [true, expected]);
+    assert.deepEqual([isOffered, text], [true, expectedText]);
     if (args !== undefined) continue;
     assert.equal(requests[0]?.title, "Which way?");
     assert.deepEqual(requests[0]?.question, {

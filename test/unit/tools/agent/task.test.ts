@@ -46,10 +46,10 @@ it("the task tool reports a subagent that stopped early, failed or returned no t
     [new TooManyRunsError(), /^No subagent could start/],
     [new Error("the model is away"), /^The subagent failed: the model is away/],
   ];
-  for (const [ending, expected] of cases) {
+  for (const [ending, expectedText] of cases) {
     const { text, failed } = await callTaskTool(ending);
-    assert.match(text, expected);
-    assert.equal(failed, !(!(ending instanceof Error) && ending.endedBy === undefined), text);
+    assert.match(text, expectedText);
+    assert.equal(failed, ending instanceof Error || ending.endedBy !== undefined, text);
   }
 });
 
@@ -61,11 +61,11 @@ it("the task tool truncates a long answer in the middle", async () => {
 });
 
 it("the task tool names the invalid argument in its error", () => {
-  for (const [args, expected] of [
+  for (const [args, expectedMessage] of [
     [{ prompt: "x" }, /description/],
     [{ description: "x", prompt: "" }, /prompt/],
     [{ description: "x", prompt: "y", budget: { usd: 0 } }, /budget.*usd.*a number above 0/s],
     [{ description: "x", prompt: "y", tools: "read" }, /tools/],
   ] as const)
-    assert.throws(() => tool.parse(args) as unknown, { code: "tool_input", message: expected });
+    assert.throws(() => tool.parse(args) as unknown, { code: "tool_input", message: expectedMessage });
 });

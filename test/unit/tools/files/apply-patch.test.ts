@@ -30,10 +30,10 @@ async function createProject(files: Readonly<Record<string, string | Buffer>> = 
     read: (path: string) => callTool(getTool("read"), { path }, context),
     /** Returns the contents of all files by relative path. */
     async readFiles() {
-      const names = (await readdir(folder.path, { recursive: true, withFileTypes: true })).filter((dirEntry) =>
+      const dirEntries = (await readdir(folder.path, { recursive: true, withFileTypes: true })).filter((dirEntry) =>
         dirEntry.isFile(),
       );
-      const paths = names.map((dirEntry) => join(dirEntry.parentPath, dirEntry.name)).sort();
+      const paths = dirEntries.map((dirEntry) => join(dirEntry.parentPath, dirEntry.name)).sort();
       return Object.fromEntries(
         await Promise.all(
           paths.map(async (path) => [path.slice(folder.path.length + 1), await readFile(path, "utf8")] as const),
@@ -271,7 +271,7 @@ describe("the text of a patch", () => {
     assert.match(text, /M a\.txt \(unchanged\)\nM b\.txt$/);
   });
 
-  it("is rejected with the invalid line or the expected one", () => {
+  it("is rejected with the invalid line or the expected line", () => {
     for (const [input, expectedError] of [
       ["--- a/x\n+++ b/x\n", /expected a line "\*\*\* Begin Patch"/],
       ["*** Begin Patch\n*** Add File: a\n+x\n", /expected a line "\*\*\* End Patch"/],
@@ -315,8 +315,8 @@ describe("the choice between apply_patch and edit", () => {
       assert.equal(supportsPatches({ id }), false, id);
   });
 
-  const EDITING = ["apply_patch", "delete", "edit", "multiedit", "write"];
-  const getOfferedTools = async (model: string, agentTools: Tool[] = builtinTools()): Promise<string[]> => {
+  const EDITING_TOOL_NAMES = ["apply_patch", "delete", "edit", "multiedit", "write"];
+  const getOfferedToolNames = async (model: string, agentTools: Tool[] = builtinTools()): Promise<string[]> => {
     await using folder = await createTemporaryFolder();
     const provider = new ScriptedProvider(["done"], { models: [createModel(model)] });
     const agent = new Agent({ providers: [provider], tools: agentTools, projectDir: folder.path });
@@ -324,17 +324,17 @@ describe("the choice between apply_patch and edit", () => {
       await agent.run({ message: "go" })
     ).result;
     await agent.close();
-    return provider.requests[0]!.tools.map(({ name }) => name).filter((name) => EDITING.includes(name));
+    return provider.requests[0]!.tools.map(({ name }) => name).filter((name) => EDITING_TOOL_NAMES.includes(name));
   };
 
   it("offers apply_patch in place of edit and multiedit to models that support patches", async () => {
-    assert.deepEqual(await getOfferedTools("gpt-5"), ["apply_patch", "delete", "write"]);
-    assert.deepEqual(await getOfferedTools("claude-opus-4-5"), ["delete", "edit", "multiedit", "write"]);
+    assert.deepEqual(await getOfferedToolNames("gpt-5"), ["apply_patch", "delete", "write"]);
+    assert.deepEqual(await getOfferedToolNames("claude-opus-4-5"), ["delete", "edit", "multiedit", "write"]);
   });
 
-  it("keeps edit if the agent has no apply_patch, and omits apply_patch if its models() throws", async () => {
+  it("keeps edit if the agent has no apply_patch, and omits apply_patch if apply_patch.models() throws", async () => {
     const editTools = builtinTools().filter(({ name }) => name === "edit" || name === "write");
-    assert.deepEqual(await getOfferedTools("gpt-5", editTools), ["edit", "write"]);
+    assert.deepEqual(await getOfferedToolNames("gpt-5", editTools), ["edit", "write"]);
     const brokenTools = builtinTools().map((builtin) =>
       builtin.name === "apply_patch"
         ? {
@@ -345,7 +345,7 @@ describe("the choice between apply_patch and edit", () => {
           }
         : builtin,
     );
-    assert.deepEqual(await getOfferedTools("gpt-5", brokenTools), ["delete", "edit", "multiedit", "write"]);
+    assert.deepEqual(await getOfferedToolNames("gpt-5", brokenTools), ["delete", "edit", "multiedit", "write"]);
   });
 });
 
@@ -373,30 +373,30 @@ describe("permission rules for apply_patch", () => {
     const [result] = provider.requests[1]!.messages.filter(({ role }) => role === "tool");
     return JSON.stringify(result);
   };
-  const update = "*** Update File: a.txt\n-one\n+1";
-  const deletion = "*** Delete File: sub/b.txt";
+  const updateBody = "*** Update File: a.txt\n-one\n+1";
+  const deletionBody = "*** Delete File: sub/b.txt";
   const allowPatch: PermissionRule = { tool: "apply_patch", action: "allow" };
 
   it("deny a patch with a change that they deny for edit, write or delete", async () => {
     for (const [rule, body] of [
-      [{ tool: "edit", action: "deny" }, update],
-      [{ tool: "edit", path: "a.*", action: "deny" }, `${update}\n${deletion}`],
-      [{ tool: "delete", action: "deny" }, `${update}\n${deletion}`],
-      [{ tool: "delete", action: "deny" }, `${update.replace("\n", "\n*** Move to: c.txt\n")}`],
+      [{ tool: "edit", action: "deny" }, updateBody],
+      [{ tool: "edit", path: "a.*", action: "deny" }, `${updateBody}\n${deletionBody}`],
+      [{ tool: "delete", action: "deny" }, `${updateBody}\n${deletionBody}`],
+      [{ tool: "delete", action: "deny" }, `${updateBody.replace("\n", "\n*** Move to: c.txt\n")}`],
       [{ tool: "write", path: "sub/**", action: "deny" }, "*** Add File: sub/c.txt\n+x"],
-      [{ tool: "*", path: "sub/**", action: "deny" }, `${update}\n${deletion}`],
+      [{ tool: "*", path: "sub/**", action: "deny" }, `${updateBody}\n${deletionBody}`],
     ] as const)
       assert.match(await runPatch([rule, allowPatch], body), /a rule denies it/, JSON.stringify(rule));
-    assert.match(await runPatch([{ tool: "delete", action: "deny" }, allowPatch], update), /Success/);
-    assert.match(await runPatch([{ tool: "edit", path: "sub/**", action: "deny" }, allowPatch], update), /Success/);
+    assert.match(await runPatch([{ tool: "delete", action: "deny" }, allowPatch], updateBody), /Success/);
+    assert.match(await runPatch([{ tool: "edit", path: "sub/**", action: "deny" }, allowPatch], updateBody), /Success/);
   });
 
   it("apply the rules for read to the files that apply_patch, edit and multiedit change", async () => {
-    const move = "*** Update File: sub/b.txt\n*** Move to: b.txt";
-    const wrongUpdate = "*** Update File: sub/b.txt\n-twos\n+2";
+    const moveBody = "*** Update File: sub/b.txt\n*** Move to: b.txt";
+    const wrongUpdateBody = "*** Update File: sub/b.txt\n-twos\n+2";
     const allowAll: PermissionRule = { tool: "*", action: "allow" };
     const createReadRule = (action: "deny" | "ask"): PermissionRule => ({ tool: "read", path: "sub/**", action });
-    for (const body of [move, wrongUpdate, `${update}\n${wrongUpdate}`])
+    for (const body of [moveBody, wrongUpdateBody, `${updateBody}\n${wrongUpdateBody}`])
       for (const rules of [
         [createReadRule("deny"), allowAll],
         [allowPatch, createReadRule("deny")],
@@ -405,10 +405,10 @@ describe("permission rules for apply_patch", () => {
         assert.match(toolResult, /a rule denies it/, body);
         assert.doesNotMatch(toolResult, /two\b/);
       }
-    assert.match(await runPatch([createReadRule("ask"), allowAll], move), /needs permission/);
-    assert.match(await runPatch([createReadRule("deny"), allowAll], update), /Success/);
+    assert.match(await runPatch([createReadRule("ask"), allowAll], moveBody), /needs permission/);
+    assert.match(await runPatch([createReadRule("deny"), allowAll], updateBody), /Success/);
     assert.match(await runPatch([createReadRule("deny"), allowAll], "*** Add File: sub/c.txt\n+x"), /Success/);
-    assert.match(await runPatch([allowPatch, { tool: "*", action: "deny" }], move), /Success/);
+    assert.match(await runPatch([allowPatch, { tool: "*", action: "deny" }], moveBody), /Success/);
     for (const [name, args] of [
       ["edit", { path: "sub/b.txt", old_string: "twos", new_string: "2" }],
       ["multiedit", { path: "sub/b.txt", edits: [{ old_string: "twos", new_string: "2" }] }],
@@ -428,9 +428,9 @@ describe("permission rules for apply_patch", () => {
       ...names.map((name) => ({ tool: name, action: "allow" }) as const),
       { tool: "*", action: "deny" },
     ];
-    assert.match(await runPatch(createRules("edit"), update), /Success/);
-    assert.match(await runPatch(createRules("edit"), `${update}\n${deletion}`), /a rule denies it/);
-    assert.match(await runPatch(createRules("delete"), `${update}\n${deletion}`), /a rule denies it/);
-    assert.match(await runPatch(createRules("*"), `${update}\n${deletion}`), /Success/);
+    assert.match(await runPatch(createRules("edit"), updateBody), /Success/);
+    assert.match(await runPatch(createRules("edit"), `${updateBody}\n${deletionBody}`), /a rule denies it/);
+    assert.match(await runPatch(createRules("delete"), `${updateBody}\n${deletionBody}`), /a rule denies it/);
+    assert.match(await runPatch(createRules("*"), `${updateBody}\n${deletionBody}`), /Success/);
   });
 });

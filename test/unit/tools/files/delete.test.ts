@@ -9,18 +9,18 @@ import { callTool, createTemporaryFolder, createToolContext } from "../../../hel
 it("delete removes files, links and folders of the project, and nothing outside", async () => {
   await using folder = await createTemporaryFolder();
   const project = join(folder.path, "project");
-  const outside = join(folder.path, "outside");
+  const outsideFolder = join(folder.path, "outside");
   const home = join(project, "a", "home");
   await mkdir(join(project, "a", "b"), { recursive: true });
   await mkdir(join(project, "c", "d"), { recursive: true });
   await mkdir(join(project, ".git"));
-  await mkdir(outside);
+  await mkdir(outsideFolder);
   await mkdir(home);
   await writeFile(join(project, "f.txt"), "bye\n");
   await writeFile(join(project, "c", "d", "x"), "");
-  await writeFile(join(outside, "keep"), "keep");
-  await symlink(outside, join(project, "link"));
-  await symlink(outside, join(project, "c", "link"));
+  await writeFile(join(outsideFolder, "keep"), "keep");
+  await symlink(outsideFolder, join(project, "link"));
+  await symlink(outsideFolder, join(project, "c", "link"));
   const context = createToolContext(project);
   const tool = builtinTools({ deniedPaths: [home] }).find((candidate) => candidate.name === "delete")!;
   const deletePath = (path: string, recursive = false) => callTool(tool, { path, recursive }, context);
@@ -34,7 +34,7 @@ it("delete removes files, links and folders of the project, and nothing outside"
   assert.match((await deletePath("link")).text, /symbolic link; its target still exists/);
   assert.equal((await deletePath("c", true)).text, "Deleted c/ with its contents.");
   assert.equal((await deletePath("a/b")).text, "Deleted a/b/.");
-  assert.equal(await readFile(join(outside, "keep"), "utf8"), "keep");
+  assert.equal(await readFile(join(outsideFolder, "keep"), "utf8"), "keep");
   for (const path of [".", "..", project, "/", folder.path])
     await assert.rejects(deletePath(path, true), /is the working folder|outside/, path);
   await assert.rejects(deletePath("a", true), /denied/);

@@ -3,7 +3,7 @@ import { it } from "node:test";
 import { builtinTools } from "gantry";
 import { callTool, createTemporaryFolder, createToolContext } from "../../../helpers/tool-context.js";
 
-it("write reports the number of lines that it wrote and that it replaced", async () => {
+it("write reports the number of written lines and of replaced lines", async () => {
   await using folder = await createTemporaryFolder();
   const context = createToolContext(folder.path);
   const writeTool = builtinTools().find(({ name }) => name === "write")!;

@@ -5,7 +5,7 @@ import { LiveOutput, cleanOutput } from "../../../../src/tools/shell/shell-outpu
 import { pause } from "../../../helpers/server-runs.js";
 import { createRandom } from "../../../helpers/random.js";
 
-const SEEDS = Number(process.env["SEEDS"] ?? 15);
+const SEED_COUNT = Number(process.env["SEEDS"] ?? 15);
 const KEY = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
 const SHORT_KEY = 'pa"s5';
 const redactor = new Redactor([KEY, SHORT_KEY]);
@@ -57,12 +57,12 @@ const TEXT_PIECES = [
 ];
 
 describe("the live output of a command", () => {
-  it("is unchanged for any split of its characters into chunks, except for a short end that is held back", async () => {
-    for (let seed = 1; seed <= SEEDS; seed += 1) {
+  it("is unchanged for any split of its bytes into chunks, except for a short end that is held back", async () => {
+    for (let seed = 1; seed <= SEED_COUNT; seed += 1) {
       const random = createRandom(seed);
       const text = Array.from({ length: 30 }, () => TEXT_PIECES[Math.floor(random() * TEXT_PIECES.length)]).join("");
       const reportedText = await getReportedText(splitRandomly(text, random));
-      // The end is held back if it could be the start of a secret.
+      // An end that can be the start of a secret is held back: at most 4 characters, because SHORT_KEY has 5.
       assert.ok(cleanOutput(text).startsWith(reportedText), `seed ${seed}`);
       assert.ok(cleanOutput(text).length - reportedText.length < 5, `seed ${seed}`);
     }
@@ -82,7 +82,7 @@ describe("the live output of a command", () => {
       `\u001b[31m${KEY.slice(0, 9)}\u001b[0m${KEY.slice(9)}`,
       KEY.slice(5, 30),
     ];
-    for (let seed = 1; seed <= 2 * SEEDS; seed += 1) {
+    for (let seed = 1; seed <= 2 * SEED_COUNT; seed += 1) {
       const random = createRandom(seed);
       const pickRandom = (list: readonly string[]) => list[Math.floor(random() * list.length)]!;
       const text = Array.from({ length: 12 }, () => pickRandom(random() < 0.4 ? printedForms : TEXT_PIECES)).join(
@@ -90,6 +90,7 @@ describe("the live output of a command", () => {
       );
       const reportedText = await getReportedText(splitRandomly(text, random));
       const compactText = reportedText.replace(/[\s:,]+/g, "");
+      // No 5 consecutive characters of a form are visible, and no 9 of the hexadecimal form.
       for (const [secretForm, searchedText, minCharacters] of [
         ...secretForms.map((form) => [form, compactText, 5] as const),
         [hex, compactText.toLowerCase(), 9] as const,
@@ -134,6 +135,7 @@ describe("the live output of a command", () => {
       },
       0,
     );
+    // Prints about 130 MB in chunks that begin at different offsets of a line.
     const chunk = Buffer.from(line.repeat(700));
     for (let i = 0; i < 2000; i += 1) {
       liveOutput.push(chunk.subarray(i % 90));

@@ -76,9 +76,9 @@ describe("webfetch", () => {
   });
 
   it("returns a long text in pages, and fetches at most 5 MiB", async () => {
-    const lines = Array.from({ length: 5000 }, (_, i) => `line ${i}`).join("\n");
+    const longText = Array.from({ length: 5000 }, (_, i) => `line ${i}`).join("\n");
     await using server = await startServer((request, response) => {
-      if (request.url === "/long") return sendResponse(response, "text/plain", lines);
+      if (request.url === "/long") return sendResponse(response, "text/plain", longText);
       response.writeHead(200, { "content-type": "text/plain" });
       const sendMore = (): void => {
         while (response.write("x".repeat(65_536)));
@@ -90,30 +90,33 @@ describe("webfetch", () => {
     const continuation = /\[characters 0-(\d+) of 48889; continue with offset \1\]$/.exec(firstPage);
     assert.ok(continuation, firstPage.slice(-100));
     const secondPage = await fetchText(`${server.url}/long`, { offset: continuation[1] });
-    assert.equal(`${firstPage.replace(/\n\[characters.*$/, "")}\n${secondPage}`, lines);
+    assert.equal(`${firstPage.replace(/\n\[characters.*$/, "")}\n${secondPage}`, longText);
     const endlessText = await fetchText(`${server.url}/endless`);
     assert.match(endlessText, /of 5242880; [^]*\[only the first 5 MiB were fetched\]$/);
   });
 
   it("limits the decompressed bytes and the number of content encodings", async () => {
     const compressedBody = gzipSync(Buffer.alloc(40_000_000, 97));
-    const compressRepeatedly = (times: number) =>
-      Array.from({ length: times }).reduce<Buffer>((body) => gzipSync(body), compressedBody);
+    const compressRepeatedly = (compressionCount: number) =>
+      Array.from({ length: compressionCount }).reduce<Buffer>((body) => gzipSync(body), compressedBody);
     await using server = await startServer((request, response) => {
-      const times = Number(request.url!.slice(1));
+      const compressionCount = Number(request.url!.slice(1));
       if (request.url === "/pieces") {
         response.writeHead(200, { "content-type": "text/plain" });
         for (const letter of "in single letters".split("")) response.write(letter);
         response.end();
       } else
-        sendResponse(response, "text/plain", compressRepeatedly(times), {
-          "content-encoding": Array(times + 1)
+        sendResponse(response, "text/plain", compressRepeatedly(compressionCount), {
+          "content-encoding": Array(compressionCount + 1)
             .fill("gzip")
             .join(", "),
         });
     });
-    for (const times of [0, 2])
-      assert.match(await fetchText(`${server.url}/${times}`), /of 5242880; [^]*\[only the first 5 MiB were fetched\]$/);
+    for (const compressionCount of [0, 2])
+      assert.match(
+        await fetchText(`${server.url}/${compressionCount}`),
+        /of 5242880; [^]*\[only the first 5 MiB were fetched\]$/,
+      );
     await assert.rejects(fetchText(`${server.url}/9`), /too many content-encodings/);
     assert.equal(await fetchText(`${server.url}/pieces`), "in single letters");
   });
@@ -132,7 +135,7 @@ describe("webfetch", () => {
 
   it("rejects private addresses in every notation, and other URL schemes", async () => {
     await using server = await startServer((_, response) => sendResponse(response, "text/plain", "SECRET"));
-    const decimal = (127 * 2 ** 24 + 1).toString();
+    const decimalAddress = (127 * 2 ** 24 + 1).toString();
     for (const host of [
       "127.0.0.1",
       "localhost",
@@ -140,7 +143,7 @@ describe("webfetch", () => {
       "[::ffff:127.0.0.1]",
       "0.0.0.0",
       "127.1",
-      decimal,
+      decimalAddress,
       "0x7f000001",
       "127.0.0.1.",
       "169.254.169.254",
@@ -225,6 +228,7 @@ describe("htmlToText()", () => {
   });
 
   it("keeps the text of elements that are nested too deeply, and the text after them", async () => {
+    // The parser limits the depth to 512.
     for (const depth of [10, 511, 512, 513, 2_000]) {
       const html = `${"<div>".repeat(depth)}deep <b>in</b> <a href=/x>it</a>${"</div>".repeat(depth)}<p>behind <a href=/y>it</a>`;
       assert.match(await toText(html), /^deep in .*it.*\n\nbehind \[it\]\(https:\/\/example.com\/y\)$/, `${depth}`);

@@ -12,14 +12,14 @@ function parseChunks(body: string): readonly PatchChunk[] {
   return section.chunks;
 }
 
-function applyPatch(file: string, body: string, name = "a"): string | { refused: string } {
-  const patched = patchText({
+function applyPatch(file: string, body: string, name = "a"): string | { errorMessage: string } {
+  const patchResult = patchText({
     content: new Uint8Array(Buffer.from(file)),
     chunks: parseChunks(body),
     name,
     maxBytes: MAX_FILE_BYTES,
   });
-  return "refused" in patched ? patched : Buffer.from(patched.content).toString();
+  return "errorMessage" in patchResult ? patchResult : Buffer.from(patchResult.content).toString();
 }
 
 const CLASSES = `class A:
@@ -249,11 +249,11 @@ const CASES: readonly (readonly [name: string, file: string, body: string, expec
 describe("patchText()", () => {
   it("limits a chunk to the Markdown section that it names", () => {
     const file = "# All\n\n## A\n\n```sh\n# run\n```\n\none\n\n## B\n\ntwo\n";
-    const patchMarkdown = (body: string): string | { refused: string } => applyPatch(file, body, "a.md");
+    const patchMarkdown = (body: string): string | { errorMessage: string } => applyPatch(file, body, "a.md");
     assert.equal(patchMarkdown("@@ ## A\n-one\n+1"), file.replace("one", "1"));
     assert.equal(patchMarkdown("@@ # All\n-two\n+2"), file.replace("two", "2"));
     assert.match(
-      (patchMarkdown("@@ ## A\n-two\n+2") as { refused: string }).refused,
+      (patchMarkdown("@@ ## A\n-two\n+2") as { errorMessage: string }).errorMessage,
       /not in "## A" \(lines 3 to 10\)/,
     );
   });
@@ -262,7 +262,7 @@ describe("patchText()", () => {
     it(`${typeof expected === "string" ? "applies" : "rejects"} ${name}`, () => {
       const result = applyPatch(file, body);
       if (typeof expected === "string") assert.deepEqual(result, expected);
-      else assert.match(typeof result === "string" ? result : result.refused, expected);
+      else assert.match(typeof result === "string" ? result : result.errorMessage, expected);
     });
 
   it("changes exactly the named lines, or rejects the patch, for random files and chunks", () => {
@@ -284,9 +284,9 @@ describe("patchText()", () => {
         fc.nat(),
         copyFunctions,
         fc.boolean(),
-        (file, start, size, lineChoice, copy, endsWithNewline) => {
-          const firstLine = start % file.length;
-          const endLine = Math.min(file.length, firstLine + 1 + (size % 4));
+        (file, startChoice, sizeChoice, lineChoice, copy, endsWithNewline) => {
+          const firstLine = startChoice % file.length;
+          const endLine = Math.min(file.length, firstLine + 1 + (sizeChoice % 4));
           const replacedLine = firstLine + (lineChoice % (endLine - firstLine));
           const body = file.slice(firstLine, endLine).flatMap((text, i) => {
             const copiedLine = copy(text);

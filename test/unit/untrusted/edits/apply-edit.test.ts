@@ -11,7 +11,7 @@ function applyEdit({
   oldText,
   replacementText,
   replacesAll = false,
-}: InexactEdit): { newText: string; report: string } | { refused: string } {
+}: InexactEdit): { newText: string; report: string } | { errorMessage: string } {
   const edits = [{ old_string: oldText, new_string: replacementText, replace_all: replacesAll }];
   const editResult = editText({
     content: new Uint8Array(Buffer.from(file)),
@@ -19,7 +19,7 @@ function applyEdit({
     name: "a",
     maxBytes: MAX_FILE_BYTES,
   });
-  if ("refused" in editResult) return editResult;
+  if ("errorMessage" in editResult) return editResult;
   return { newText: Buffer.from(editResult.content).toString(), report: editResult.descriptions.join() };
 }
 
@@ -31,8 +31,8 @@ describe("editText() with an inexact copy of the text", () => {
         assert.ok("newText" in result, JSON.stringify(result));
         assert.equal(result.newText, edit.expectedFileText);
       } else {
-        assert.ok("refused" in result, JSON.stringify(result));
-        assert.match(result.refused, edit.expectedError!);
+        assert.ok("errorMessage" in result, JSON.stringify(result));
+        assert.match(result.errorMessage, edit.expectedError!);
       }
     });
 });
@@ -96,10 +96,13 @@ describe("random inexact copies of a text", () => {
     linesBefore: block,
     target: block,
     linesAfter: block,
-    /** If set, the file contains the target a second time, with this mutation. */
+    /**
+     * If set, the file contains the target a second time, with this mutation. One of the mutations that keep the number
+     * of lines.
+     */
     copyMutation: fc.option(fc.constantFrom(...MUTATIONS.slice(0, 8)), { nil: undefined }),
     mutations: fc.array(fc.constantFrom(...MUTATIONS), { minLength: 1, maxLength: 2 }),
-    end: fc.constantFrom("\n", "\r\n"),
+    lineEnd: fc.constantFrom("\n", "\r\n"),
     change: fc.constantFrom<(lines: string[]) => string[]>(
       (lines) => lines.map((line, index) => (index === 0 ? line.replace(/\S/, "changed $&") : line)),
       (lines) => [...lines, "added()"],
@@ -111,20 +114,21 @@ describe("random inexact copies of a text", () => {
   it("are replaced at their own position or rejected, and all other text stays", () => {
     const counts = { applied: 0, rejected: 0 };
     fc.assert(
-      fc.property(cases, ({ linesBefore, target, linesAfter, copyMutation, mutations, end, change }) => {
+      fc.property(cases, ({ linesBefore, target, linesAfter, copyMutation, mutations, lineEnd, change }) => {
         const secondCopy = copyMutation?.(target) ?? [];
         const file = [...linesBefore, "// 1", ...target, "// 2", ...linesAfter, "// 3", ...secondCopy, "// 4"].join(
-          end,
+          lineEnd,
         );
         const copiedLines = mutations.reduce((lines, mutate) => mutate(lines), target);
         const newLines = mutations.reduce((lines, mutate) => mutate(lines), change(target));
         const edit = { name: "", file, oldText: copiedLines.join("\n"), replacementText: newLines.join("\n") };
         if (edit.oldText === "") return;
         const result = applyEdit(edit);
-        if ("refused" in result) return void counts.rejected++;
+        if ("errorMessage" in result) return void counts.rejected++;
         counts.applied++;
-        const lines = file.split(end);
+        const lines = file.split(lineEnd);
         const isExact = file.includes(edit.oldText) || file.includes(edit.oldText.replaceAll("\n", "\r\n"));
+        // The position is not checked for exact copies, nor for the mutations from index 11 on, which lose text.
         if (mutations.some((mutation) => MUTATIONS.indexOf(mutation) >= 11) || isExact) return;
         // `edit` ignores blank lines at the ends of a text, so the lines between them decide the position.
         const isBlank = (line: string | undefined): boolean => line?.trim() === "";
@@ -138,20 +142,20 @@ describe("random inexact copies of a text", () => {
         );
         // Counts the blank lines next to a position, up to the number in the text.
         const addedBlankCount = mutations.filter((mutation) => mutation === addBlankEnds).length;
-        const blankLines = (lineIndex: number, step: -1 | 1, maxCount: number): number => {
+        const countBlankLinesFrom = (lineIndex: number, step: -1 | 1, maxCount: number): number => {
           let count = 0;
           while (count < maxCount && isBlank(lines[lineIndex + count * step])) count++;
           return count;
         };
-        const countBlankLines = (position: number): [number, number] => [
-          blankLines(position - 1, -1, firstLine + addedBlankCount),
-          blankLines(position + lineCount, 1, target.length - 1 - lastLine + addedBlankCount),
+        const countAdjacentBlankLines = (position: number): [number, number] => [
+          countBlankLinesFrom(position - 1, -1, firstLine + addedBlankCount),
+          countBlankLinesFrom(position + lineCount, 1, target.length - 1 - lastLine + addedBlankCount),
         ];
         const changedPositions = positions.filter((position) => {
-          const [blanksBefore, blanksAfter] = countBlankLines(position);
+          const [blanksBefore, blanksAfter] = countAdjacentBlankLines(position);
           return (
-            result.newText.startsWith(lines.slice(0, position - blanksBefore).join(end)) &&
-            result.newText.endsWith(lines.slice(position + lineCount + blanksAfter).join(end))
+            result.newText.startsWith(lines.slice(0, position - blanksBefore).join(lineEnd)) &&
+            result.newText.endsWith(lines.slice(position + lineCount + blanksAfter).join(lineEnd))
           );
         });
         assert.ok(changedPositions.length > 0, JSON.stringify({ ...edit, ...result }));
@@ -159,7 +163,7 @@ describe("random inexact copies of a text", () => {
         // An edit must be rejected as ambiguous if two positions have the same text and the same blank lines next
         // to them.
         const describePosition = (position: number): string =>
-          JSON.stringify([readLines(position), countBlankLines(position)]);
+          JSON.stringify([readLines(position), countAdjacentBlankLines(position)]);
         const isUnique = changedPositions.some(
           (changedPosition) =>
             positions.filter((position) => describePosition(position) === describePosition(changedPosition)).length ===

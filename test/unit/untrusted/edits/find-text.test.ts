@@ -4,7 +4,7 @@ import { editText } from "../../../../src/untrusted/edits/apply-edit.js";
 import { findOffsets, replaceAt } from "../../../../src/untrusted/edits/find-text.js";
 import { fc } from "../../../helpers/fast-check.js";
 
-it("offsetsOf() and replaceAt() give the same result as split and join", () => {
+it("findOffsets() and replaceAt() give the same result as split and join", () => {
   const createLetters = (maxLength: number) => fc.string({ unit: fc.constantFrom("a", "b"), maxLength });
   fc.assert(
     fc.property(createLetters(60), createLetters(5), createLetters(3), (text, part, replacement) => {
@@ -28,6 +28,9 @@ it("editText() rejects a long text that almost repeats in the file, and a result
       maxBytes: 10_000_000,
     });
   const longText = "a".repeat(3_000);
-  assert.match((runEdit(`${longText}b${longText}`, "x") as { refused: string }).refused, /old_string was not found/);
-  assert.match((runEdit("a", "aaa") as { refused: string }).refused, /larger than 10000000 bytes/);
+  assert.match(
+    (runEdit(`${longText}b${longText}`, "x") as { errorMessage: string }).errorMessage,
+    /old_string was not found/,
+  );
+  assert.match((runEdit("a", "aaa") as { errorMessage: string }).errorMessage, /larger than 10000000 bytes/);
 });

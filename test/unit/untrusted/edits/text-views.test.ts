@@ -6,7 +6,7 @@ import { fc } from "../../../helpers/fast-check.js";
 
 /** File lines without an index, so that every line is a candidate. */
 class LinesWithoutCandidates extends FileLines {
-  override candidateRows(): undefined {
+  override findCandidateRows(): undefined {
     return undefined;
   }
 }

@@ -8,7 +8,7 @@ import { callTools, ScriptedProvider } from "gantry/testing";
 import { findJsonFault } from "../../../../../src/untrusted/json-errors.js";
 import { tempDir, type TempDir } from "../../../../helpers/temp-dir.js";
 
-const MODULES = fileURLToPath(new URL("../../../../../node_modules", import.meta.url));
+const NODE_MODULES_PATH = fileURLToPath(new URL("../../../../../node_modules", import.meta.url));
 
 type Call = readonly [name: string, args: Record<string, unknown>];
 
@@ -52,8 +52,8 @@ async function createWorkspace(
   };
 }
 
-/** The report without the tool's own text. */
-function checkReport(result: string | undefined): string {
+/** Returns the check report of a tool result: the text after the first empty line. Empty without a report. */
+function getCheckReport(result: string | undefined): string {
   return (result ?? "").split("\n\n").slice(1).join("\n\n");
 }
 
@@ -81,11 +81,11 @@ describe("the syntax check of edited files", () => {
       ],
       ["delete", { path: "old.ts" }],
     );
-    assert.match(checkReport(newFileReport), /^New syntax errors after this change:\ndeep\/new\.mts:1: /);
-    assert.match(checkReport(viewReport), /view\.tsx:1: /);
-    assert.match(checkReport(moduleReport), /^New syntax errors .*\na\.js:2: .* \| await x\(;$/);
+    assert.match(getCheckReport(newFileReport), /^New syntax errors after this change:\ndeep\/new\.mts:1: /);
+    assert.match(getCheckReport(viewReport), /view\.tsx:1: /);
+    assert.match(getCheckReport(moduleReport), /^New syntax errors .*\na\.js:2: .* \| await x\(;$/);
     assert.deepEqual(
-      [fixedReport, stillBrokenReport, ...validReports].map(checkReport),
+      [fixedReport, stillBrokenReport, ...validReports].map(getCheckReport),
       Array<string>(2 + validReports.length).fill(""),
     );
   });
@@ -98,8 +98,11 @@ describe("the syntax check of edited files", () => {
       ["write", { path: "tsconfig.json", content: '{ // yes, "x\n "a": "/*", /* and */ "b": [1, ], }' }],
       ["write", { path: "was.json", content: "[" }],
     );
-    assert.match(checkReport(jsonReport), /^New syntax errors .*\na\.json:4: .* \| \}$/);
-    assert.deepEqual([checkReport(commentsReport), checkReport(configReport), checkReport(brokenReport)], ["", "", ""]);
+    assert.match(getCheckReport(jsonReport), /^New syntax errors .*\na\.json:4: .* \| \}$/);
+    assert.deepEqual(
+      [getCheckReport(commentsReport), getCheckReport(configReport), getCheckReport(brokenReport)],
+      ["", "", ""],
+    );
     assert.equal(findJsonFault('{"a": "//", "b": 1}', "x.json"), undefined);
     assert.equal(findJsonFault('{"a": "\\"//", /* x */ "b": [1, /* , */ ] /* " */ }', "x.jsonc"), undefined);
     assert.equal(findJsonFault('{"a": 1,, }', "x.jsonc")?.line, 1);
@@ -132,7 +135,7 @@ describe("the syntax check of edited files", () => {
       ...Object.entries(validFiles).map(([path, content]) => ["write", { path, content }] as const),
     );
     assert.deepEqual(
-      [oldFileReport, ...validFileReports].map(checkReport),
+      [oldFileReport, ...validFileReports].map(getCheckReport),
       Array<string>(validFileReports.length + 1).fill(""),
     );
     const paths = Object.keys(validFiles);
@@ -144,7 +147,7 @@ describe("the syntax check of edited files", () => {
     );
     paths.forEach((path, i) =>
       assert.match(
-        checkReport(invalidFileReports[2 * i + 1]),
+        getCheckReport(invalidFileReports[2 * i + 1]),
         /^New syntax errors after this change:\na\.\w+:\d/,
         path,
       ),
@@ -199,8 +202,11 @@ describe("the syntax check of edited files", () => {
       ["edit", { path: "a.py", old_string: `${lines[5]}\n`, new_string: `${lines[5]?.replace("    )", "")}\n` }],
       ["write", { path: "b.py", content: "import a\n\nb = [\n    1,\n\nc = 2\n" }],
     );
-    assert.equal(checkReport(editReport), "New syntax errors after this change:\na.py:29: syntax error from here on");
-    assert.equal(checkReport(createReport), "New syntax errors after this change:\nb.py:3: [ is not closed | b = [");
+    assert.equal(
+      getCheckReport(editReport),
+      "New syntax errors after this change:\na.py:29: syntax error from here on",
+    );
+    assert.equal(getCheckReport(createReport), "New syntax errors after this change:\nb.py:3: [ is not closed | b = [");
   });
 
   it("reports nothing at its memory or time limit, and checks the next file again", async (t) => {
@@ -210,8 +216,8 @@ describe("the syntax check of edited files", () => {
       ["write", { path: "a.go", content: "a?b:".repeat(25_000) }],
       ["write", { path: "a.js", content: "f((\n" }],
     );
-    assert.deepEqual([memoryReport, timeReport].map(checkReport), ["", ""]);
-    assert.match(checkReport(followingReport), /^New syntax errors/);
+    assert.deepEqual([memoryReport, timeReport].map(getCheckReport), ["", ""]);
+    assert.match(getCheckReport(followingReport), /^New syntax errors/);
   });
 
   it("runs no program or module of the project", async (t) => {
@@ -236,10 +242,10 @@ describe("the syntax check of edited files", () => {
     }
     const env = { PATH: `${folder.at("bin")}:${folder.at("node_modules/.bin")}:${process.env["PATH"]}` };
     const secondWorkspace = await createWorkspace(t, {}, { env }, { projectDir: folder.path });
-    const names = ["a.js", "a.ts", "a.tsx", "a.py", "a.rb", "a.php", "a.go", "a.java", "a.rs"];
+    const fileNames = ["a.js", "a.ts", "a.tsx", "a.py", "a.rb", "a.php", "a.go", "a.java", "a.rs"];
     for (const [parent, workspace] of Object.entries({ first: { runCalls }, second: secondWorkspace })) {
       const trapReports = await workspace.runCalls(
-        ...names.map((name) => {
+        ...fileNames.map((name) => {
           const content = name.endsWith("php") ? "<?php f(" : "f((\n";
           return ["write", { path: `${parent}/${name}`, content }] as const;
         }),
@@ -257,10 +263,10 @@ describe("the syntax check of edited files", () => {
     const invalidWrite = ["write", { path: "a.js", content: "let a = ;\n" }] as const;
     for (const permissionOptions of [{}, { rules: [{ tool: "bash", action: "deny" as const }] }]) {
       const { runCalls } = await createWorkspace(t, {}, { bash: { enabled: false } }, permissionOptions);
-      assert.match(checkReport((await runCalls(invalidWrite))[0]), /^New syntax errors/);
+      assert.match(getCheckReport((await runCalls(invalidWrite))[0]), /^New syntax errors/);
     }
     const { runCalls } = await createWorkspace(t, {}, { checks: { syntax: false } });
-    assert.equal(checkReport((await runCalls(invalidWrite))[0]), "");
+    assert.equal(getCheckReport((await runCalls(invalidWrite))[0]), "");
   });
 });
 
@@ -280,23 +286,23 @@ describe("configured check commands", () => {
       ["write", { path: "src/deep/y.txt", content: "2" }],
       ["delete", { path: "src/x.txt" }],
     );
-    assert.deepEqual([checkReport(firstReport), checkReport(otherReport)], ["", ""]);
-    const expected = `New output of \`${command}\` since the first change of this run:\nb(7): old\nc: new`;
-    assert.deepEqual([checkReport(secondReport), checkReport(thirdReport)], [expected, expected]);
+    assert.deepEqual([getCheckReport(firstReport), getCheckReport(otherReport)], ["", ""]);
+    const expectedReport = `New output of \`${command}\` since the first change of this run:\nb(7): old\nc: new`;
+    assert.deepEqual([getCheckReport(secondReport), getCheckReport(thirdReport)], [expectedReport, expectedReport]);
     const [nextReport] = await runCalls(["write", { path: "src/x.txt", content: "3" }]);
-    assert.equal(checkReport(nextReport), "", "the next run compares with the output at its own start");
+    assert.equal(getCheckReport(nextReport), "", "the next run compares with the output at its own start");
     assert.equal(await folder.read("src/x.txt"), "3");
   });
 
-  it("are ended at their timeout and report it", async (t) => {
+  it("are ended at their timeout, which the result reports", async (t) => {
     const slowCommand = "test -e slow && sleep 600; echo x";
     const checks = { syntax: false, commands: [{ files: "**", command: slowCommand, timeout: 1 }] };
     const { runCalls } = await createWorkspace(t, {}, { checks });
     const [timeoutReport] = await runCalls(["write", { path: "slow", content: "" }]);
-    assert.equal(checkReport(timeoutReport), `\`${slowCommand}\` timed out after 1 s; nothing was checked.`);
+    assert.equal(getCheckReport(timeoutReport), `\`${slowCommand}\` timed out after 1 s; nothing was checked.`);
   });
 
-  it("report a new tsc error in a file that depends on the edited one", async (t) => {
+  it("report a new tsc error in a file that depends on the edited file", async (t) => {
     const tscCommand = `${process.execPath} node_modules/typescript/bin/tsc --noEmit --strict --skipLibCheck a.ts b.ts`;
     const checks = { syntax: false, commands: [{ files: "*.ts", command: tscCommand, timeout: 120 }] };
     const files = {
@@ -304,9 +310,9 @@ describe("configured check commands", () => {
       "b.ts": "import { a } from './a';\nexport const b: number = a;\n",
     };
     const { folder, runCalls } = await createWorkspace(t, files, { checks });
-    await symlink(path.join(MODULES), folder.at("node_modules"));
+    await symlink(path.join(NODE_MODULES_PATH), folder.at("node_modules"));
     const [tscReport] = await runCalls(["write", { path: "a.ts", content: "\nexport const a: string = 'x';\n" }]);
-    assert.match(checkReport(tscReport), /\nb\.ts\(2,14\): error TS2322: [^\n]*$/);
-    assert.doesNotMatch(checkReport(tscReport), /\na\.ts/);
+    assert.match(getCheckReport(tscReport), /\nb\.ts\(2,14\): error TS2322: [^\n]*$/);
+    assert.doesNotMatch(getCheckReport(tscReport), /\na\.ts/);
   });
 });

@@ -12,8 +12,8 @@ import { createTemporaryFolder } from "../../../../helpers/tool-context.js";
 
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 
-/** Running processes with this text in their environment. */
-function findProcessesWith(text: string): string[] {
+/** Returns the command lines of running processes with this text in their environment. */
+function findCommandLinesByEnvironment(text: string): string[] {
   return readdirSync("/proc").flatMap((pid) => {
     try {
       if (!/^\d+$/.test(pid) || !readFileSync(`/proc/${pid}/environ`, "latin1").includes(text)) return [];
@@ -31,13 +31,13 @@ describe("findBubblewrap", () => {
     await using folder = await createTemporaryFolder();
     const script = join(folder.path, "host.mjs");
     const environmentEntry = `LEFT=${folder.path}`;
-    // The process is killed as soon as one of its child processes exists.
+    // The process kills itself after a delay as soon as bubblewrap is its child process.
     await writeFile(
       script,
       `import { readFileSync } from "node:fs";
        import { findBubblewrap } from ${JSON.stringify(sourcePath("src/tools/shell/sandbox/bubblewrap.ts"))};
        const env = { PATH: process.env.PATH, LEFT: ${JSON.stringify(folder.path)} };
-       // The search can end before its child process is found.
+       // Exit code 7: the search has ended before the poll found its child process.
        void findBubblewrap({ env, network: true }).then(() => process.exit(7));
        const childrenFile = "/proc/self/task/" + process.pid + "/children";
        const isBubblewrap = (pid) => {
@@ -56,9 +56,9 @@ describe("findBubblewrap", () => {
        };
        poll();`,
     );
-    // Time: kills at different delays after bubblewrap has started, to hit several of its steps. The result must be the
-    // same.
-    const rounds = [0, 2, 4].map(async (delayMs) => {
+    // Time: the kills after different delays hit different steps of bubblewrap. The result must be the same after each
+    // delay.
+    const pendingRounds = [0, 2, 4].map(async (delayMs) => {
       for (;;) {
         const child = spawn(process.execPath, [...SOURCE_FLAGS, script, String(delayMs)], {
           cwd: ROOT,
@@ -70,11 +70,11 @@ describe("findBubblewrap", () => {
         return;
       }
     });
-    await Promise.all(rounds);
-    await waitUntil(() => findProcessesWith(environmentEntry).length === 0);
+    await Promise.all(pendingRounds);
+    await waitUntil(() => findCommandLinesByEnvironment(environmentEntry).length === 0);
   });
 
-  it("has finished when close() of the sandbox that started it resolves", async (t) => {
+  it("has finished when close() of the sandbox that started the search resolves", async (t) => {
     if (!(await findBubblewrap({ env, network: true }))) return t.skip("no working bubblewrap");
     await using folder = await createTemporaryFolder();
     const script = join(folder.path, "host.mjs");

@@ -26,13 +26,13 @@ function createBash(variables: Record<string, string> = {}) {
   };
 }
 
-/** Bubblewrap processes that wait for a command and are children of `parent`. Undefined: all of them. */
-function findPreparedPids(parent?: number): number[] {
+/** Returns the pids of bubblewrap processes that wait for a command. Undefined `hostPid`: of all host processes. */
+function findPreparedPids(hostPid?: number): number[] {
   return readdirSync("/proc").flatMap((pid) => {
     try {
       if (!/^\d+$/.test(pid) || !readFileSync(`/proc/${pid}/cmdline`, "latin1").includes("GANTRY_WHOLE")) return [];
       const [state, parentPid] = readFileSync(`/proc/${pid}/stat`, "latin1").split(") ").at(-1)!.split(" ");
-      return state !== "Z" && (parent === undefined || parentPid === String(parent)) ? [Number(pid)] : [];
+      return state !== "Z" && (hostPid === undefined || parentPid === String(hostPid)) ? [Number(pid)] : [];
     } catch {
       return [];
     }
@@ -40,7 +40,7 @@ function findPreparedPids(parent?: number): number[] {
 }
 
 describe("a prepared sandbox", () => {
-  it("runs the next command and is then replaced; none remains after the tool is closed", async (t) => {
+  it("runs the next command and is then replaced; no prepared sandbox remains after the tool is closed", async (t) => {
     if (!(await bubblewrap)) return t.skip("no working bubblewrap");
     await using folder = await createTemporaryFolder();
     await using tool = createBash();
@@ -56,7 +56,7 @@ describe("a prepared sandbox", () => {
     assert.deepEqual(findPreparedPids(process.pid), []);
   });
 
-  it("does not prevent the next command if it was killed", async (t) => {
+  it("does not prevent the next command if the prepared sandbox was killed", async (t) => {
     if (!(await bubblewrap)) return t.skip("no working bubblewrap");
     await using folder = await createTemporaryFolder();
     await using tool = createBash();
@@ -68,7 +68,7 @@ describe("a prepared sandbox", () => {
     assert.equal(await tool.run("echo second", folder.path), "second\n[exit code 0]");
   });
 
-  it("passes a command on unchanged and adds no variable with it to the environment", async (t) => {
+  it("passes a command on unchanged and adds no variable to the environment of the command", async (t) => {
     if (!(await bubblewrap)) return t.skip("no working bubblewrap");
     await using folder = await createTemporaryFolder();
     await using tool = createBash({ GANTRY_SCRIPT: "echo not this", GANTRY_COMMAND: "nor this", ONLY: "this" });
@@ -77,9 +77,9 @@ describe("a prepared sandbox", () => {
       return text.split("\n").flatMap((line) => /^\w+(?==)/.exec(line) ?? []);
     };
     for (let round = 0; round < 2; round++) {
-      const knownVariables = ["PATH", "ONLY", "GANTRY_CALL", "TMPDIR", "GOCACHE", "PWD", "OLDPWD", "SHLVL", "_"];
+      const allowedVariables = ["PATH", "ONLY", "GANTRY_CALL", "TMPDIR", "GOCACHE", "PWD", "OLDPWD", "SHLVL", "_"];
       assert.deepEqual(
-        (await readVariableNames()).filter((name) => !knownVariables.includes(name)),
+        (await readVariableNames()).filter((name) => !allowedVariables.includes(name)),
         [],
       );
       const specialText = `'"\\$x \`y\` é\u2028 \n\t#; -n`;
@@ -112,7 +112,7 @@ describe("a prepared sandbox", () => {
     assert.deepEqual(await runWithArgs([...completeArgs, "--setenv", "GANTRY_WHOLE", "1"]), { code: 0, hasRun: true });
   });
 
-  it("ends with its host process, killed or not, and does not keep it alive", async (t) => {
+  it("ends when its host process exits or is killed, and does not keep the host process alive", async (t) => {
     if (!(await bubblewrap)) return t.skip("no working bubblewrap");
     await using folder = await createTemporaryFolder();
     const script = join(folder.path, "host.mjs");

@@ -33,36 +33,36 @@ import { callTool, createTemporaryFolder, createToolContext } from "../../../../
 const execFileAsync = promisify(execFile);
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 const bubblewrap = findBubblewrap({ env, network: false });
-const SCRIPT = sourcePath("test/helpers/sandbox-attacks.ts");
-const NOBODY = 65_534;
+const ATTACK_SCRIPT = sourcePath("test/helpers/sandbox-attacks.ts");
+const NOBODY_UID = 65_534;
 
 interface Outcome {
   attacks: Record<string, { held: boolean; output: string }>;
   work: Record<string, { well: boolean; output: string }>;
 }
 
-/** Runs all attacks as the user with this id. */
+/** Runs all attacks as the user with this id. `held`: the sandbox blocked the attack. `well`: the work succeeded. */
 async function runAttacksAs(uid: number): Promise<Outcome> {
   // Another user cannot enter the temporary folder of a test run.
-  const base = await realpath(await mkdtemp(join(uid === NOBODY ? "/tmp" : tmpdir(), "gantry-sandbox-")));
+  const homeFolder = await realpath(await mkdtemp(join(uid === NOBODY_UID ? "/tmp" : tmpdir(), "gantry-sandbox-")));
   const runtimeFolder = process.getuid?.() === 0 ? await mkdtemp("/run/gantry-sandbox-") : "";
   try {
-    for (const path of [base, runtimeFolder]) if (path !== "") await chown(path, uid, uid);
-    const setprivPrefix = uid === NOBODY ? ["setpriv", `--reuid=${uid}`, `--regid=${uid}`, "--clear-groups"] : [];
-    const command = [...setprivPrefix, process.execPath, ...SOURCE_FLAGS, SCRIPT, base, runtimeFolder];
+    for (const path of [homeFolder, runtimeFolder]) if (path !== "") await chown(path, uid, uid);
+    const setprivPrefix = uid === NOBODY_UID ? ["setpriv", `--reuid=${uid}`, `--regid=${uid}`, "--clear-groups"] : [];
+    const command = [...setprivPrefix, process.execPath, ...SOURCE_FLAGS, ATTACK_SCRIPT, homeFolder, runtimeFolder];
     const [file = "", ...args] = command;
-    const childOptions = { env: { PATH: env.PATH, HOME: base, TMPDIR: base }, maxBuffer: 16 * 1024 * 1024 };
+    const childOptions = { env: { PATH: env.PATH, HOME: homeFolder, TMPDIR: homeFolder }, maxBuffer: 16 * 1024 * 1024 };
     return JSON.parse((await execFileAsync(file, args, childOptions)).stdout) as Outcome;
   } finally {
-    await rm(base, { recursive: true, force: true });
+    await rm(homeFolder, { recursive: true, force: true });
     if (runtimeFolder !== "") await rm(runtimeFolder, { recursive: true, force: true });
   }
 }
 
-/** The reason why no command can run as another user. Undefined if one can. */
+/** Returns the reason why no command can run as another user. Undefined: a command can. */
 async function findOtherUserSkipReason(): Promise<string | undefined> {
   if (process.getuid?.() !== 0) return "only root can run as another user";
-  const readScript = `require("fs").readFileSync(${JSON.stringify(SCRIPT)})`;
+  const readScript = `require("fs").readFileSync(${JSON.stringify(ATTACK_SCRIPT)})`;
   return execFileAsync("setpriv", [
     "--reuid=65534",
     "--regid=65534",
@@ -86,11 +86,11 @@ function createBash(options: BuiltinToolsOptions = {}) {
 describe("a required sandbox", () => {
   for (const [userName, uid] of [
     ["the current user", process.getuid?.() ?? 0],
-    ["the user nobody", NOBODY],
+    ["the user nobody", NOBODY_UID],
   ] as const)
     it(`blocks all attacks of ${userName} and allows ordinary work`, async (t) => {
       if (!(await bubblewrap)) return t.skip("no working bubblewrap");
-      const skipReason = uid === NOBODY ? await findOtherUserSkipReason() : undefined;
+      const skipReason = uid === NOBODY_UID ? await findOtherUserSkipReason() : undefined;
       if (skipReason !== undefined) return t.skip(skipReason);
       const { attacks, work } = await runAttacksAs(uid);
       assert.ok(Object.keys(attacks).length > 40);
@@ -132,7 +132,7 @@ describe("a required sandbox", () => {
     const options = { allowPaths: [], deniedPaths: [], env };
     assert.deepEqual(await new Sandbox({ ...options, sandbox: "off" }).describe(tmpdir()), {
       text: "commands run without a sandbox",
-      weak: true,
+      isWeak: true,
     });
     if (!(await bubblewrap)) return t.skip("no working bubblewrap");
     assert.equal(
@@ -175,7 +175,7 @@ describe("a required sandbox", () => {
         const server = createServer().listen(join(folder, name, "socket"));
         await once(server, "listening");
         t.after(() => server.close());
-        await chown(join(folder, name), NOBODY, NOBODY);
+        await chown(join(folder, name), NOBODY_UID, NOBODY_UID);
         await chmod(join(folder, name), mode);
         if (name === "public" && parent !== "/dev/shm") publicSocketPaths.push(join(folder, name, "socket"));
       }
@@ -197,11 +197,11 @@ describe("a required sandbox", () => {
     await mkdir(join(folder.path, "project"));
     await mkdir(join(folder.path, "private"), { mode: 0o700 });
     await writeFile(hiddenFile, "");
-    await chown(join(folder.path, "private"), NOBODY, NOBODY);
+    await chown(join(folder.path, "private"), NOBODY_UID, NOBODY_UID);
     const options = { allowPaths: [folder.path], deniedPaths: [hiddenFile], env, sandbox: "required" as const };
-    const { text, weak } = await new Sandbox(options).describe(join(folder.path, "project"));
+    const { text, isWeak } = await new Sandbox(options).describe(join(folder.path, "project"));
     assert.match(text, /^commands do not run: the sandbox could not start: .*hidden: Permission denied/);
-    assert.equal(weak, true);
+    assert.equal(isWeak, true);
     const failedCall = createBash({ allowPaths: [folder.path], deniedPaths: [hiddenFile] })(
       "echo ran",
       join(folder.path, "project"),
@@ -335,7 +335,7 @@ describe("MountPlan", () => {
     plan.hide("/p/secret/below", false);
     assert.deepEqual(
       plan
-        .args()
+        .createArguments()
         .join(" ")
         .split(/ (?=--)/),
       [
@@ -354,7 +354,7 @@ describe("MountPlan", () => {
     plan.makeWritable("/home/.gantry/project");
     plan.hide("/home/.gantry", true);
     plan.makeWritable("/home/.gantry");
-    assert.deepEqual(plan.args(), ["--tmpfs", "/home/.gantry"]);
+    assert.deepEqual(plan.createArguments(), ["--tmpfs", "/home/.gantry"]);
     assert.ok(plan.isHidden("/home/.gantry/project"));
     assert.ok(!plan.isWritable("/etc"));
   });
