@@ -3,6 +3,10 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { waitFor } from "./wait.js";
 
+// The first recursive removal loads a module of Node that keeps the current `setTimeout` for its retries. If a test has
+// mocked it by then, later removals of folders in use would never end.
+await rm(path.join(tmpdir(), "gantry-no-such-folder"), { recursive: true, force: true });
+
 /** Registers work for the end of a test: a test's context, or `{ after }` of `node:test` for a whole file. */
 export interface Hooks {
   after(run: () => Promise<void> | void): void;
