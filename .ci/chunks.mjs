@@ -1,5 +1,5 @@
 // The files of dist/chunks that a start or a first run loads, and the modules in each. CONTRIBUTING.md ("The build")
-// explains the fields; pack.mjs reads them. A module in no list goes to the file that imports it.
+// explains the functions; pack.mjs reads them. A module in no list goes to the file that imports it.
 
 /** Each string of `lines` is a folder followed by modules in it. A semicolon starts the next folder. */
 function chunk(name, needs, lines, fields) {
@@ -18,7 +18,7 @@ const separateChunk = (name, lines) => chunk(name, "", lines, { isSeparate: true
 export const CHUNKS = [
   // Programs that import `gantry` do not need the command line. These chunks therefore share nothing with the others.
   separateChunk("main", ["src/cli dispatch"]),
-  separateChunk("choose", ["src/cli choose"]),
+  separateChunk("choose", ["src/cli command-choice"]),
   // The first frame of a terminal, which must not wait for the chunks below.
   separateChunk("chat", ["src/cli chat", "adapters/terminal index"]),
   chunk("serve", "", [
@@ -36,13 +36,13 @@ export const CHUNKS = [
     "adapters/acp-shared permission plan prompt prompt-input reported-calls run-usage session-list tool-output-stream",
     "adapters/acp-shared updates",
   ]),
-  // The first run. It does not repeat modules of the provider that `serve` has already loaded.
+  // The first run. Modules of adapters/language-models that the `serve` chunk contains are not listed again.
   deferredChunk("run", "serve", [
     "src/run active-run execution local-runs start",
     "src/conversation messages stored-state",
-    "src/project git-head instructions skills; src/watch live tail; src/sessions holder lease; src/tools builtin-tools",
-    "adapters/language-models answer catalogue-entry claude efforts limits listing local-catalogue",
-    "adapters/language-models messages price-list price-updates prices require-event-stream specification unreadable writing",
+    "src/project git-head instructions skills; src/watch live-sessions session-tail; src/sessions holder lease; src/tools builtin-tools",
+    "adapters/language-models answer catalogue-entry claude efforts limits model-list local-catalogue",
+    "adapters/language-models messages price-list price-updates prices require-event-stream specification unreadable-body request-capture",
     // Most servers use this protocol. A separate chunk would slow down most first runs.
     "adapters/language-models/wires openai",
   ]),
@@ -59,17 +59,17 @@ export const CHUNKS = [
     "src/files attachments handle-opener name-opener names opened-folder path-guard resolve-path walk",
     "src/untrusted workers",
     "src/base cut-text",
-    "src/processes clean-stream file-list output-file outputs ripgrep search-scope",
+    "src/processes clean-stream file-list output-file output-folder ripgrep search-scope",
   ]),
   // Runs with watching clients, questions, subagents or budgets.
   deferredChunk("live", "serve run", [
-    "src/run runs; src/run/budget meter; src/run/calls spawn; src/run/context structured-output",
-    "src/run/input budget-check; src/run/permissions requests rule-schema rules subagent-requests",
+    "src/run runs; src/run/budget run-budget; src/run/calls spawn; src/run/context structured-output",
+    "src/run/input budget-check; src/run/permissions asks rule-schema rules subagent-requests",
     "src/run/queue queue; src/watch plan watch",
     "adapters/sqlite-driver asks",
   ]),
   // Modules that only few processes need.
-  deferredChunk("seldom", "serve run", [
+  deferredChunk("rare-features", "serve run", [
     "src/compaction fit follow-up summary; src/sessions fork revert subagents undo; src/history plan restore",
     "adapters/language-models errors files from-ai-sdk module package-source provider-fault",
     "adapters/sqlite-driver dump",

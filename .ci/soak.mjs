@@ -10,11 +10,11 @@ const STORES = "all";
 /** Test files below `test`, without ".test.ts", and their environment variables. */
 const STEPS = [
   ...Array.from({ length: Number(SEEDS) }, (_, n) => [
-    "unit/sessions/session-drivers",
+    "unit/sessions/random-driver-operations",
     { SEED: Number(SEED) + n, RUNS: 1, STEPS: 10_000, STORES },
   ]),
   // Killed servers and writers.
-  ["integration/reliability/kill", { TRIALS: 20, STORES }],
+  ["integration/reliability/killed-server", { TRIALS: 20, STORES }],
   ["integration/sqlite-driver/processes", { TRIALS: 100 }],
   ["integration/lowdb-json-driver/processes", { TRIALS: 100 }],
   ["postgres/postgres-driver/processes", { TRIALS: 100 }],

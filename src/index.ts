@@ -18,7 +18,7 @@ export type { Sessions } from "./sessions/sessions.js";
 export type { NewSession } from "./sessions/new-session.js";
 export type { UndoResult } from "./sessions/undo.js";
 export type { Runs } from "./run/runs.js";
-export type { Asks } from "./run/permissions/requests.js";
+export type { Asks } from "./run/permissions/asks.js";
 export type { ModelEntry, ModelPair, Models } from "./models/models.js";
 
 // Messages, sessions, asks, and the events of a watched session.

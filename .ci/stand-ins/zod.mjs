@@ -1,4 +1,4 @@
-// The part of zod that koa-body uses to fill in default options. It validates nothing: body.ts passes constants.
+// zod's defaults for koa-body. No validation: adapters/koa-http-api/body.ts passes only constants and checked limits.
 const field = (fallback) => ({ optional: () => field(fallback), default: field, read: (value) => value ?? fallback });
 
 export const z = {

@@ -53,11 +53,11 @@ export class AcpHttpTransport implements Transport {
     const ownHost = this.#host ? undefined : openHttpHost({ ...options, requiredHeaders, logger: this.#logger });
     const host = this.#host ?? ownHost!;
     const server = new AcpServer(agent, this.#options, this.#logger);
-    const serving = new AcpServing({ server, options: this.#options, logger: this.#logger, sockets, host, ownHost });
+    const listener = new AcpListener({ server, options: this.#options, logger: this.#logger, sockets, host, ownHost });
     try {
-      const origin = await host.mount(serving.createMount(new KoaApp()));
-      serving.address = `${origin}${ADVERTISED_PATH}`;
-      return serving;
+      const origin = await host.mount(listener.createMount(new KoaApp()));
+      listener.address = `${origin}${ADVERTISED_PATH}`;
+      return listener;
     } catch (error) {
       await server.close();
       await ownHost?.close(AbortSignal.abort());
@@ -66,7 +66,7 @@ export class AcpHttpTransport implements Transport {
   }
 }
 
-interface ServingDependencies {
+interface AcpListenerDependencies {
   server: AcpServer;
   options: AcpHttpOptions;
   logger: Logger;
@@ -77,15 +77,15 @@ interface ServingDependencies {
 }
 
 /** The clients of the transport. Assigns requests and sockets to clients. */
-class AcpServing extends ListeningBase implements Clients {
+class AcpListener extends ListeningBase implements Clients {
   address = "";
-  readonly #dependencies: ServingDependencies;
+  readonly #dependencies: AcpListenerDependencies;
   readonly #clients = new Map<string, ClientConnection>();
   /** Removed clients that are not closed yet. */
   readonly #pendingCloses = new Set<Promise<void>>();
   #openStreamCount = 0;
 
-  constructor(dependencies: ServingDependencies) {
+  constructor(dependencies: AcpListenerDependencies) {
     super();
     this.#dependencies = dependencies;
     dependencies.sockets.on("headers", (headers, request) => {
@@ -143,7 +143,7 @@ class AcpServing extends ListeningBase implements Clients {
   openConnection(address: string): ClientConnection {
     const { options, server } = this.#dependencies;
     if (this.isStopping) throw createShuttingDownRefusal();
-    if (this.#clients.size >= options.connections && !this.#closeUnused(address))
+    if (this.#clients.size >= options.connections && !this.#closeUnusedConnection(address))
       throw createTooManyRefusal("connections");
     const id = randomBytes(CONNECTION_ID_BYTES).toString("base64url");
     const client = new ClientConnection(server, {
@@ -176,28 +176,33 @@ class AcpServing extends ListeningBase implements Clients {
    * Closes an unused connection so that `address` can open a new connection. Returns false if no connection can be
    * closed.
    *
-   * Closes the oldest unused connection of the address with the most connections. If this address is `address` or has
-   * no unused connection, closes the oldest replaceable connection of any address.
+   * Closes the least recently used connection among the unused connections of the address with the most connections.
+   * If this address is `address` or has no unused connection, closes the least recently used replaceable connection of
+   * any address.
    */
-  #closeUnused(address: string): boolean {
+  #closeUnusedConnection(address: string): boolean {
     const countByAddress = new Map([[address, 0]]);
     for (const client of this.#clients.values())
       countByAddress.set(client.address, (countByAddress.get(client.address) ?? 0) + 1);
-    const [largestAddress] = [...countByAddress].reduce((largestEntry, entry) =>
-      entry[1] > largestEntry[1] ? entry : largestEntry,
+    const [busiestAddress] = [...countByAddress].reduce((busiestEntry, entry) =>
+      entry[1] > busiestEntry[1] ? entry : busiestEntry,
     );
     const allClients = [...this.#clients.values()];
-    const unusedClientsOfLargest = allClients.filter(
-      (client) => client.address === largestAddress && largestAddress !== address && !client.isInUse,
+    const unusedClientsOfBusiestAddress = allClients.filter(
+      (client) => client.address === busiestAddress && busiestAddress !== address && !client.isInUse,
     );
     const candidates =
-      unusedClientsOfLargest.length > 0
-        ? unusedClientsOfLargest
+      unusedClientsOfBusiestAddress.length > 0
+        ? unusedClientsOfBusiestAddress
         : allClients.filter((client) => client.replaceableSinceMs !== undefined);
     const [firstCandidate] = candidates;
     if (!firstCandidate) return false;
     void candidates
-      .reduce((oldest, client) => (client.lastRequestAtMs < oldest.lastRequestAtMs ? client : oldest), firstCandidate)
+      .reduce(
+        (leastRecentlyUsed, client) =>
+          client.lastRequestAtMs < leastRecentlyUsed.lastRequestAtMs ? client : leastRecentlyUsed,
+        firstCandidate,
+      )
       .close(CLOSE_CODES.tryAgainLater, "too many connections");
     return true;
   }

@@ -13,8 +13,8 @@ export function readParams(params: unknown): Readonly<Record<string, unknown>> {
 export interface InitializeData {
   /** `""` if the client sends no name. */
   clientName: string;
-  /** Whether the client shows compactions. */
-  showsCompactions: boolean;
+  /** Whether the client supports `compaction_update`. */
+  supportsCompactionUpdates: boolean;
   /** Whether the client reads and writes files for the agent. */
   readTextFile: boolean;
   writeTextFile: boolean;
@@ -36,7 +36,7 @@ export function readInitialize(params: unknown): InitializeData {
   const fs = isRecord(capabilities.fs) ? capabilities.fs : {};
   return {
     clientName: name,
-    showsCompactions: isRecord(session.compaction),
+    supportsCompactionUpdates: isRecord(session.compaction),
     readTextFile: fs.readTextFile === true,
     writeTextFile: fs.writeTextFile === true,
     isEditor: containsTrue(capabilities.fs) || containsTrue(capabilities.terminal),

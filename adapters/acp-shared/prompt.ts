@@ -30,8 +30,8 @@ export interface PromptContext {
   canAsk: boolean;
   /** Whether tools that need permission ask in every mode of the session, also in `auto`. */
   alwaysAsk: boolean;
-  /** Whether the client shows compactions. */
-  showsCompactions: boolean;
+  /** Whether the client supports `compaction_update`; otherwise only a message is sent. */
+  supportsCompactionUpdates: boolean;
   /** Whether to send the updates that editors show: plans, starting tools, retries. */
   isEditor: boolean;
   send(update: SessionUpdate): void;
@@ -68,7 +68,7 @@ export async function runPrompt(turn: Turn, context: PromptContext): Promise<Pro
   // Any client may answer. A call with a permission question starts when the answer allows it.
   const unsubscribe = agent.on("ask.closed", ({ runId, ask }) => {
     const isAllowed = ask.kind === "question" || ask.reply?.choice === "allow" || ask.reply?.choice === "allow_always";
-    if (context.isEditor && isAllowed && runId === run?.id && reportedCalls.isAsked(ask.callId))
+    if (context.isEditor && isAllowed && runId === run?.id && reportedCalls.hasQuestion(ask.callId))
       send(toStartedUpdate(ask.callId));
   });
   let ownRun: OwnRun | undefined;
@@ -143,7 +143,7 @@ async function askOwnClient(
   { client, profile }: PromptContext,
 ): Promise<AskReply> {
   const { callId, kind } = request;
-  reportedCalls.markAsked(callId);
+  reportedCalls.markQuestion(callId);
   // The client must receive the call before the question about it.
   await reportedCalls.waitFor(callId, signal);
   return askClient(client, toPermissionQuestion(request), profile === "spec" ? "other" : kind, signal);
@@ -165,7 +165,7 @@ async function sendEvents(
   send: (update: SessionUpdate) => void,
   reportedCalls: ReportedCalls,
   outputStream: ToolOutputStream,
-  { profile, showsCompactions, isEditor, waitUntilReady }: PromptContext,
+  { profile, supportsCompactionUpdates, isEditor, waitUntilReady }: PromptContext,
 ): Promise<boolean> {
   const cancellation = new Promise<void>((resolve) => {
     if (turn.isCancelled) resolve();
@@ -177,7 +177,7 @@ async function sendEvents(
   for await (const event of run) {
     if (event.type === "compaction") isCompacted = true;
     if (event.type === "tool_result") outputStream.end(event.callId);
-    for (const update of toRunUpdates(event, profile, showsCompactions)) send(update);
+    for (const update of toRunUpdates(event, profile, supportsCompactionUpdates)) send(update);
     if (isEditor && event.type === "tool_progress") outputStream.add(event.callId, event.text);
     if (event.type === "tool_call") {
       inputsByCallId.set(event.callId, event.input);
@@ -203,7 +203,7 @@ function toEditorUpdate(
 ): SessionUpdate | undefined {
   switch (event.type) {
     case "tool_call":
-      return reportedCalls.isAsked(event.callId) ? undefined : toStartedUpdate(event.callId);
+      return reportedCalls.hasQuestion(event.callId) ? undefined : toStartedUpdate(event.callId);
     case "tool_result":
       return event.failed ? undefined : readPlan(event.name, inputsByCallId.get(event.callId));
     case "retry":

@@ -111,7 +111,7 @@ export class ClientPrompts {
       clientName: sessions.clientName,
       canAsk: sessions.canAsk(session),
       alwaysAsk: options.requestPermission,
-      showsCompactions: client?.showsCompactions === true,
+      supportsCompactionUpdates: client?.supportsCompactionUpdates === true,
       isEditor: clientProfile.isEditor,
       send: (update) => sessions.sendUpdate(sessionId, update),
       waitUntilReady: () => sessions.waitUntilReady(sessionId),

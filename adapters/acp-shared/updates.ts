@@ -12,8 +12,11 @@ export function toTextBlock(text: string): ContentBlock {
   return { type: "text", text };
 }
 
-/** Converts an event of a run to updates. `showsCompactions`: whether the client shows compactions. */
-export function toRunUpdates(event: AgentEvent, profile: Profile, showsCompactions: boolean): SessionUpdate[] {
+/**
+ * Converts an event of a run to updates. `supportsCompactionUpdates`: whether the client supports `compaction_update`;
+ * otherwise only a message is sent.
+ */
+export function toRunUpdates(event: AgentEvent, profile: Profile, supportsCompactionUpdates: boolean): SessionUpdate[] {
   switch (event.type) {
     case "token": {
       const { messageId } = event;
@@ -33,7 +36,7 @@ export function toRunUpdates(event: AgentEvent, profile: Profile, showsCompactio
         messageId: newId(),
         content: toTextBlock(text),
       };
-      return showsCompactions
+      return supportsCompactionUpdates
         ? [{ sessionUpdate: "compaction_update", compactionId: newId(), status: "completed" }, messageChunk]
         : [messageChunk];
     }

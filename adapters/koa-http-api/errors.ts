@@ -1,7 +1,7 @@
 import { hasCode, type GantryError } from "gantry";
 import { JsonError } from "gantry/plugin";
 import type { Refusal } from "gantry/http";
-import { SHUTTING_DOWN_REFUSAL } from "./serving.js";
+import { SHUTTING_DOWN_REFUSAL } from "./http-serving.js";
 
 /** An error response; thrown anywhere below the Koa application. */
 export class HttpError extends Error {

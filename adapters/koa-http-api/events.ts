@@ -4,7 +4,7 @@ import type { ApiDependencies } from "./api.js";
 import { QueryParameters } from "./query.js";
 import { combineSignals } from "./signals.js";
 import { encodeFrame, SseStream } from "./sse.js";
-import type { StreamLimiter } from "./streams.js";
+import type { StreamLimiter } from "./stream-limiter.js";
 import { toWireSessionEvent } from "./wire-live.js";
 
 /** `GET /api/sessions/{id}/events`: the session's events as server-sent events for `EventSource`. */

@@ -4,7 +4,7 @@ import type { Listening, Transport } from "gantry/plugin";
 import { answer, openHttpHost, type HttpHost, type Refusal } from "gantry/http";
 import { createCommonHeaders } from "./cors.js";
 import { completeOptions, type KoaHttpOptions } from "./options.js";
-import { HttpServing, SHUTTING_DOWN_REFUSAL } from "./serving.js";
+import { HttpServing, SHUTTING_DOWN_REFUSAL } from "./http-serving.js";
 
 const HEALTH_PATH = "/api/health";
 const READY_PATH = "/api/ready";

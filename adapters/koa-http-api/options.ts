@@ -23,16 +23,21 @@ const { max_body_bytes, streams, json_depth } = sharedOptions;
 
 /** Options under `server` and `limits`, and in this transport's entry of `server.transports`. */
 export const koaHttpOptions = option.section({
-  required_headers: option.headers("Headers that requests to `/api` must carry, in place of the port's."),
-  headers: option.headers("Sent with every `/api` response, and allowed for browsers.", {
-    sent: true,
-    reserved: RESERVED_HEADERS,
-    default: {},
-  }),
+  required_headers: option.headers(
+    "Headers that requests to `/api` must carry, instead of the required headers of the HTTP listener (`server.required_headers`).",
+  ),
+  headers: option.headers(
+    "Headers that the server sends with every `/api` response. Requests of web pages may carry the same headers (`Access-Control-Allow-Headers`).",
+    {
+      sent: true,
+      reserved: RESERVED_HEADERS,
+      default: {},
+    },
+  ),
   max_body_bytes,
   on_disconnect: option.oneOf(
     ["cancel", "continue"],
-    'What happens to a run whose client disconnects: `"cancel"` or `"continue"`.',
+    'Action on a run whose client disconnects: `"cancel"` or `"continue"`.',
     { default: "cancel" },
   ),
   open_probes: option.flag(
@@ -63,8 +68,8 @@ export interface KoaHttpOptions
   /** Silence after which a stream sends a comment, in ms; default 15,000. */
   heartbeatMs: number;
   /**
-   * Folders whose files may be attached, besides the project and the temporary folder, if the HTTP listener is not
-   * limited to loopback. Absolute paths; default none.
+   * Folders whose files may be attached, besides the project and the temporary folder. Applies only if the HTTP
+   * listener is not limited to loopback; otherwise files of any folder may be attached. Absolute paths; default none.
    */
   allowPaths: readonly string[];
   /** Folders in which runs may work, besides the agent's own. Absolute paths; default none. */

@@ -7,7 +7,7 @@ import { BodyReader } from "./body.js";
 import { readPathId } from "./path-id.js";
 import { RunEndpoint } from "./runs.js";
 import type { Health } from "./shapes.js";
-import { StreamLimiter } from "./streams.js";
+import { StreamLimiter } from "./stream-limiter.js";
 
 /** Router with all endpoints. Paths match exactly: case and trailing slashes count. */
 export function createRouter(dependencies: ApiDependencies): Router {

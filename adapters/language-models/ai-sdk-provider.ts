@@ -10,7 +10,7 @@ import { removePackageBetas } from "./beta-headers.js";
 import type { WireName } from "./presets.js";
 import { getCachedPrices, type CachedPrices, type PriceSource } from "./price-updates.js";
 import { AnswerBody } from "./reading/answer-body.js";
-import { createRedactor } from "./redact.js";
+import { createRedactor } from "./redactor.js";
 import type { BuiltInWire } from "./wires/wire.js";
 
 /**

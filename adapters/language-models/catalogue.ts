@@ -6,7 +6,7 @@ import { familyDefaultsOf } from "./families.js";
 import { PREFERRED_MODELS } from "./preferred-models.js";
 import type { Read } from "./network.js";
 import { removeUndefined, type JsonObject } from "./json.js";
-import { loadEntries } from "./listing.js";
+import { loadEntries } from "./model-list.js";
 import type { ConfiguredModel, Settings } from "./options.js";
 import { listModelIds, loadModelLookup } from "./prices.js";
 

@@ -6,7 +6,7 @@ import { isAiSdkModel, type AiSdkModel } from "./language-model.js";
 import { DEFAULT_LIMITS, type ConfiguredModel, type Settings } from "./options.js";
 import { sendToPackage } from "./package-source.js";
 import { readPackageCost } from "./prices.js";
-import { createRedactor } from "./redact.js";
+import { createRedactor } from "./redactor.js";
 import { toSpecification } from "./specification.js";
 import type { Wire } from "./wires/wire.js";
 

@@ -13,7 +13,7 @@ import { fromAiSdk, isAiSdkFactory, type AiSdkFactory } from "./from-ai-sdk.js";
 import { requireEventStream } from "./require-event-stream.js";
 import { removeUndefined } from "./json.js";
 import { toConfiguredModels, connectionEntries, findDuplicateId } from "./options.js";
-import { createRedactor } from "./redact.js";
+import { createRedactor } from "./redactor.js";
 
 /** Options of a provider whose `driver` is a package or a file. */
 export type AiSdkModuleOptions = option.Value<ReturnType<typeof createModuleOptions>>;

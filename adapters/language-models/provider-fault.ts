@@ -1,5 +1,5 @@
 import { asObject, parseJsonObject } from "./json.js";
-import { describeHtml, looksLikeHtml } from "./unreadable.js";
+import { describeHtml, looksLikeHtml } from "./unreadable-body.js";
 
 /** The data of an error, or of an `error` part of a stream. */
 export interface ProviderFault {

@@ -3,8 +3,8 @@ import { toUnexpectedBodyError, type FaultContext } from "./errors.js";
 import type { Fetch } from "./network.js";
 
 /**
- * Wraps `fetch`: replaces lone surrogates in request bodies, and rejects answers that are not event streams. A package
- * would read such an answer as an empty answer.
+ * Wraps `fetch`: replaces lone surrogates in request bodies, and rejects successful answers whose content type is HTML,
+ * JSON or XML. A package would read such an answer as an empty answer.
  */
 export function requireEventStream(fetch: Fetch, context: FaultContext): Fetch {
   return async (input, init) => {

@@ -75,7 +75,7 @@ export class Log {
     const oldSync = this.#lastSync.catch(() => undefined);
     this.#fd = newFd;
     this.bytes = Buffer.byteLength(text);
-    // Lines that are added from now on need the rename on disk.
+    // A later `sync` must not resolve before the rename is on disk.
     this.#lastSync = oldSync.then(() => syncFolder(dirname(this.path)));
     await oldSync;
     closeSync(oldFd);

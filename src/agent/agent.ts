@@ -1,5 +1,5 @@
 import { checkOptions, BUS_EVENTS, type AgentOptions } from "./options.js";
-import { createServices } from "./services.js";
+import { createServices } from "./agent-services.js";
 import type { ReadinessCheck } from "./readiness.js";
 import { Bus } from "../base/bus.js";
 import { newId, now } from "../base/ids.js";
@@ -17,7 +17,7 @@ import type { SessionMode } from "../ports/session.js";
 import type { Tool } from "../ports/tool.js";
 import type { McpServerFactory } from "../ports/mcp-server.js";
 import type { CommandQuery } from "../run/prompt/agent-commands.js";
-import { Asks } from "../run/permissions/requests.js";
+import { Asks } from "../run/permissions/asks.js";
 import type { ListedCommand } from "../run/prompt/slash-commands.js";
 import { describeCall, type DescribedCall } from "../run/calls/describe.js";
 import { AGENT_DEFAULTS } from "../ports/defaults.js";
@@ -27,7 +27,7 @@ import { Runs } from "../run/runs.js";
 import type { LocalRuns } from "../run/local-runs.js";
 import { SessionProcesses } from "../run/session-processes.js";
 import { forgetFilesOnDelete } from "../sessions/forget-files.js";
-import { AgentStore } from "./opened-store.js";
+import { AgentStore } from "./agent-store.js";
 import { throttleOutageLogs } from "../sessions/outage.js";
 import { Sessions } from "../sessions/sessions.js";
 

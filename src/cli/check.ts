@@ -24,7 +24,7 @@ import {
 import { formatReport, type AdapterReport, type CheckResult } from "./check-report.js";
 import type { CommandHandler, CommandContext } from "./command.js";
 import { SIGNAL_EXIT_CODES } from "./signal-exit-codes.js";
-import { formatFailureLine } from "./failure.js";
+import { formatFailureLine } from "./failure-message.js";
 import { UnhandledErrors } from "./unhandled-errors.js";
 import { UsageError } from "./usage-error.js";
 

@@ -1,7 +1,7 @@
 import { shellQuote } from "../base/shell-quote.js";
 import { ConfigError } from "../ports/errors.js";
 import { toFlag, type CommandDescription, type FlagSpec } from "./command-description.js";
-import { COMMAND_DESCRIPTIONS } from "./descriptions/all.js";
+import { COMMAND_DESCRIPTIONS } from "./descriptions/command-descriptions.js";
 import { SHELLS } from "./descriptions/completion.js";
 import type { CommandHandler } from "./command.js";
 

@@ -1,7 +1,7 @@
 import { VERSION } from "../base/version.js";
 import type { CommandDescription } from "./command-description.js";
 import { serve } from "./descriptions/serve.js";
-import type { CommandChoice } from "./choose.js";
+import type { CommandChoice } from "./command-choice.js";
 import type { CommandHandler, CommandContext, CommandOutput } from "./command.js";
 import { parseFlags, parseCommandLine, type FlagFault } from "./command-line.js";
 
@@ -33,7 +33,7 @@ export interface Terminal extends CommandOutput, Pick<CommandContext, "input" | 
 /** Parses the command line and runs the command. */
 export async function main(argv: readonly string[], terminal: Terminal): Promise<void> {
   // The descriptions of all commands take time to load, and `serve` does not need them.
-  const chooseModule = argv[0] === "serve" ? undefined : await import("./choose.js");
+  const chooseModule = argv[0] === "serve" ? undefined : await import("./command-choice.js");
   const commandLine = parseCommandLine(argv, chooseModule ? chooseModule.getFlagsFor(argv) : serve.flags);
   if (commandLine.flags["version"] === true || commandLine.input[0] === "version")
     return print(`${VERSION}\n`, terminal);
@@ -41,7 +41,7 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
   const isAtTerminal = (): boolean => terminal.input.isTerminal && terminal.isStdoutTerminal;
   const choice: CommandChoice =
     chooseModule || commandLine.flags["help"] === true
-      ? (chooseModule ?? (await import("./choose.js"))).chooseCommand(commandLine, argv, isAtTerminal())
+      ? (chooseModule ?? (await import("./command-choice.js"))).chooseCommand(commandLine, argv, isAtTerminal())
       : { command: serve, args: commandLine.input.slice(1) };
   if ("text" in choice) return print(choice.text, terminal);
   if ("fault" in choice) return fail(choice.fault, argv, terminal);
@@ -66,7 +66,7 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
     const code = await run(context as never);
     if (code !== undefined) terminal.exit(code);
   } catch (error) {
-    const { describeFailure } = await import("./failure.js");
+    const { describeFailure } = await import("./failure-message.js");
     return fail(describeFailure(error, command.name), argv, terminal);
   }
 }
@@ -76,7 +76,7 @@ async function print(text: string, terminal: Terminal): Promise<never> {
   try {
     await terminal.write(text);
   } catch (error) {
-    const { formatFailureLine, describeFailure } = await import("./failure.js");
+    const { formatFailureLine, describeFailure } = await import("./failure-message.js");
     return terminal.fail(formatFailureLine(describeFailure(error, "help")));
   }
   return terminal.exit(0);
@@ -87,7 +87,7 @@ async function print(text: string, terminal: Terminal): Promise<never> {
  * because editors do not show stderr.
  */
 async function fail(message: string, argv: readonly string[], terminal: Terminal, code = 1): Promise<never> {
-  const { formatFailureLine } = await import("./failure.js");
+  const { formatFailureLine } = await import("./failure-message.js");
   const line = formatFailureLine(message);
   if (["serve", "--acp", "--stdio"].every((word) => argv.includes(word))) {
     const { refuseOverStdio } = await import("./serve.js");

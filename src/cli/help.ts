@@ -1,6 +1,6 @@
 import { toFlag, type CommandDescription, type FlagSpec, type FlagSpecs } from "./command-description.js";
-import { COMMAND_DESCRIPTIONS } from "./descriptions/all.js";
-import { findNearest } from "./nearest.js";
+import { COMMAND_DESCRIPTIONS } from "./descriptions/command-descriptions.js";
+import { findNearest } from "./nearest-name.js";
 
 const COMMON_FLAGS: FlagSpecs = {
   version: { type: "boolean", description: "print the version" },

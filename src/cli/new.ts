@@ -3,7 +3,7 @@ import { isBuiltin } from "node:module";
 import { join, resolve } from "node:path";
 import { TEMPLATES, type newAdapter } from "./descriptions/new.js";
 import type { CommandHandler } from "./command.js";
-import { formatFailureLine } from "./failure.js";
+import { formatFailureLine } from "./failure-message.js";
 import { UsageError } from "./usage-error.js";
 
 /** Limit of npm for the name of a package. */

@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 import { EventEmitter, once } from "node:events";
 import type { ServerResponse } from "node:http";
 import { answer } from "../http/answers.js";
-import { isTrustedClient } from "../http/find-server-owner.js";
+import { isTrustedClient } from "../http/connection-owner.js";
 import type { Refusal } from "../ports/http-host.js";
 import { getEnvironmentVariable } from "../serve/environment.js";
 

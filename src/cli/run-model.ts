@@ -2,7 +2,7 @@ import type { Agent } from "../agent/agent.js";
 import type { ModelEntry } from "../models/models.js";
 import { hasCode, ModelSelectionError } from "../ports/errors.js";
 import type { RunInput } from "../ports/run.js";
-import { findNearest } from "./nearest.js";
+import { findNearest } from "./nearest-name.js";
 import { UsageError } from "./usage-error.js";
 
 type RequestedModel = Pick<RunInput, "provider" | "model">;

@@ -321,7 +321,7 @@ function toUsageError(error: unknown): UsageError | undefined {
 
 async function describeError(error: unknown): Promise<string> {
   if (error instanceof UsageError) return error.message;
-  const { describeFailure } = await import("./failure.js");
+  const { describeFailure } = await import("./failure-message.js");
   return describeFailure(error, "run");
 }
 

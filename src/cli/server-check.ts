@@ -1,6 +1,6 @@
 import type { Socket } from "node:net";
 import type { Dispatcher } from "undici";
-import { findServerOwner } from "../http/find-server-owner.js";
+import { findServerOwner } from "../http/connection-owner.js";
 import { ConfigError } from "../ports/errors.js";
 
 /** Checks a connection before data is sent. Rejects with `ConfigError` if the server is not trusted. */

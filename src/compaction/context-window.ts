@@ -13,7 +13,7 @@ import { hasCode, ProviderError } from "../ports/errors.js";
 import type { AgentEvent } from "../ports/events.js";
 import { toModelView, repairMessages } from "../conversation/messages.js";
 import { callModel, type ModelCaller } from "../models/model-call.js";
-import { createRetryHooks } from "../models/record-retries.js";
+import { createRetryHooks } from "../models/retry-hooks.js";
 import type { CompactionInput, CompactionStrategy } from "../ports/compaction-strategy.js";
 import type { ModelRequest, ModelUsage, ReasoningEffort } from "../ports/model-provider.js";
 import type { Message, ModelMessage } from "../ports/message.js";

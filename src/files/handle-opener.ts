@@ -6,7 +6,7 @@ import { openOrCreateFolders, OpenedFolder } from "./opened-folder.js";
 import type { OpenedFile } from "./opened-file.js";
 import type { Opener, Target } from "./opener.js";
 import { resolvePath } from "./resolve-path.js";
-import type { AccessRules } from "./rules.js";
+import type { AccessRules } from "./access-rules.js";
 
 /**
  * Opens paths by walking from file descriptor to file descriptor. The rules check the real path of each open

@@ -7,7 +7,7 @@ import { codeOf, createNotRegularError, createReplacedError } from "./names.js";
 import { openOrCreateFolders, OpenedFolder, joinPath } from "./opened-folder.js";
 import type { OpenedFile } from "./opened-file.js";
 import type { Opener, Target } from "./opener.js";
-import type { AccessRules } from "./rules.js";
+import type { AccessRules } from "./access-rules.js";
 
 /** Maximum attempts to open a file whose name changes between the steps. */
 const MAX_ATTEMPTS = 5;

@@ -11,7 +11,7 @@ import type { OpenedFolder } from "./opened-folder.js";
 import type { OpenedFile } from "./opened-file.js";
 import type { Opener, Target } from "./opener.js";
 import { refuseChange, type Protection } from "./protection.js";
-import { AccessRules } from "./rules.js";
+import { AccessRules } from "./access-rules.js";
 
 export { asPathError, isInside };
 export { OpenedFolder } from "./opened-folder.js";

@@ -3,7 +3,7 @@ import { dirname, isAbsolute, join, resolve } from "node:path";
 import { PathError } from "../ports/errors.js";
 import { pinFile, realPathOf, procPath, type PinnedFile, type NameHandle } from "./handles.js";
 import { codeOf, createReplacedError } from "./names.js";
-import type { AccessRules } from "./rules.js";
+import type { AccessRules } from "./access-rules.js";
 
 /** The result of resolving a path: the file, or its deepest existing folder, pinned. The caller must close `handle`. */
 export interface ResolvedPath extends PinnedFile {

@@ -48,7 +48,10 @@ export async function readBody(request: IncomingMessage, maxBytes: number): Prom
   }
 }
 
-/** A request body in chunks of at least 16 KiB, with the headers that a parser of another package reads. */
+/**
+ * A request body with small chunks joined to at most 16 KiB; larger chunks stay unchanged. Has the headers that a
+ * parser of another package reads.
+ */
 export interface RechunkedBody extends Transform {
   readonly headers: IncomingMessage["headers"];
 }
@@ -57,8 +60,8 @@ export interface RechunkedBody extends Transform {
  * Joins small chunks of a request body, because some parsers keep every chunk as an object. The parser must limit the
  * size. The stream fails if the client disconnects before the end.
  *
- * With `jsonDepth` the stream also fails if the body is not UTF-8, is nested deeper, or has too many keys. The stream
- * fails only at its end, and a JSON parser then does not parse the body.
+ * With `jsonDepth` the stream also fails if the body is not UTF-8, is nested deeper, or has too many keys. These
+ * failures occur at the end of the stream, before a JSON parser starts to parse the complete body.
  */
 export function rechunkBody(request: IncomingMessage, options: { readonly jsonDepth?: number } = {}): RechunkedBody {
   const body = new GatheringTransform(request.headers, options.jsonDepth);

@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { ClientKind, ClientLookup } from "./client-lookup.js";
 import { PersonToken } from "./person-token.js";
-import { pathOf } from "./target.js";
+import { pathOf } from "./request-target.js";
 import type { Logger } from "../ports/logger.js";
 import type { HttpMount, Refusal } from "../ports/http-host.js";
 import { authenticates, findHeaderFault, isLoopback, refusalOf, upgradeRefusalOf } from "./web-safety.js";

@@ -8,7 +8,7 @@ import { answer, answerClientError } from "./answers.js";
 import { HTTP_DEFAULTS } from "./defaults.js";
 import { isReadOfPath, HttpGate, type GateOptions } from "./gate.js";
 import { HttpSockets } from "./sockets.js";
-import { pathOf, rewriteToOriginForm } from "./target.js";
+import { pathOf, rewriteToOriginForm } from "./request-target.js";
 import { silentLogger } from "../base/log.js";
 import type { Logger } from "../ports/logger.js";
 import type { HttpHost, HttpMount, Refusal } from "../ports/http-host.js";

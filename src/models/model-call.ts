@@ -11,7 +11,7 @@ import type { Logger } from "../ports/logger.js";
 import type { Part } from "../ports/message.js";
 import type { Model, ModelPrices, ModelProvider, ModelRequest } from "../ports/model-provider.js";
 import type { Usage } from "../ports/usage.js";
-import { AnswerMeter, type AdmittedCall, type Allowance } from "./allowance.js";
+import { AnswerMeter, type AdmittedCall, type Allowance } from "./answer-meter.js";
 import { AnswerAccumulator, type Answer, type OnText } from "./answer.js";
 import { toUsage } from "./usage.js";
 

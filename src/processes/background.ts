@@ -7,7 +7,7 @@ import type { BackgroundWork, ProcessState } from "../ports/background.js";
 import type { Child } from "./child.js";
 import type { BackgroundJob, JobOptions } from "./job.js";
 import type { DetachedProgram } from "./supervisor.js";
-import { getSessionFolder, removeOutputs } from "./outputs.js";
+import { getSessionFolder, removeOutputs } from "./output-folder.js";
 
 /** Maximum concurrent commands of a session. */
 const MAX_SESSION_COMMANDS = 16;

@@ -1,5 +1,5 @@
 import { stripVTControlCharacters } from "node:util";
-import { RedactedStream } from "../base/hidden-stream.js";
+import { RedactedStream } from "../base/redacted-stream.js";
 import type { Redactor } from "../base/redact.js";
 
 /** An escape sequence that may continue after the end of the text, for example a window title. */

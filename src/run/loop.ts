@@ -6,7 +6,7 @@ import { toolCalls, textOf, createToolMessage } from "../conversation/messages.j
 import { withState } from "../conversation/stored-state.js";
 import { toVisibleParts, makeCallIdsUnique } from "../models/answer.js";
 import { callModel, type FailedCall, type ModelCallHooks } from "../models/model-call.js";
-import { createRetryHooks } from "../models/record-retries.js";
+import { createRetryHooks } from "../models/retry-hooks.js";
 import type { FinishReason } from "../ports/model-provider.js";
 import type { Message, Part } from "../ports/message.js";
 import { RepeatedCalls } from "./calls/repeated-calls.js";

@@ -4,7 +4,7 @@ import type { BackgroundWork, ProcessState } from "../ports/background.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { AgentTools } from "./tools/agent-tools.js";
-import type { DeletionWatcher } from "./session-deletion.js";
+import type { DeletionWatcher } from "./deletion-watcher.js";
 
 /**
  * Background processes that an agent's tools run for its sessions. Watchers see these processes, which end with the
@@ -64,7 +64,7 @@ export class SessionProcesses {
   async #watchDeletion(sessionId: string): Promise<void> {
     const shouldListen = (await this.list(sessionId)).some(({ state, detached }) => state === "running" && !detached);
     if (!shouldListen && !this.#deletionWatcher) return;
-    this.#deletionWatcher ??= Promise.all([import("./session-deletion.js"), this.#store()]).then(
+    this.#deletionWatcher ??= Promise.all([import("./deletion-watcher.js"), this.#store()]).then(
       ([{ DeletionWatcher }, store]) =>
         new DeletionWatcher(store, (id) => void this.#tasks.add(this.#endProcesses([id]))),
     );

@@ -114,7 +114,7 @@ function toErrorMessage(error: unknown): string {
 /** Reports a failed start to the ACP client on standard input and output. Never rejects. */
 export async function refuseOverStdio(reason: string): Promise<void> {
   try {
-    const { refuseFirstRequest } = await import("../../adapters/acp-stdio/refuse-first.js");
+    const { refuseFirstRequest } = await import("../../adapters/acp-stdio/first-request-refusal.js");
     await refuseFirstRequest(reason, process.stdin, process.stdout);
   } catch {
     // The error is also on standard error.

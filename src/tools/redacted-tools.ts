@@ -1,7 +1,7 @@
 import { ToolError } from "../ports/errors.js";
 import type { Tool, ToolOutput } from "../ports/tool.js";
 import type { ToolSource } from "../ports/tool-source.js";
-import { RedactedStream } from "../base/hidden-stream.js";
+import { RedactedStream } from "../base/redacted-stream.js";
 import { ThrottledOutput } from "../base/throttled-output.js";
 import type { Redactor } from "../base/redact.js";
 

@@ -8,7 +8,8 @@ export interface SchemaJob {
 }
 
 /**
- * `requirement`: what a usable schema must be, if this schema is not usable. `violations`: empty if the value is valid.
+ * `requirement`: set if the schema cannot be used; the condition that the schema does not meet. `violations`: empty if
+ * the value is valid.
  */
 export type SchemaAnswer = { requirement: string } | { violations: string[] };
 
@@ -38,7 +39,7 @@ export function checkSchema({ schema: text, value }: SchemaJob): SchemaAnswer {
     validate = new (isDraft07 ? Ajv : Ajv2020)(OPTIONS).compile(schema);
     for (const trialValue of TRIAL_VALUES) validate(trialValue);
   } catch (error) {
-    if (error instanceof RangeError) return { requirement: "references that do not go in circles" };
+    if (error instanceof RangeError) return { requirement: "references without endless recursion" };
     return { requirement: `a valid schema: ${(error as Error).message.slice(0, MAX_MESSAGE_CHARACTERS)}` };
   }
   if (value === undefined || validate(JSON.parse(value))) return { violations: [] };
@@ -50,7 +51,7 @@ export function checkSchema({ schema: text, value }: SchemaJob): SchemaAnswer {
 }
 
 function formatViolation({ instancePath, message = "is wrong", keyword, params }: ErrorObject): string {
-  const location = instancePath === "" ? "the whole" : instancePath.slice(0, MAX_DETAIL_CHARACTERS);
+  const location = instancePath === "" ? "the value" : instancePath.slice(0, MAX_DETAIL_CHARACTERS);
   const details: Readonly<Record<string, unknown>> = {
     additionalProperties: params["additionalProperty"],
     unevaluatedProperties: params["unevaluatedProperty"],

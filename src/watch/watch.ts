@@ -5,11 +5,11 @@ import { requireSession } from "../sessions/require-session.js";
 import { isUnavailable } from "../sessions/outage.js";
 import { isOpen } from "../sessions/stored-run.js";
 import { isCursorStored, parseCursor } from "./cursor.js";
-import type { LiveSessions } from "./live.js";
+import type { LiveSessions } from "./live-sessions.js";
 import { delay, onAbort } from "../base/abort.js";
 import { StreamPosition, type PositionChange } from "./stream-position.js";
 import { findStartAfterSeq, type WatchStart } from "./watch-start.js";
-import type { SessionTail } from "./tail.js";
+import type { SessionTail } from "./session-tail.js";
 
 /** Retry delay while the store is unavailable: initial and maximum, in ms. */
 const RETRY_DELAY_MS = { initial: 250, max: 2_000 };

@@ -3,7 +3,7 @@ import { onAbort } from "../base/abort.js";
 import type { ProcessState } from "../ports/background.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { WatchEvent, WatchOptions } from "../ports/watch.js";
-import { LiveSessions } from "./live.js";
+import { LiveSessions } from "./live-sessions.js";
 import type { Presence } from "./presence.js";
 
 /** The watchers of one agent's sessions. Nothing is loaded or opened before the first watcher. */

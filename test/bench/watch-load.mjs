@@ -1,6 +1,7 @@
 // Watchers of one session in their own process: `node watch-load.mjs BASE SESSION COUNT`. The last watcher reads one
-// byte a second, the others read everything. The process prints `{"all":true}` once all watchers are connected. When
-// its standard input ends, it prints the answer characters of each watcher except the last: `{"characters":[...]}`.
+// byte a second, the others read everything. The process prints `{"connected":true}` once all watchers are connected.
+// When its standard input ends, it prints the number of answer characters that each watcher except the last has
+// received: `{"characters":[...]}`.
 import { Agent, request } from "node:http";
 
 const [baseUrl, sessionId, watcherCount] = process.argv.slice(2);
@@ -14,7 +15,7 @@ const watch = (n) => {
   request(`${baseUrl}/api/sessions/${sessionId}/events`, { agent }, (response) => {
     if (response.statusCode !== 200) throw new Error(`the server answered with ${response.statusCode}`);
     connectedCount += 1;
-    if (connectedCount === Number(watcherCount)) process.stdout.write('{"all":true}\n');
+    if (connectedCount === Number(watcherCount)) process.stdout.write('{"connected":true}\n');
     if (isSlow) return void setInterval(() => response.read(1), 1000);
     let incompleteLine = "";
     response.setEncoding("utf8");

@@ -37,7 +37,7 @@ async function runWithWatchers(
   let output = "";
   child.stdout?.setEncoding("utf8").on("data", (text: string) => (output += text));
   const closeEvent = once(child, "close");
-  await waitForMatch(child, /^\{"all":true\}$/m);
+  await waitForMatch(child, /^\{"connected":true\}$/m);
   await measureRun();
   // The last events arrive within the notification delay.
   await new Promise((resolve) => setTimeout(resolve, 500));

@@ -5,7 +5,7 @@ import path from "node:path";
 import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { toFlag, type CommandDescription } from "../../src/cli/command-description.js";
-import { COMMAND_DESCRIPTIONS } from "../../src/cli/descriptions/all.js";
+import { COMMAND_DESCRIPTIONS } from "../../src/cli/descriptions/command-descriptions.js";
 import { run as runAbout } from "../../src/cli/descriptions/run.js";
 import { gantryCommand } from "../helpers/source-paths.js";
 import { tempDir, type TempDir } from "../helpers/temp-dir.js";

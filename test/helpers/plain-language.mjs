@@ -8,7 +8,7 @@ const FORBIDDEN_OPENING =
   /(?:^|[.!?] )(?:Of|Those|That of|Who|Whoever|Whose|What|Whatever|So (?:many|much|long|often)|Which)\b/;
 const FORBIDDEN_WORD =
   /\b(?:told|tells|said|goes on|gone on|went on|nobody|somebody|anybody|whoever|by itself|by themselves|heeds?|lets go|for ever)\b/i;
-/** Participles, pronouns and adverbs that say nothing about the value. `left` and `right` of a pair are allowed. */
+/** Participles, pronouns and adverbs that say nothing about the value. */
 const FORBIDDEN_NAMES = new Set(
   "told said given known found kept asked brought spent wanted own whole rest one ones some other others mine here theirs".split(
     " ",

@@ -23,8 +23,8 @@ export interface TempDir extends AsyncDisposable {
   /** Text of a file in the folder. */
   read(file: string): Promise<string>;
   /**
-   * Waits until another process has written to a file, and returns the text. A text that is written at once is
-   * complete.
+   * Waits until another process has written to a file. Returns the first non-empty text, which can be incomplete if the
+   * process writes in several steps.
    */
   readWhenWritten(file: string): Promise<string>;
   remove(): Promise<void>;

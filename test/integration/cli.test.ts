@@ -7,7 +7,7 @@ import { readFile, rm, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { after, before, describe, it } from "node:test";
 import { toFlag, type CommandDescription } from "../../src/cli/command-description.js";
-import { COMMAND_DESCRIPTIONS } from "../../src/cli/descriptions/all.js";
+import { COMMAND_DESCRIPTIONS } from "../../src/cli/descriptions/command-descriptions.js";
 import { gantryCommand } from "../helpers/source-paths.js";
 import { createFolderFor } from "../helpers/other-user.js";
 import { FULL_DISK_COMMAND, runGantry, startServer } from "../helpers/server.js";

@@ -343,7 +343,7 @@ describe("the code that a start loads", () => {
   /** Parsing takes 1 ms for each 50 kB, and opening takes 0.5 ms for each file. Every start waits for both. */
   const LIMIT_HINT =
     "every start loads this code; import it where it is needed, or add it to a chunk in .ci/chunks.mjs " +
-    "(run.cjs, tools.cjs and seldom.cjs are deferred: a start that loads one uses code of it at once)";
+    "(run.cjs, tools.cjs and rare-features.cjs are deferred: a start that loads one uses code of it at once)";
 
   /**
    * Bounds are slightly above the sizes at the time of writing. Since the build leaves packages and package.json

@@ -80,8 +80,8 @@ describe("the public API", () => {
       return findExportFaults(entryPoints, sources, { programs, pages: ["`B` is described, and A is not."] });
     };
     const baseSources = { "src/a.ts": "/** A thing. */\nexport interface A { b: B }\nexport type B = 1;" };
-    assert.match(String(findFaults('export * from "./a.js";', baseSources, [])), /names what it exports/);
-    assert.match(String(findFaults("export const a = 1;", {}, [])), /does nothing else/);
+    assert.match(String(findFaults('export * from "./a.js";', baseSources, [])), /may only contain named exports/);
+    assert.match(String(findFaults("export const a = 1;", {}, [])), /may only contain named exports/);
     const typeExports = 'export type { A, B } from "./a.js";';
     assert.deepEqual(findFaults(typeExports, baseSources, ['import type { A } from "gantry";']), [
       "src/index.ts: B has no sentence above it",

@@ -5,7 +5,7 @@ import { parseJsonObject } from "../json.js";
 import type { StreamPart } from "../language-model.js";
 import type { ByteSource } from "../response-bytes.js";
 import type { AnswerReader } from "./answer-reader.js";
-import { EventParser } from "./event-lines.js";
+import { AnswerEventParser } from "./event-lines.js";
 
 /** Source of the parts of an answer. A batch may be empty; undefined is the end. */
 export interface PartSource {
@@ -33,7 +33,7 @@ export class AnswerBody implements PartSource {
   readonly #url: string;
   readonly #reader: AnswerReader;
   readonly #context: FaultContext;
-  readonly #lines = new EventParser(BODY_LIMITS.eventBytes, (name, data) => this.#handleEvent(name, data));
+  readonly #lines = new AnswerEventParser(BODY_LIMITS.eventBytes, (name, data) => this.#handleEvent(name, data));
   #form: "unknown" | "events" | "complete" = "unknown";
   /** The beginning of a line, or of the complete answer. */
   #partialPieces: Buffer[] = [];

@@ -5,7 +5,7 @@ const SPACE = 0x20;
 const LF = 0x0a;
 
 /** Parses server-sent events from complete lines. Accepts all line ends, and a last event without an empty line. */
-export class EventParser {
+export class AnswerEventParser {
   readonly #maxCharacters: number;
   readonly #onEvent: OnEvent;
   #isAfterReturn = false;

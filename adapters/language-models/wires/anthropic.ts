@@ -4,7 +4,7 @@ import type { EffortLevel } from "../efforts.js";
 import type { ModelCallOptions } from "../language-model.js";
 import { MessagesReader } from "../reading/anthropic.js";
 import { readReportedCost } from "../prices.js";
-import { captureRequest, createRequestBuilder } from "../writing.js";
+import { captureRequest, createRequestBuilder } from "../request-capture.js";
 import type { Settings } from "../options.js";
 import type { BuiltInWire } from "./wire.js";
 

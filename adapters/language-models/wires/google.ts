@@ -2,7 +2,7 @@ import type { ModelRequest } from "gantry/plugin";
 import type { EffortLevel } from "../efforts.js";
 import { GeminiReader } from "../reading/google.js";
 import { readReportedCost } from "../prices.js";
-import { captureRequest, createRequestBuilder } from "../writing.js";
+import { captureRequest, createRequestBuilder } from "../request-capture.js";
 import type { BuiltInWire } from "./wire.js";
 
 const THINKING_BUDGET_TOKENS: Readonly<Record<EffortLevel, number>> = {

@@ -2,7 +2,7 @@ import { needsEffortToThink } from "../efforts.js";
 import type { ModelCallOptions } from "../language-model.js";
 import { ResponsesReader } from "../reading/openai-responses.js";
 import { readReportedCost } from "../prices.js";
-import { captureRequest, createRequestBuilder } from "../writing.js";
+import { captureRequest, createRequestBuilder } from "../request-capture.js";
 import type { WireRequest, BuiltInWire } from "./wire.js";
 
 /** OpenAI's limit for `prompt_cache_key`. */

@@ -2,7 +2,7 @@ import { effect } from "@preact/signals";
 import { render } from "preact";
 import { GantryClient } from "gantry/client";
 import { installEscapeHook } from "./content/escape-hook.js";
-import { App, Locked } from "./frame/app.js";
+import { App, LoginRequired } from "./frame/app.js";
 import { installShortcuts } from "./help.js";
 import { forgetHeaders, LinkError, logIn, fetchPersonHeaders, takeCode } from "./login.js";
 import { Console } from "./state/console.js";
@@ -27,7 +27,7 @@ async function logInAndContinue(
   } catch (error) {
     const isLinkError = error instanceof LinkError;
     const retry = isLinkError ? undefined : () => void logInAndContinue(code, onLogin);
-    render(<Locked reason={isLinkError ? error.message : toErrorMessage(error)} retry={retry} />, root);
+    render(<LoginRequired reason={isLinkError ? error.message : toErrorMessage(error)} retry={retry} />, root);
   }
 }
 

@@ -6,7 +6,7 @@ import { createLogger } from "../../base/log.js";
 import type { Message } from "../../ports/message.js";
 import type { SessionMode } from "../../ports/session.js";
 import type { ChainData, SessionDriver } from "../../ports/session-driver.js";
-import { listRootIds } from "../../sessions/all-roots.js";
+import { listRootIds } from "../../sessions/root-ids.js";
 import { listSubagentSessionIds } from "../../sessions/subagents.js";
 import { formatChainLines, ChainReader, formatHeader } from "../../sessions/export-format.js";
 import type { exportDescription } from "../descriptions/sessions.js";

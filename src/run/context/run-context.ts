@@ -21,18 +21,18 @@ import type { PromptUse } from "../../ports/prompt-use.js";
 import type { ActiveLease } from "../../sessions/lease.js";
 import type { EventBuffer } from "./event-buffer.js";
 import type { AgentTools } from "../tools/agent-tools.js";
-import type { LiveSessions } from "../../watch/live.js";
+import type { LiveSessions } from "../../watch/live-sessions.js";
 import type { CommandOptions } from "../prompt/slash-commands.js";
-import type { SessionTail } from "../../watch/tail.js";
+import type { SessionTail } from "../../watch/session-tail.js";
 import type { Unattended } from "../../ports/unattended.js";
 import type { Inbox } from "../queue/inbox.js";
 import type { ConversationCache } from "./conversation-cache.js";
-import type { RunBudget } from "../budget/meter.js";
-import type { RunClock } from "../budget/time-limit.js";
+import type { RunBudget } from "../budget/run-budget.js";
+import type { RunClock } from "../budget/run-clock.js";
 import type { RunLimits } from "../budget/limits.js";
-import type { RunLimiter } from "../budget/concurrency.js";
+import type { RunLimiter } from "../budget/run-limiter.js";
 import type { StructuredOutput } from "./structured-output.js";
-import type { ToolSources } from "../tools/sources.js";
+import type { ToolSources } from "../tools/tool-sources.js";
 import type { ToolStateCache } from "../tools/tool-state.js";
 
 /** The tool call of a parent run that spawned a subagent, with the options of the subagent's run. */

@@ -9,8 +9,8 @@ import type { RunInput } from "../../ports/run.js";
 import type { SessionMode } from "../../ports/session.js";
 import type { SessionDriver } from "../../ports/session-driver.js";
 import type { Unattended } from "../../ports/unattended.js";
-import type { SessionTail } from "../../watch/tail.js";
-import type { RunClock } from "../budget/time-limit.js";
+import type { SessionTail } from "../../watch/session-tail.js";
+import type { RunClock } from "../budget/run-clock.js";
 import type { Inbox } from "../queue/inbox.js";
 
 /** The fields of a run for permission checks and requests. `RunContext` describes each. */

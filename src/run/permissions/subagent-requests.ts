@@ -1,5 +1,5 @@
 import type { Ask, AskReply } from "../../ports/ask.js";
-import { requestAnswer, type AskDraft, type UnansweredReason } from "./requests.js";
+import { requestAnswer, type AskDraft, type UnansweredReason } from "./asks.js";
 import type { PermissionRun } from "./permission-run.js";
 
 /** Sends an ask to the client that started the run. */

@@ -3,9 +3,9 @@ import type { SlashCommand } from "../../ports/slash-command.js";
 import { requireSession } from "../../sessions/require-session.js";
 import { Commands, type CommandOptions, type ListedCommand, type ExpandedInput } from "./slash-commands.js";
 import { withMcpServers } from "../input/run-input.js";
-import { countAttachedBytes, type RunSlot } from "../budget/concurrency.js";
+import { countAttachedBytes, type RunSlot } from "../budget/run-limiter.js";
 import type { AgentTools } from "../tools/agent-tools.js";
-import type { ToolSources } from "../tools/sources.js";
+import type { ToolSources } from "../tools/tool-sources.js";
 import type { SessionDriver } from "../../ports/session-driver.js";
 import type { McpServerFactory } from "../../ports/mcp-server.js";
 

@@ -39,11 +39,14 @@ export interface CommandOptions {
   readonly usesProjectCommands: boolean;
   /** Absolute paths that are never read. */
   readonly deniedPaths: readonly string[];
-  /** Called with the command files of a project that are left out. */
+  /** Called with the path and the reason for each command file that is skipped because of its owner. */
   readonly onSkipped?: OwnedPath["onSkipped"];
 }
 
-/** Commands of tool sources, and the sources, whose names are reserved: no command of a project may use them. */
+/**
+ * Commands of tool sources, and the sources themselves. The server name of an MCP source is a reserved prefix: project
+ * commands with this prefix are ignored.
+ */
 export interface SourceCommands {
   readonly prompts: readonly SlashCommand[];
   /** `mcp:issues` reserves `/issues:...`, also while that server is not open. */
@@ -64,9 +67,9 @@ export class Commands {
   /** Lists all commands for a project folder. Never rejects. */
   async list(projectDir: string, { prompts, sources }: SourceCommands): Promise<ListedCommand[]> {
     const { agentCommands } = this.#options;
-    const { userFolders, projectFolder } = await this.#openFolders(projectDir);
-    const [userCommands, projectCommands = []] = await Promise.all([
-      Promise.all(userFolders.map((folder) => folder.list())),
+    const { operatorFolders, projectFolder } = await this.#openFolders(projectDir);
+    const [operatorCommands, projectCommands = []] = await Promise.all([
+      Promise.all(operatorFolders.map((folder) => folder.list())),
       projectFolder?.list(),
     ]);
     const allowedCommands = projectCommands.filter(({ name }) => !isReserved(name, sources));
@@ -74,7 +77,7 @@ export class Commands {
     for (const { name, description, hint, origin } of [
       ...BUILT_IN_COMMANDS,
       ...agentCommands,
-      ...userCommands.flat(),
+      ...operatorCommands.flat(),
       ...prompts,
       ...allowedCommands,
     ])
@@ -84,7 +87,7 @@ export class Commands {
 
   /**
    * Replaces a command in the message by its prompt; `originalText` is then the typed text. Returns the input itself if
-   * the message is no command. Rejects with `InputError` if the command fails.
+   * the message is not a known command. Rejects with `InputError` if the command fails.
    */
   async expand(
     input: RunInput,
@@ -124,8 +127,8 @@ export class Commands {
   ): Promise<SlashCommand | undefined> {
     const agentCommand = this.#options.agentCommands.find((command) => command.name === name);
     if (agentCommand) return agentCommand;
-    const { userFolders, projectFolder } = await this.#openFolders(projectDir);
-    for (const folder of userFolders) {
+    const { operatorFolders, projectFolder } = await this.#openFolders(projectDir);
+    for (const folder of operatorFolders) {
       const folderCommand = await folder.find(name);
       if (folderCommand) return folderCommand;
     }
@@ -135,9 +138,9 @@ export class Commands {
     );
   }
 
-  async #openFolders(projectDir: string): Promise<{ userFolders: CommandFolder[]; projectFolder?: CommandFolder }> {
+  async #openFolders(projectDir: string): Promise<{ operatorFolders: CommandFolder[]; projectFolder?: CommandFolder }> {
     const { folders, usesProjectCommands, deniedPaths, onSkipped } = this.#options;
-    const userFolders = folders.map(
+    const operatorFolders = folders.map(
       (folder) =>
         new CommandFolder({
           folder,
@@ -147,7 +150,7 @@ export class Commands {
         }),
     );
     const repository = usesProjectCommands ? await repositoryOf(projectDir).catch(() => undefined) : undefined;
-    if (!repository) return { userFolders };
+    if (!repository) return { operatorFolders };
     const projectFolder = new CommandFolder({
       folder: join(projectDir, ".agents", "commands"),
       root: projectDir,
@@ -156,7 +159,7 @@ export class Commands {
       denied: deniedPaths,
       formatOrigin: (relativePath) => `.agents/commands/${relativePath}`,
     });
-    return { userFolders, projectFolder };
+    return { operatorFolders, projectFolder };
   }
 }
 
@@ -180,7 +183,8 @@ function parseCommand(message: string): { name: string | undefined; argumentText
 }
 
 /**
- * Generates the prompt of a command. Every error becomes an `InputError`, because no run exists yet that could fail.
+ * Generates the prompt of a command. Errors become `InputError`, because no run exists yet that could fail. An abort of
+ * `signal` rejects with its reason.
  */
 async function generatePrompt(command: SlashCommand, argumentText: string, signal: AbortSignal) {
   const timeLimit = createDeadline(PROMPT_TIMEOUT_MS, signal);

@@ -13,7 +13,7 @@ import type { SessionDriver } from "../../ports/session-driver.js";
 import { PollSchedule } from "../../sessions/poll-schedule.js";
 import { requireSession } from "../../sessions/require-session.js";
 import { withEffectiveState, isBefore, isOpen } from "../../sessions/stored-run.js";
-import type { RunLimiter } from "../budget/concurrency.js";
+import type { RunLimiter } from "../budget/run-limiter.js";
 import { QueuedRun, type QueueHandover } from "./queued-run.js";
 import { notifierOf } from "../../sessions/polling-notifier.js";
 

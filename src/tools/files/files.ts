@@ -5,7 +5,7 @@ import type { Diff, Location, ToolContext } from "../../ports/tool.js";
 import { isInside, PathGuard, type OpenedFile } from "../../files/path-guard.js";
 import { Protection } from "../../files/protection.js";
 import { toPrintable } from "../../base/printable.js";
-import { getSessionFolder } from "../../processes/outputs.js";
+import { getSessionFolder } from "../../processes/output-folder.js";
 
 /** Paths that the file tools may use beside the project folder, and paths that they may not. All paths are absolute. */
 export interface FileToolOptions {

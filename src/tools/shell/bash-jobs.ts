@@ -5,7 +5,7 @@ import { withWorker } from "../../untrusted/workers.js";
 import { ToolError, ToolInputError, WorkLimitError } from "../../ports/errors.js";
 import type { ToolContext, ToolOutput } from "../../ports/tool.js";
 import type { BackgroundJob } from "../../processes/job.js";
-import { createOutputPath } from "../../processes/outputs.js";
+import { createOutputPath } from "../../processes/output-folder.js";
 import type { BashToolOptions, PreparedCommand } from "./shell-command.js";
 import { describeOutputFile } from "./shell-output.js";
 

@@ -133,7 +133,7 @@ async function executeCommand(
   const preparedCommand = await prepareCommand(options, sandbox, command, context);
   const [{ OutputFile }, { createOutputPath }] = await Promise.all([
     import("../../processes/output-file.js"),
-    import("../../processes/outputs.js"),
+    import("../../processes/output-folder.js"),
   ]);
   const createPath = (): string | undefined => outputsPath && createOutputPath(outputsPath, sessionId);
   const outputFile = new OutputFile(createPath, redactor, MAX_MODEL_TEXT_BYTES);

@@ -146,16 +146,18 @@ class PatchedText {
     for (const mode of MATCH_MODES) {
       const positions = this.#getView(mode)
         .findMatches(oldLines, true, true)
-        .filter(({ first, last }) => first >= this.#nextLine && (!isAtEnd || last === this.#lines.length - 1))
+        .filter(
+          ({ firstRow, lastRow }) => firstRow >= this.#nextLine && (!isAtEnd || lastRow === this.#lines.length - 1),
+        )
         .filter((position) => !matchedHeader || this.#headers.isIn(position, matchedHeader));
-      const exactPositions = positions.filter(({ first }) =>
-        oldLines.every((line, i) => this.#getLineText(first + i) === line),
+      const exactPositions = positions.filter(({ firstRow }) =>
+        oldLines.every((line, i) => this.#getLineText(firstRow + i) === line),
       );
       const candidates = exactPositions.length > 0 ? exactPositions : positions;
       const [position] = candidates;
       if (!position) continue;
       if (candidates.length === 1) return { position, mode };
-      const numbers = candidates.slice(0, MAX_LISTED_MATCHES).map(({ first }) => first + 1);
+      const numbers = candidates.slice(0, MAX_LISTED_MATCHES).map(({ firstRow }) => firstRow + 1);
       throw new ToolError(
         `${this.#name}${chunkLabel}: its lines occur ${candidates.length} times (from lines ${numbers.join(", ")}` +
           `${candidates.length > MAX_LISTED_MATCHES ? ", …" : ""}). Add more lines around the change, or the function or class after @@.`,
@@ -169,17 +171,17 @@ class PatchedText {
     if (headers.length > 0)
       throw new ToolError(`${this.#name}${chunkLabel}: adds lines without context. Add the lines around them.`);
     const end = this.#lines.length;
-    return { first: end, from: 0, last: end - 1, to: 0, isFullLines: true };
+    return { firstRow: end, from: 0, lastRow: end - 1, to: 0, isFullLines: true };
   }
 
   /**
-   * Replaces the changed lines of a matched chunk. `first`: index of the first matched line of the file. Throws
+   * Replaces the changed lines of a matched chunk. `firstRow`: index of the first matched line of the file. Throws
    * `ToolError`.
    */
-  #addChanges(lines: readonly PatchLine[], { first }: ViewMatch, mode: MatchMode, chunkLabel: string): void {
+  #addChanges(lines: readonly PatchLine[], { firstRow }: ViewMatch, mode: MatchMode, chunkLabel: string): void {
     const oldPatchLines = lines.filter(({ sign }) => sign !== "+");
-    const reindent = this.#createReindent(oldPatchLines, first, mode);
-    let fileLine = first;
+    const reindent = this.#createReindent(oldPatchLines, firstRow, mode);
+    let fileLine = firstRow;
     for (let i = 0; i < lines.length;) {
       if (lines[i]?.sign === " ") {
         i++;
@@ -193,12 +195,12 @@ class PatchedText {
       const replacement = group.flatMap(({ sign, text }) => (sign === "+" ? [text] : []));
       const fileLines = oldLines.map((_, offset) => ({
         raw: this.#getLineText(fileLine + offset),
-        end: this.#getLineEnd(fileLine + offset),
+        lineEnd: this.#getLineEnd(fileLine + offset),
       }));
       const text = reindent && this.#mergeGroup(oldLines, replacement, fileLines, mode, reindent);
       if (text === undefined)
         throw new ToolError(
-          `${this.#name}${chunkLabel}: its lines have only an inexact match at line ${first + 1} (${mode.differences}), and the indentation of the new ` +
+          `${this.#name}${chunkLabel}: its lines have only an inexact match at line ${firstRow + 1} (${mode.differences}), and the indentation of the new ` +
             "lines is unclear. Copy the lines around the change exactly.",
         );
       this.#changes.push({ from: fileLine, to: fileLine + oldLines.length, text });
@@ -206,27 +208,27 @@ class PatchedText {
       i = end;
       this.#nextLine = fileLine;
     }
-    const isExact = oldPatchLines.every(({ text }, line) => this.#getLineText(first + line) === text);
+    const isExact = oldPatchLines.every(({ text }, line) => this.#getLineText(firstRow + line) === text);
     if (!isExact)
-      this.matchNotes.push(`line ${first + 1}: ${mode.differences}${mode.indentation ? `; ${REINDENT_NOTE}` : ""}`);
+      this.matchNotes.push(`line ${firstRow + 1}: ${mode.differences}${mode.indentation ? `; ${REINDENT_NOTE}` : ""}`);
   }
 
   #mergeGroup(
-    old: readonly string[],
+    oldLines: readonly string[],
     replacement: readonly string[],
-    fileLines: readonly { raw: string; end: string }[],
+    fileLines: readonly { raw: string; lineEnd: string }[],
     tolerance: MatchMode,
     reindent: Reindent,
   ): string | undefined {
     // An empty line after the group, so that the merged text ends with a line end.
-    const emptyLine = { raw: "", end: undefined };
+    const emptyLine = { raw: "", lineEnd: undefined };
     const appendEmptyLine = (lines: readonly string[]): string[] => [...lines, ""];
     return mergeLines({
       ...{
         tolerance,
         reindent,
         fileLines: [...fileLines, emptyLine],
-        old: appendEmptyLine(old),
+        oldLines: appendEmptyLine(oldLines),
         replacement: appendEmptyLine(replacement),
       },
       lineEnd: this.#lineEnd,
@@ -235,7 +237,7 @@ class PatchedText {
 
   #createReindent(
     oldPatchLines: readonly PatchLine[],
-    first: number,
+    firstRow: number,
     { indentation }: MatchMode,
   ): Reindent | undefined {
     if (!indentation) return (indent) => indent;
@@ -243,7 +245,7 @@ class PatchedText {
     return findIndentRule(
       pairIndents(
         texts,
-        texts.map((_, line) => this.#getLineText(first + line)),
+        texts.map((_, line) => this.#getLineText(firstRow + line)),
       ),
     );
   }
@@ -256,18 +258,18 @@ class PatchedText {
   ): ToolError {
     const oldLines = lines.filter(({ sign }) => sign !== "+").map(({ text }) => text);
     const positions = this.#getView(MATCH_MODES[0]!).findMatches(oldLines, true, true);
-    const laterPosition = positions.find(({ first }) => first >= this.#nextLine);
+    const laterPosition = positions.find(({ firstRow }) => firstRow >= this.#nextLine);
     if (matchedHeader && laterPosition && !isAtEnd) {
       const blockRanges = matchedHeader.blocks.map(({ at, end }) => `${at + 1} to ${end}`).slice(0, MAX_LISTED_MATCHES);
       return new ToolError(
-        `${this.#name}${chunkLabel}: its lines are at line ${laterPosition.first + 1}, which is not in ${JSON.stringify(matchedHeader.header)} (lines ` +
+        `${this.#name}${chunkLabel}: its lines are at line ${laterPosition.firstRow + 1}, which is not in ${JSON.stringify(matchedHeader.header)} (lines ` +
           `${blockRanges.join(", ")}). Put the enclosing function or class after @@, or nothing if the lines are unique. Read the file again.`,
       );
     }
     const [position] = positions;
-    if (position && position.first < this.#nextLine)
+    if (position && position.firstRow < this.#nextLine)
       return new ToolError(
-        `${this.#name}${chunkLabel}: its lines are at line ${position.first + 1}, before or within an earlier chunk of the patch. ` +
+        `${this.#name}${chunkLabel}: its lines are at line ${position.firstRow + 1}, before or within an earlier chunk of the patch. ` +
           "Send the chunks in the order of the file.",
       );
     const text = Buffer.from(oldLines.join("\n"), "latin1").toString();

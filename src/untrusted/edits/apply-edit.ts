@@ -1,7 +1,7 @@
 import { ToolError } from "../../ports/errors.js";
 import { prefersCrlf } from "../../files/line-ends.js";
 import { findMatchOffsets, replaceMatches } from "./match-offsets.js";
-import { createReplacer } from "./reindent-replacement.js";
+import { createReplacer } from "./line-end-replacer.js";
 import { TolerantText } from "./tolerant-edit.js";
 import { MAX_LISTED_MATCHES } from "./match-modes.js";
 import { formatNotFoundMessage } from "./not-found-message.js";

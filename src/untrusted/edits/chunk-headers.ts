@@ -57,10 +57,10 @@ export class ChunkHeaders {
    * Whether a range of lines (from 0, inclusive) belongs to one of the blocks. The range includes the named line,
    * starts in the block, or follows the named line after blank lines only.
    */
-  isIn({ first, last }: { first: number; last: number }, { blocks }: MatchedHeader): boolean {
+  isIn({ firstRow, lastRow }: { firstRow: number; lastRow: number }, { blocks }: MatchedHeader): boolean {
     return blocks.some(({ at, end }) => {
-      if (first <= at) return last >= at;
-      return first < end || this.#lines.slice(at + 1, first).every((line) => line.trim() === "");
+      if (firstRow <= at) return lastRow >= at;
+      return firstRow < end || this.#lines.slice(at + 1, firstRow).every((line) => line.trim() === "");
     });
   }
 

@@ -2,7 +2,7 @@ import { toLf } from "../../files/line-ends.js";
 
 /** A possible meaning of an edit by a model. */
 export interface EditInterpretation {
-  readonly old: string;
+  readonly oldText: string;
   /** The new text. Undefined if it cannot be determined; `unclearReason` gives the reason. */
   readonly replacement: string | undefined;
   readonly unclearReason?: string;
@@ -17,8 +17,10 @@ export interface EditInterpretation {
 }
 
 /** Possible meanings of an edit, simplest first: as written, then without text that models add by mistake. */
-export function interpretEdit(old: string, replacement: string): EditInterpretation[] {
-  let interpretations: EditInterpretation[] = [{ old: toLf(old), replacement: toLf(replacement), differences: [] }];
+export function interpretEdit(oldText: string, replacement: string): EditInterpretation[] {
+  let interpretations: EditInterpretation[] = [
+    { oldText: toLf(oldText), replacement: toLf(replacement), differences: [] },
+  ];
   for (const step of [removeFences, removeLineNumbers, decodeEscapes, removeBlankEnds])
     interpretations = interpretations.flatMap((interpretation) => [interpretation, ...step(interpretation)]);
   return interpretations.sort((left, right) => left.differences.length - right.differences.length);
@@ -26,12 +28,12 @@ export function interpretEdit(old: string, replacement: string): EditInterpretat
 
 const FENCE = /^\s*(?:```|~~~)[\w+.-]*\s*$/;
 
-function removeFences({ old, replacement, differences }: EditInterpretation): EditInterpretation[] {
+function removeFences({ oldText, replacement, differences }: EditInterpretation): EditInterpretation[] {
   const detectFences = (text: string): [boolean, boolean] => {
     const lines = text.split("\n");
     return [FENCE.test(lines[0] ?? ""), FENCE.test(lines[findLastNonBlank(lines)] ?? "")];
   };
-  const [hasOpeningFence, hasClosingFence] = detectFences(old);
+  const [hasOpeningFence, hasClosingFence] = detectFences(oldText);
   if ((!hasOpeningFence && !hasClosingFence) || replacement === undefined) return [];
   const stripFences = (text: string): string => {
     const [isOpened, isClosed] = detectFences(text);
@@ -46,7 +48,7 @@ function removeFences({ old, replacement, differences }: EditInterpretation): Ed
   };
   return [
     {
-      old: stripFences(old),
+      oldText: stripFences(oldText),
       replacement: stripFences(replacement),
       differences: [...differences, "without the code fence"],
     },
@@ -60,8 +62,8 @@ function findLastNonBlank(lines: readonly string[]): number {
 /** A line as `read` and other tools print it: a number, a separator and the line. */
 const LINE_NUMBER = /^ *(\d{1,7})(?:\t|→|\| ?|: )/;
 
-function removeLineNumbers({ old, replacement, differences }: EditInterpretation): EditInterpretation[] {
-  const lines = old.split("\n");
+function removeLineNumbers({ oldText, replacement, differences }: EditInterpretation): EditInterpretation[] {
+  const lines = oldText.split("\n");
   const numberMatches = lines.filter((line) => line.trim() !== "").map((line) => LINE_NUMBER.exec(line));
   const [firstNumber] = numberMatches;
   if (!firstNumber || replacement === undefined) return [];
@@ -76,7 +78,7 @@ function removeLineNumbers({ old, replacement, differences }: EditInterpretation
   const newLines = replacement.split("\n").filter((line) => line.trim() !== "");
   const numberedCount = newLines.filter((line) => LINE_NUMBER.test(line)).length;
   const isClear = numberedCount === 0 || numberedCount === newLines.length;
-  const result = { old: stripNumbers(old), differences: [...differences, "without the line numbers"] };
+  const result = { oldText: stripNumbers(oldText), differences: [...differences, "without the line numbers"] };
   if (isClear) return [{ ...result, replacement: numberedCount === 0 ? replacement : stripNumbers(replacement) }];
   return [
     {
@@ -93,7 +95,7 @@ const ESCAPES: Readonly<Record<string, string>> = { n: "\n", t: "\t", r: "", '"'
 /** Decodes a text that was escaped once too often, as in JSON: first all its escapes, then only line ends and tabs. */
 function decodeEscapes(interpretation: EditInterpretation): EditInterpretation[] {
   const escapedSigns = new Set<string>();
-  for (const [, sign = ""] of interpretation.old.matchAll(/\\(.)/g)) if (sign in ESCAPES) escapedSigns.add(sign);
+  for (const [, sign = ""] of interpretation.oldText.matchAll(/\\(.)/g)) if (sign in ESCAPES) escapedSigns.add(sign);
   const whitespaceSigns = new Set([...escapedSigns].filter((sign) => "nrt".includes(sign)));
   return [escapedSigns, ...(whitespaceSigns.size < escapedSigns.size ? [whitespaceSigns] : [])].flatMap((escapes) =>
     unescapeSigns(interpretation, escapes),
@@ -101,15 +103,15 @@ function decodeEscapes(interpretation: EditInterpretation): EditInterpretation[]
 }
 
 function unescapeSigns(
-  { old, replacement, differences }: EditInterpretation,
+  { oldText, replacement, differences }: EditInterpretation,
   signs: ReadonlySet<string>,
 ): EditInterpretation[] {
   if (signs.size === 0 || replacement === undefined) return [];
   const unescape = (text: string): string =>
     text.replace(/\\(.)/g, (pair, sign: string) => (signs.has(sign) ? (ESCAPES[sign] ?? pair) : pair));
-  const result = { old: unescape(old), differences: [...differences, "with its escapes decoded"] };
+  const result = { oldText: unescape(oldText), differences: [...differences, "with its escapes decoded"] };
   // If the new text has line breaks and the old one has none, only the old text was escaped.
-  if (signs.has("n") && replacement.includes("\n") && !old.includes("\n")) return [{ ...result, replacement }];
+  if (signs.has("n") && replacement.includes("\n") && !oldText.includes("\n")) return [{ ...result, replacement }];
   const unclearReason = explainUnclearEscapes(replacement, signs);
   return [
     unclearReason === undefined
@@ -136,28 +138,33 @@ function explainUnclearEscapes(text: string, signs: ReadonlySet<string>): string
 }
 
 /** Removes blank lines at the start and the end of the old text, because the file may not contain them. */
-function removeBlankEnds({ old, replacement, differences, ...extraFields }: EditInterpretation): EditInterpretation[] {
-  const trimmedText = trimBlankLines(old);
-  if (trimmedText === old || trimmedText === "") return [];
-  const trimmedStart = old.indexOf(trimmedText);
+function removeBlankEnds({
+  oldText,
+  replacement,
+  differences,
+  ...extraFields
+}: EditInterpretation): EditInterpretation[] {
+  const trimmedText = trimBlankLines(oldText);
+  if (trimmedText === oldText || trimmedText === "") return [];
+  const trimmedStart = oldText.indexOf(trimmedText);
   const boundaries = {
     startsAtLine: trimmedStart > 0,
-    endsAtLine: old.slice(trimmedStart + trimmedText.length).includes("\n"),
+    endsAtLine: oldText.slice(trimmedStart + trimmedText.length).includes("\n"),
   };
   const result = {
     ...extraFields,
     ...boundaries,
-    old: trimmedText,
+    oldText: trimmedText,
     differences: [...differences, "without leading and trailing blank lines"],
   };
   if (replacement === undefined) return [{ ...result, replacement }];
   const newText = trimBlankLines(replacement);
   const newTextStart = replacement.indexOf(newText);
   // Blank lines of the new text beyond those of the old text are intended.
-  const leadingBreaks = repeatExtraLineFeeds(replacement.slice(0, newTextStart), old.slice(0, trimmedStart));
+  const leadingBreaks = repeatExtraLineFeeds(replacement.slice(0, newTextStart), oldText.slice(0, trimmedStart));
   const trailingBreaks = repeatExtraLineFeeds(
     replacement.slice(newTextStart + newText.length),
-    old.slice(trimmedStart + trimmedText.length),
+    oldText.slice(trimmedStart + trimmedText.length),
   );
   return [{ ...result, replacement: newText === "" ? "" : leadingBreaks + newText + trailingBreaks }];
 }

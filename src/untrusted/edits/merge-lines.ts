@@ -7,7 +7,7 @@ export interface MatchedLine {
   /** Without its line end. */
   readonly raw: string;
   /** `\r` or `""`. Undefined for the last line, whose end is not part of the match. */
-  readonly end: string | undefined;
+  readonly lineEnd: string | undefined;
 }
 
 export interface MergeInput {
@@ -15,10 +15,10 @@ export interface MergeInput {
   /** The matched lines as they are in the file. */
   readonly fileLines: readonly MatchedLine[];
   /** The matched lines as they are in the edit's old text. */
-  readonly old: readonly string[];
+  readonly oldLines: readonly string[];
   /** The replacement lines. */
   readonly replacement: readonly string[];
-  /** Pairs of indexes of unchanged lines in `old` and `replacement`. Default: a longest common subsequence. */
+  /** Pairs of indexes of unchanged lines in `oldLines` and `replacement`. Default: a longest common subsequence. */
   readonly unchangedPairs?: readonly (readonly [number, number])[];
   readonly reindent: Reindent;
   /** Characters before the line feed of new lines: `\r` or `""`. */
@@ -32,16 +32,16 @@ export interface MergeInput {
 export function mergeLines({
   tolerance,
   fileLines,
-  old,
+  oldLines,
   replacement,
   lineEnd,
   reindent,
   ...options
 }: MergeInput): string | undefined {
-  const unchangedPairs = options.unchangedPairs ?? findCommonSubsequence(old, replacement);
+  const unchangedPairs = options.unchangedPairs ?? findCommonSubsequence(oldLines, replacement);
   if (!unchangedPairs) return undefined;
   const oldIndexByNew = new Map(unchangedPairs.map(([oldIndex, newIndex]) => [newIndex, oldIndex] as const));
-  const oldIndexByChanged = pairChangedLines(oldIndexByNew, old.length, replacement.length);
+  const oldIndexByChanged = pairChangedLines(oldIndexByNew, oldLines.length, replacement.length);
   const lines: string[] = [];
   for (const [index, line] of replacement.entries()) {
     const unchangedIndex = oldIndexByNew.get(index);
@@ -51,10 +51,10 @@ export function mergeLines({
       unchangedIndex !== undefined
         ? fileLine?.raw
         : fileLine && matchedIndex !== undefined
-          ? mergeLine(fileLine.raw, old[matchedIndex] ?? "", line, tolerance, reindent)
+          ? mergeLine(fileLine.raw, oldLines[matchedIndex] ?? "", line, tolerance, reindent)
           : reindentLine(line, tolerance, reindent);
     if (text === undefined) return undefined;
-    lines.push(index === replacement.length - 1 ? text : text + (fileLine?.end ?? lineEnd));
+    lines.push(index === replacement.length - 1 ? text : text + (fileLine?.lineEnd ?? lineEnd));
   }
   return lines.join("\n");
 }
@@ -154,9 +154,9 @@ function mergeWords(file: string, old: string, replacement: string, tolerance: M
   /** The range of the file that corresponds to a range of the old text. */
   function findFileSpan(first: Token | undefined, last: Token | undefined): [number, number] | undefined {
     if (!first || !last) return undefined;
-    const start = mappedOld.from.findIndex((position) => position >= first.from);
-    const end = mappedOld.to.findLastIndex((position) => position <= last.to);
-    const [from, to] = [mappedFile.from[start], mappedFile.to[end]];
+    const start = mappedOld.startColumns.findIndex((position) => position >= first.from);
+    const end = mappedOld.endColumns.findLastIndex((position) => position <= last.to);
+    const [from, to] = [mappedFile.startColumns[start], mappedFile.endColumns[end]];
     return start < 0 || end < start || from === undefined || to === undefined ? undefined : [from, to];
   }
 }

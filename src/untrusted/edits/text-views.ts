@@ -31,9 +31,10 @@ function toAscii(sign: string): string {
 /** A line in comparable form, with the position of each character in the original line. */
 export interface MappedLine {
   readonly text: string;
-  /** Start and end of each character in the original line. */
-  readonly from: readonly number[];
-  readonly to: readonly number[];
+  /** Start of each character in the original line. */
+  readonly startColumns: readonly number[];
+  /** End of each character in the original line, exclusive. */
+  readonly endColumns: readonly number[];
 }
 
 /** Returns the form of a line (one character per byte) that is compared. */
@@ -72,8 +73,8 @@ export function mapLine(line: string, tolerance: MatchTolerance): MappedLine {
   const mappedChars = tolerance.indentation ? words : [...visibleChars.slice(0, start), ...words];
   return {
     text: mappedChars.map(({ char }) => char).join(""),
-    from: mappedChars.map(({ from }) => from),
-    to: mappedChars.map(({ to }) => to),
+    startColumns: mappedChars.map(({ from }) => from),
+    endColumns: mappedChars.map(({ to }) => to),
   };
 }
 
@@ -95,11 +96,11 @@ export function indentOf(line: string): string {
   return line.slice(0, end);
 }
 
-/** A match in a view. Lines from 0; columns refer to the comparable form of the lines. */
+/** A match in a view. Rows are counted from 0; columns refer to the comparable form of the lines. */
 export interface ViewMatch {
-  readonly first: number;
+  readonly firstRow: number;
   readonly from: number;
-  readonly last: number;
+  readonly lastRow: number;
   readonly to: number;
   /** Whether the match covers its lines completely, apart from blanks. */
   readonly isFullLines: boolean;
@@ -209,7 +210,7 @@ export class TextView {
       const candidate = new ComparedLines(this.#file.lines.slice(row, row + lines.length), this.tolerance);
       return candidate
         .findMatches(query)
-        .map((match) => ({ ...match, first: match.first + row, last: match.last + row }));
+        .map((match) => ({ ...match, firstRow: match.firstRow + row, lastRow: match.lastRow + row }));
     });
   }
 }
@@ -249,12 +250,12 @@ class ComparedLines {
       const to = from + text.length;
       if (!this.#isAtStart(from, needsLineStart)) continue;
       if ((lastRequestedLine !== "" || endsAtLine) && !this.#isAtEnd(to, needsLineEnd)) continue;
-      const first = findLine(this.#starts, from);
-      const lastLine = first + lines.length - 1;
-      const [firstStart = 0, endStart = 0] = [this.#starts[first], this.#starts[lastLine]];
+      const firstRow = findLine(this.#starts, from);
+      const lastRow = firstRow + lines.length - 1;
+      const [firstStart = 0, endStart = 0] = [this.#starts[firstRow], this.#starts[lastRow]];
       const isFullLines =
         this.#text.slice(firstStart, from).trim() === "" && (lastRequestedLine === "" || this.#isAtEnd(to, true));
-      matches.push({ first, from: from - firstStart, last: lastLine, to: to - endStart, isFullLines });
+      matches.push({ firstRow, from: from - firstStart, lastRow, to: to - endStart, isFullLines });
     }
     return matches;
   }

@@ -5,7 +5,7 @@ import { interpretEdit, type EditInterpretation } from "./edit-interpretations.j
 import { FileLines, indentOf, mapLine, TextView, type MatchTolerance, type ViewMatch } from "./text-views.js";
 import { REINDENT_NOTE, MATCH_MODES, MAX_LISTED_MATCHES } from "./match-modes.js";
 
-/** A replacement in a file (one character per byte). */
+/** A replacement in a file text decoded as latin1. `start` and `end` are byte offsets; `end` is exclusive. */
 export interface TolerantEdit {
   readonly start: number;
   readonly end: number;
@@ -19,7 +19,7 @@ export interface TolerantEdit {
 /** Minimum letters and digits of a text for a tolerant match. */
 const MIN_LETTERS = 3;
 
-/** Tolerant edits of a file (one character per byte). */
+/** Finds tolerant edits in a file text decoded as latin1. */
 export class TolerantText {
   readonly #file: FileLines;
   /** Length of the byte order mark, in bytes. */
@@ -27,7 +27,7 @@ export class TolerantText {
   readonly #views = new Map<MatchTolerance, TextView>();
   readonly #lineEnd: string;
 
-  /** `lineEnd`: characters before the line feeds of new lines. */
+  /** `lineEnd`: `\r` for a file with CRLF line ends, otherwise `""`. */
   constructor(latin1Text: string, lineEnd: string) {
     this.#markBytes = latin1Text.startsWith("\xef\xbb\xbf") ? 3 : 0;
     this.#file = new FileLines(latin1Text.slice(this.#markBytes));
@@ -35,11 +35,12 @@ export class TolerantText {
   }
 
   /**
-   * Finds the only tolerant match of an edit whose text has no exact match. Returns undefined without a tolerant match,
-   * and an error message for the model if there are several matches or the result is unclear.
+   * Finds the only tolerant match of an edit whose text has no exact match. Returns undefined without a tolerant match.
+   * Returns the predicate of an error message (`has no exact match and ...`) if there are several matches or the result
+   * is unclear. The caller adds the subject.
    */
-  findEdit(old: string, replacement: string): TolerantEdit | string | undefined {
-    for (const interpretation of interpretEdit(old, replacement)) {
+  findEdit(oldText: string, replacement: string): TolerantEdit | string | undefined {
+    for (const interpretation of interpretEdit(oldText, replacement)) {
       const edit = this.#applyInterpretation(interpretation);
       if (edit !== undefined) return edit;
     }
@@ -47,8 +48,8 @@ export class TolerantText {
   }
 
   #applyInterpretation(interpretation: EditInterpretation): TolerantEdit | string | undefined {
-    const textLines = toLatin1(interpretation.old).split("\n");
-    if ((interpretation.old.match(/[\p{L}\p{N}]/gu)?.length ?? 0) < MIN_LETTERS) return undefined;
+    const textLines = toLatin1(interpretation.oldText).split("\n");
+    if ((interpretation.oldText.match(/[\p{L}\p{N}]/gu)?.length ?? 0) < MIN_LETTERS) return undefined;
     for (const [modeIndex, mode] of MATCH_MODES.entries()) {
       let matches = this.#findMatches(mode, textLines, interpretation);
       const [match] = matches;
@@ -58,7 +59,7 @@ export class TolerantText {
         for (const looserMode of MATCH_MODES.slice(modeIndex + 1))
           matches = matches.concat(
             this.#findMatches(looserMode, textLines, interpretation).filter(
-              ({ isFullLines, first }) => isFullLines && first !== match.first,
+              ({ isFullLines, firstRow }) => isFullLines && firstRow !== match.firstRow,
             ),
           );
       const differences = [
@@ -66,14 +67,14 @@ export class TolerantText {
         ...(interpretation.differences.length > 0 && mode === MATCH_MODES[0] ? [] : [mode.differences]),
       ].join(", ");
       if (matches.length > 1) {
-        const lines = [...new Set(matches.map(({ first }) => first + 1))].sort((left, right) => left - right);
+        const lines = [...new Set(matches.map(({ firstRow }) => firstRow + 1))].sort((left, right) => left - right);
         // Two matches can start on the same line.
         return (
           `has no exact match and ${Math.max(2, lines.length)} inexact matches (${differences}; lines ` +
           `${lines.slice(0, MAX_LISTED_MATCHES).join(", ")}${lines.length > MAX_LISTED_MATCHES ? ", …" : ""}). Copy the intended lines exactly, with lines around them`
         );
       }
-      const matchNote = `has only an inexact match at line ${match.first + 1} (${differences})`;
+      const matchNote = `has only an inexact match at line ${match.firstRow + 1} (${differences})`;
       if (interpretation.replacement === undefined)
         return `${matchNote}, but ${interpretation.unclearReason}. Copy the text exactly from the file`;
       const edit = this.#createReplacement(match, textLines, toLatin1(interpretation.replacement).split("\n"), mode);
@@ -104,21 +105,22 @@ export class TolerantText {
     replacement: readonly string[],
     mode: MatchTolerance,
   ): Omit<TolerantEdit, "differences"> | undefined {
-    const { first, last } = match;
+    const { firstRow, lastRow } = match;
     const fileLines: MatchedLine[] = [];
     let [start, end] = [0, 0];
-    for (let row = first; row <= last; row++) {
+    for (let row = firstRow; row <= lastRow; row++) {
       const line = this.#file.lines[row] ?? "";
       const lineText = line.endsWith("\r") ? line.slice(0, -1) : line;
-      const { from, to, text } = mapLine(line, mode);
-      const startColumn = row > first || mode.indentation ? 0 : (from[match.from] ?? lineText.length);
-      const matchedEndColumn = row < last || match.to === text.length ? lineText.length : (to[match.to - 1] ?? 0);
-      const endColumn = row === last && match.to === 0 ? startColumn : matchedEndColumn;
-      if (row === first) start = this.#getLineStart(row) + startColumn;
-      if (row === last) end = this.#getLineStart(row) + endColumn;
+      const { startColumns, endColumns, text } = mapLine(line, mode);
+      const startColumn = row > firstRow || mode.indentation ? 0 : (startColumns[match.from] ?? lineText.length);
+      const matchedEndColumn =
+        row < lastRow || match.to === text.length ? lineText.length : (endColumns[match.to - 1] ?? 0);
+      const endColumn = row === lastRow && match.to === 0 ? startColumn : matchedEndColumn;
+      if (row === firstRow) start = this.#getLineStart(row) + startColumn;
+      if (row === lastRow) end = this.#getLineStart(row) + endColumn;
       fileLines.push({
         raw: line.slice(startColumn, endColumn),
-        end: row < last ? line.slice(lineText.length) : undefined,
+        lineEnd: row < lastRow ? line.slice(lineText.length) : undefined,
       });
     }
     const mergedText = mode.indentation
@@ -126,12 +128,12 @@ export class TolerantText {
       : mergeLines({
           tolerance: mode,
           fileLines,
-          old: textLines,
+          oldLines: textLines,
           replacement,
           reindent: (indent) => indent,
           lineEnd: this.#lineEnd,
         });
-    return mergedText === undefined ? undefined : { start, end, text: mergedText, line: first + 1 };
+    return mergedText === undefined ? undefined : { start, end, text: mergedText, line: firstRow + 1 };
   }
 
   #getLineStart(line: number): number {
@@ -144,8 +146,8 @@ export class TolerantText {
     replacement: readonly string[],
     tolerance: MatchTolerance,
   ): string | undefined {
-    const merge = (reindent: Reindent, old: readonly string[], newLines: readonly string[]): string | undefined =>
-      mergeLines({ tolerance, fileLines, old, replacement: newLines, reindent, lineEnd: this.#lineEnd });
+    const merge = (reindent: Reindent, oldLines: readonly string[], newLines: readonly string[]): string | undefined =>
+      mergeLines({ tolerance, fileLines, oldLines, replacement: newLines, reindent, lineEnd: this.#lineEnd });
     const fileTexts = fileLines.map(({ raw }) => raw);
     const rule = findIndentRule(pairIndents(textLines, fileTexts));
     if (rule) return merge(rule, textLines, replacement);

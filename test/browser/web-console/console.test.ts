@@ -122,10 +122,10 @@ test("a page reconnects to a killed and restarted server and shows each message 
   await page.locator(".answer").waitFor();
   const { port } = new URL(console.server.url);
   await console.server.stop("SIGKILL");
-  await page.locator(".lost").waitFor();
+  await page.locator(".connection-lost").waitFor();
   const { projectDir } = console.server;
   const server = await startServer(t, { home: home.path, projectDir, args: ["serve", "--port", port] });
-  await page.locator(".lost").waitFor({ state: "detached" });
+  await page.locator(".connection-lost").waitFor({ state: "detached" });
   console.models.enqueue(textStep("After."));
   await runPrompt(server, { message: "Again", session_id: sessionId });
   await page.locator(".answer", { hasText: "After." }).waitFor();

@@ -20,7 +20,7 @@ import { seedSessions } from "../../helpers/seeded-sessions.js";
 import { makeTempDir } from "../../helpers/temp-dir.js";
 
 const ROOT = fileURLToPath(new URL("../../../", import.meta.url));
-const READER_PATH = sourcePath("test/helpers/markdown-reader.ts");
+const READER_PATH = sourcePath("test/helpers/markdown-parse-process.ts");
 
 function renderText(text: string): string {
   return parseSingleBlock(text)

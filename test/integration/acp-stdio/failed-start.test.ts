@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
 import { describe, it } from "node:test";
-import { refuseFirstRequest } from "../../../adapters/acp-stdio/refuse-first.js";
+import { refuseFirstRequest } from "../../../adapters/acp-stdio/first-request-refusal.js";
 import type { Json } from "../../helpers/acp-peer.js";
 import { runGantry } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp-dir.js";

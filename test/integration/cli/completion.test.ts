@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { execFile, execFileSync } from "node:child_process";
 import { before, describe, it, type TestContext } from "node:test";
 import { promisify } from "node:util";
-import { COMMAND_DESCRIPTIONS } from "../../../src/cli/descriptions/all.js";
+import { COMMAND_DESCRIPTIONS } from "../../../src/cli/descriptions/command-descriptions.js";
 import { runGantry } from "../../helpers/server.js";
 import { makeTempDir } from "../../helpers/temp-dir.js";
 

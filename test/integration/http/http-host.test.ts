@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { Agent as KeepAlive, request as httpRequest, type IncomingMessage, type ServerResponse } from "node:http";
+import { Agent as HttpAgent, request as httpRequest, type IncomingMessage, type ServerResponse } from "node:http";
 import { createServer } from "node:net";
 import { networkInterfaces } from "node:os";
 import { it, type TestContext } from "node:test";
@@ -188,8 +188,8 @@ const REJECTED_HOSTS = [
   ".",
   "..localhost",
   "lo\u0000calhost",
-  // These addresses reach this machine or can be the target of a DNS name. Browsers send no Origin header for a page
-  // at these addresses.
+  // These addresses reach this machine or can be the target of a DNS name. Browsers treat requests from a page at such
+  // an address as same-origin and send no Origin header with GET, so only the Host check can reject the requests.
   "0.0.0.0",
   "[::]:80",
   "[::FFFF:127.0.0.1]",
@@ -237,7 +237,7 @@ it("the HTTP host on 0.0.0.0 accepts the machine's IPv4 addresses as Host, but n
     assert.equal(await getStatusForHost(url, name), 403, name);
 });
 
-it("a mount requires the headers of the port, unless it has its own headers or its own checks", async (t) => {
+it("a mount requires the host's requiredHeaders, unless it has its own headers or checks", async (t) => {
   const host = openHost(t, { requiredHeaders: { "X-Key": "k" } });
   const url = await host.mount(createMount("/default", { upgrade: (_request, socket) => void socket.end("open") }));
   await host.mount(createMount("/own", { requiredHeaders: { "X-Own": "o" } }));
@@ -248,7 +248,11 @@ it("a mount requires the headers of the port, unless it has its own headers or i
   const rejection = await sendRawRequest(url, "/default/x");
   assert.deepEqual([rejection.status, rejection.json()], [401, { error: "missing required header: X-Key" }]);
   assert.equal(await getStatus("/default", { "x-key": "no" }), 401);
-  assert.equal(await getStatus("/default", { "x-key": "K" }), 200);
+  assert.equal(
+    await getStatus("/default", { "x-key": "K" }),
+    200,
+    "the value of a required header is compared without case",
+  );
   assert.equal(
     await getStatus("/default", { "x-key": "k", host: "evil.example" }),
     200,
@@ -273,7 +277,7 @@ it("a mount requires the headers of the port, unless it has its own headers or i
   assert.equal(await openSocket("k"), "open");
 });
 
-it("a mount rejects other origins, except GET of public paths and sockets from allowedOrigins", async (t) => {
+it("a mount rejects origins that are not loopback, except for GET of public paths and sockets from allowedOrigins", async (t) => {
   const host = openHost(t);
   const url = await host.mount(
     createMount("/default", {
@@ -574,7 +578,7 @@ it("close() resolves for a host that never opened its port", async () => {
 
 it("a keep-alive client can send a request after a rejected request with a body of 300,000 bytes", async (t) => {
   const url = await openHost(t).mount(createMount("/"));
-  const agent = new KeepAlive({ keepAlive: true, maxSockets: 1 });
+  const agent = new HttpAgent({ keepAlive: true, maxSockets: 1 });
   t.after(() => agent.destroy());
   const { hostname, port } = new URL(url);
   const postBody = async (host: string) => {

@@ -5,7 +5,7 @@ import { it } from "node:test";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { aMessage, change } from "../../../src/testing/session-driver/rule.js";
 import { Child } from "../../helpers/child.js";
-import { readFileMessages } from "../../helpers/json-store.js";
+import { readFileMessages } from "../../helpers/json-file-messages.js";
 import { runPrompt, startModelServer, createServerConfig } from "../../helpers/server-runs.js";
 import { createRandom, readSeed } from "../../helpers/random.js";
 import { runGantry, startServer } from "../../helpers/server.js";

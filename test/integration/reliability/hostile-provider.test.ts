@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFile, stat } from "node:fs/promises";
 import { it } from "node:test";
 import { textStep, type FakeModelServer, type FakeRequest } from "../../helpers/fake-model-server.js";
-import { UNTRUSTED_ANSWERS, UNTRUSTED_LISTINGS } from "../../helpers/untrusted-answers.js";
+import { UNTRUSTED_ANSWERS, UNTRUSTED_LISTINGS } from "../../helpers/endless-answers.js";
 import {
   runPrompt,
   startModelServer,

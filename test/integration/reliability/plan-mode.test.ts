@@ -274,7 +274,7 @@ describe("plan mode", () => {
       assert.match(readResults[11]!, /a page/);
       assert.deepEqual((await readFile(logFile, "utf8")).split("\n").filter(Boolean).sort(), [...readOnlyTools].sort());
       assert.deepEqual(await readTree(workspace.path), originalTree);
-      // Over ACP and HTTP the mode belongs to the session: setting it for one run changes the session.
+      // A person can leave plan mode: the mode of a run replaces the session's mode.
       modelServer.enqueue(...createAnswers([["write", { path: "new.txt", content: "x" }]]), {
         say: [{ text: "done" }],
       });

@@ -11,7 +11,7 @@ type Call = readonly [name: string, args: object];
 
 /** Number of runs, half of them in plan mode. The soak test does 50. */
 const RUN_COUNT = Number(process.env["RUNS"] ?? 10);
-const HOOKS = ["pre-commit", "post-checkout", "post-index-change", "post-merge", "reference-transaction"];
+const GIT_HOOKS = ["pre-commit", "post-checkout", "post-index-change", "post-merge", "reference-transaction"];
 const PROGRAMS = [
   ...["bash", "bwrap", "cat", "eslint", "git", "gofmt", "grep", "ls", "make", "node", "npm", "npx", "php", "prettier"],
   ...["python3", "rg", "ruby", "sh", "tsc"],
@@ -109,7 +109,7 @@ async function createClone(hooks: Hooks): Promise<TempDir> {
     "src/other.ts": "export const b = 2;\n",
   });
   const programPaths: string[] = ["trap.sh"];
-  for (const name of HOOKS) programPaths.push(`.git/hooks/${name}`);
+  for (const name of GIT_HOOKS) programPaths.push(`.git/hooks/${name}`);
   for (const name of PROGRAMS) programPaths.push(name, `node_modules/.bin/${name}`);
   for (const path of programPaths) {
     await folder.write({ [path]: createScript(path.replaceAll("/", "-")) });

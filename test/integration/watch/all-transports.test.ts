@@ -12,7 +12,7 @@ import { startFakeModelServer } from "../../helpers/fake-model-server.js";
 import { waitUntil } from "../../helpers/server-runs.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
 import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
-import { joinTexts, WatchedPage } from "../../helpers/watch-event-page.js";
+import { joinTexts, WatchedPage } from "../../helpers/watched-page.js";
 
 /** Whether to test all pairs of starting and acting clients. Otherwise each client starts once and acts once. */
 const TEST_ALL_PAIRS = process.env["TRANSPORTS"] === "all";

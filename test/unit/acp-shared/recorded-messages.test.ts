@@ -10,7 +10,8 @@ import { createScriptedAgent, createTestTool } from "../../helpers/acp-agent.js"
 import { tempDir } from "../../helpers/temp-dir.js";
 
 /**
- * The exact bytes that a client of profile spec receives. Ids, times and folders are replaced by placeholders.
+ * The exact bytes that a client with `acp.profile: "spec"` receives (gantry's interface document, docs/acp.md). Ids,
+ * times and folders are replaced by placeholders.
  */
 const RECORDED_MESSAGES = readFileSync(new URL("recorded-messages.jsonl", import.meta.url), "utf8").trim();
 

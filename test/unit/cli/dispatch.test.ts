@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { toFlag, type CommandDescription } from "../../../src/cli/command-description.js";
-import { COMMAND_DESCRIPTIONS } from "../../../src/cli/descriptions/all.js";
+import { COMMAND_DESCRIPTIONS } from "../../../src/cli/descriptions/command-descriptions.js";
 import { run } from "../../../src/cli/descriptions/run.js";
-import { formatFailureLine, describeFailure } from "../../../src/cli/failure.js";
-import { getFlagsFor } from "../../../src/cli/choose.js";
+import { formatFailureLine, describeFailure } from "../../../src/cli/failure-message.js";
+import { getFlagsFor } from "../../../src/cli/command-choice.js";
 import { parseFlags, parseCommandLine } from "../../../src/cli/command-line.js";
 
 /** Flags of all commands. A line that starts with a flag accepts all flags. */

@@ -21,7 +21,7 @@ import {
   someMessages,
   joinParts,
 } from "../../../src/testing/session-driver/rule.js";
-import { readFileMessages } from "../../helpers/json-store.js";
+import { readFileMessages } from "../../helpers/json-file-messages.js";
 import { waitUntil } from "../../helpers/server-runs.js";
 import { makeTempDir } from "../../helpers/temp-dir.js";
 
@@ -190,7 +190,7 @@ describe("the files of LowdbJsonDriver", () => {
     assert.equal(await readFile(join(path, "bad.json"), "utf8"), '{"half": ');
   });
 
-  it("the index is rebuilt after loss or damage, and follows added and removed session files", async () => {
+  it("the log is rebuilt after loss or damage, and follows added and removed session files", async () => {
     const driver = await openDriver();
     await driver.create({ session: aSession("a", { alias: "x", updatedAt: at(3) }), messages: [aMessage("a", 1)] });
     await driver.create({ session: aSession("b") });
@@ -309,7 +309,7 @@ describe("the files of LowdbJsonDriver", () => {
     assert.deepEqual(reports, []);
   });
 
-  it("70 chains, more than the cache holds, are read again with their data in the log", async () => {
+  it("chains evicted from the cache are read again from their files and the log (70 chains)", async () => {
     const driver = await openDriver();
     for (let n = 0; n < 70; n++)
       await driver.create({ session: aSession(`s${n}`), messages: [aGrowingMessage(`s${n}`, 1)] });
@@ -327,7 +327,7 @@ describe("the files of LowdbJsonDriver", () => {
     await driver.create({ session: aSession("a", { alias: "x" }) });
     await driver.write("a", change({ add: [aMessage("a", 1)] }));
     await waitForFile("a", 1);
-    // The log records the write after the file exists.
+    // The driver logs the update of the session file only after it has written the file.
     await waitUntil(async () => /"filed":\[\["a",\d+\]\].*\n$/.test(await readFile(logPath, "utf8")));
     const logText = await readFile(logPath, "utf8");
     await driver.close();
@@ -345,7 +345,7 @@ describe("the files of LowdbJsonDriver", () => {
     assert.deepEqual(reports, []);
   });
 
-  it("a store with another layout is rejected with its layout, and stays unchanged", async () => {
+  it("a store with another layout is rejected with an error that names the layout, and stays unchanged", async () => {
     const stores: [layout: string, files: Record<string, string>][] = [
       ["1", { "sessions.d/index.jsonl": "", "sessions/a.json": '{"version":1}' }],
       ["4", { "sessions.d/version.json": '{"version":4}', "sessions.d/log.jsonl": "", "sessions/a.json": "{}" }],

@@ -278,10 +278,10 @@ describe("the selection of a model", () => {
   it("uses the session's pair, else the config's pair, else the folder's last pair, else the first model", async (t) => {
     const readRecentPair = () => Promise.resolve({ provider: "two", model: "b" });
     const storedPair = { provider: "one", model: "shared" };
-    const preferred = { provider: "two", model: "shared" };
+    const preferredPair = { provider: "two", model: "shared" };
     assert.equal(
       nameOf(
-        await createModels(t, createTwoProviders(), { preferredPair: preferred }).resolve(
+        await createModels(t, createTwoProviders(), { preferredPair }).resolve(
           NO_MODEL,
           storedPair,
           readRecentPair,
@@ -292,7 +292,7 @@ describe("the selection of a model", () => {
     );
     assert.equal(
       nameOf(
-        await createModels(t, createTwoProviders(), { preferredPair: preferred }).resolve(
+        await createModels(t, createTwoProviders(), { preferredPair }).resolve(
           NO_MODEL,
           NO_MODEL,
           readRecentPair,
@@ -476,7 +476,7 @@ describe("the refresh of the model catalogue", () => {
     );
   });
 
-  it("never replaces a named provider by another provider", async (t) => {
+  it("never replaces a configured provider that the caller named by another provider", async (t) => {
     const models = createModels(t, [createProvider("two", ["k"]), createProvider("late", [], refuseConnection)]);
     await assert.rejects(
       models.resolve({ provider: "late", model: "" }, NO_MODEL, readNoRecentPair, neverAbortedSignal),
@@ -553,13 +553,16 @@ describe("the refresh of the model catalogue", () => {
 
   it("uses the configured model, even if no provider lists it", async (t) => {
     const denyList = () => Promise.reject(new ProviderError("p", "permission", "no", { status: 403 }));
-    const preferred = { provider: "p", model: "mine" };
+    const preferredPair = { provider: "p", model: "mine" };
     for (const listModels of [denyList, refuseConnection, failToList, () => Promise.resolve([createModel("other")])]) {
       const models = createModels(t, [createProvider("p", [], listModels), createProvider("two", ["k"])], {
-        preferredPair: preferred,
+        preferredPair,
       });
       assert.equal(nameOf(await models.resolve(NO_MODEL, NO_MODEL, readNoRecentPair, neverAbortedSignal)), "p/mine");
-      assert.equal(nameOf(await models.resolve(preferred, NO_MODEL, readNoRecentPair, neverAbortedSignal)), "p/mine");
+      assert.equal(
+        nameOf(await models.resolve(preferredPair, NO_MODEL, readNoRecentPair, neverAbortedSignal)),
+        "p/mine",
+      );
       assert.equal(
         nameOf(await models.resolve({ provider: "p", model: "" }, NO_MODEL, readNoRecentPair, neverAbortedSignal)),
         "p/mine",
@@ -577,7 +580,7 @@ describe("the refresh of the model catalogue", () => {
     // The listed data of the model is used.
     const describedModel = { ...createModel("mine"), contextWindow: 1000 };
     const listedModels = createModels(t, [createProvider("p", [], () => Promise.resolve([describedModel]))], {
-      preferredPair: preferred,
+      preferredPair,
     });
     assert.equal(
       (await listedModels.resolve(NO_MODEL, NO_MODEL, readNoRecentPair, neverAbortedSignal)).model.contextWindow,

@@ -18,7 +18,7 @@ async function createProject(files: Record<string, string> = {}): Promise<string
   return folder.path;
 }
 
-describe("the guide of OfflineProvider", () => {
+describe("the rule-based answers of OfflineProvider", () => {
   it("lists the folder and quotes the main entry of package.json", async () => {
     const { calls, answer, rounds } = await converse(
       await createProject(),
@@ -95,7 +95,7 @@ describe("the guide of OfflineProvider", () => {
     assert.match(answer, /`read` failed for `nothere\.json`/);
   });
 
-  it("calls no tool if the prompt names nothing, and reports this in the answer", async () => {
+  it("calls no tool if the prompt names no file, folder or search text, and reports this in the answer", async () => {
     for (const prompt of [
       "Hello",
       "Warum ist der Himmel blau?",

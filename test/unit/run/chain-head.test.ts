@@ -68,20 +68,24 @@ for (const [name, makeStore] of STORES) {
       const [view, messages] = [someMessages("a1", 1, 2), [aMessage("a1", 2_502)]];
       assert.equal(await assertSameMessages((fence) => driver.create({ session, view, messages, fence })), 2_001);
       assert.equal(await assertSameMessages(), 3);
-      const smallCreation = { session: aSession("b"), messages: someMessages("b", 1, 3) };
-      await driver.create(smallCreation);
-      const headRequest = createHeadRequest(smallCreation.session, undefined);
+      const smallSessionInput = { session: aSession("b"), messages: someMessages("b", 1, 3) };
+      await driver.create(smallSessionInput);
+      const headRequest = createHeadRequest(smallSessionInput.session, undefined);
       const firstLease = await driver.lease("b", currentHolder(), 30_000, { head: headRequest });
       assert.ok(!("heldBy" in firstLease));
-      assert.deepEqual(firstLease.head?.messages, smallCreation.messages, "the lease response contains the messages");
+      assert.deepEqual(
+        firstLease.head?.messages,
+        smallSessionInput.messages,
+        "the lease response contains the messages",
+      );
       await releaseLease(driver, firstLease);
       // The process loses the known messages before their use, so `loadMessages` must read the messages.
-      const knownHead = createHeadRequest(smallCreation.session, firstLease.fence);
-      const secondLease = await driver.lease("b", currentHolder(), 30_000, { head: knownHead });
+      const headRequestWithFence = createHeadRequest(smallSessionInput.session, firstLease.fence);
+      const secondLease = await driver.lease("b", currentHolder(), 30_000, { head: headRequestWithFence });
       assert.ok(!("heldBy" in secondLease) && secondLease.head);
       assert.deepEqual(
-        await loadMessages(driver, secondLease.head, knownHead, secondLease.previous),
-        smallCreation.messages,
+        await loadMessages(driver, secondLease.head, headRequestWithFence, secondLease.previous),
+        smallSessionInput.messages,
       );
     });
   });

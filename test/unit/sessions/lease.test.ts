@@ -9,7 +9,7 @@ import { holderState, currentHolder } from "gantry/plugin";
 import { TaskSet } from "../../../src/base/task-set.js";
 import { ActiveLease, isDead, type BackgroundTasks } from "../../../src/sessions/lease.js";
 import { waitUntil } from "../../helpers/server-runs.js";
-import { Tables } from "../../helpers/table-documents.js";
+import { Tables } from "../../helpers/tables.js";
 
 describe("the holder of a lease", () => {
   it("is alive in this process, dead after a reboot, and unknown on another host or in another container", () => {

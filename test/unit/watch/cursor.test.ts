@@ -7,7 +7,7 @@ import { callTools, ScriptedProvider, type ScriptedChunk, type ScriptedStep } fr
 import { createGate, type Gate } from "../../helpers/gate.js";
 import { waitUntil } from "../../helpers/server-runs.js";
 import { STORES, sqliteStore, memoryStore, type StoreKind } from "../../helpers/stores.js";
-import { joinTexts, WatchedPage } from "../../helpers/watch-event-page.js";
+import { joinTexts, WatchedPage } from "../../helpers/watched-page.js";
 
 const LONG_TEXT = "What was said, and is quite long. ".repeat(10);
 

@@ -7,7 +7,7 @@ import { waitTurns } from "../../helpers/fake-time.js";
 import { waitUntil } from "../../helpers/server-runs.js";
 import { STORES, type StoreKind } from "../../helpers/stores.js";
 import { tempDir } from "../../helpers/temp-dir.js";
-import { joinTexts, WatchedPage } from "../../helpers/watch-event-page.js";
+import { joinTexts, WatchedPage } from "../../helpers/watched-page.js";
 
 const RUN_COUNT = 4;
 

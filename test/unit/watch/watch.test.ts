@@ -8,7 +8,7 @@ import { pause, waitUntil } from "../../helpers/server-runs.js";
 import { createRandom } from "../../helpers/random.js";
 import { STORES } from "../../helpers/stores.js";
 import { tempDir } from "../../helpers/temp-dir.js";
-import { joinTexts, WatchedPage } from "../../helpers/watch-event-page.js";
+import { joinTexts, WatchedPage } from "../../helpers/watched-page.js";
 
 /** Number of schedules per store. */
 const SCHEDULE_COUNT = Number(process.env["SCHEDULES"] ?? 8);

@@ -58,7 +58,7 @@ describe("a one-time link", () => {
     assert.equal((await sendRawRequest(url, "/console/links", { method: "POST", headers: jsonHeaders })).status, 401);
   });
 
-  it("is refused to other origins, other hosts and bodies that are not JSON, and stays usable", async (t) => {
+  it("stays usable after rejected logins: other origin, other host, body that is not JSON", async (t) => {
     const { url } = await serveConsole(t, LOCKED_OPTIONS);
     const code = await createLinkCode(url);
     const jsonHeaders = { "content-type": "application/json" };
@@ -89,7 +89,7 @@ describe("a one-time link", () => {
     assert.equal(
       (await login(url, code, { headers: sameOriginHeaders })).status,
       200,
-      "no refused login used the link",
+      "a rejected login does not consume the link",
     );
   });
 

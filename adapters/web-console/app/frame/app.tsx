@@ -23,7 +23,7 @@ export function App() {
   useTitle();
   if (store.isLocked.value)
     return (
-      <Locked reason="This server requires a login. Run this command on the server's machine to get a login link:" />
+      <LoginRequired reason="This server requires a login. Run this command on the server's machine to get a login link:" />
     );
   const { name } = store.route.value;
   const session = store.session.value;
@@ -80,7 +80,7 @@ function SessionView({ session }: { session: WatchedSession }) {
   return (
     <>
       {session.connection.value === "lost" && (
-        <div class="lost" role="status">
+        <div class="connection-lost" role="status">
           <span class="spinner" /> Connection lost. Reconnecting…
         </div>
       )}
@@ -97,10 +97,10 @@ function SessionView({ session }: { session: WatchedSession }) {
 
 function NewSession() {
   return (
-    <div class="new">
+    <div class="new-session">
       <div class="new-intro">
         <h2>What should the agent do?</h2>
-        <p>The agent reads, changes and runs things in its project folder. All sessions are stored.</p>
+        <p>The agent reads and changes files and runs commands in its project folder. All sessions are stored.</p>
       </div>
       <div class="foot">
         <Composer session={undefined} />
@@ -110,7 +110,7 @@ function NewSession() {
 }
 
 /** View for an unauthenticated client. `retry` repeats the login; undefined if the user needs a new link. */
-export function Locked({ reason, retry }: { reason: string; retry?: (() => void) | undefined }) {
+export function LoginRequired({ reason, retry }: { reason: string; retry?: (() => void) | undefined }) {
   return (
     <main class="empty locked">
       <Icon name="shield" />

@@ -14,7 +14,7 @@ export function toErrorMessage(error: unknown): string {
   if (error instanceof UnauthorizedError)
     return "The server requires a login. Run `gantry console` to get a login link.";
   if (error instanceof ApiError && /^(person_required|namespace_refused|unseen_refused)$/.test(error.code))
-    return "The server cannot distinguish this page from a command of its agent. Run `gantry console` to get a link with this permission.";
+    return "This action needs a login by a person: the server cannot distinguish this page from a command of its agent. Run `gantry console` to get a login link.";
   if (error instanceof AskConflictError) return "Another client has already answered this question.";
   if (error instanceof BusyError) return "A run is active in this session.";
   if (error instanceof NotFoundError) return `Not found: ${error.message}`;

@@ -26,7 +26,7 @@ export class SessionBrowser {
     return this.#sessions;
   }
 
-  /** Total number of sessions; undefined before the first answer. */
+  /** Number of sessions that match the search; undefined before the first answer. */
   get total(): ReadonlySignal<number | undefined> {
     return this.#total;
   }
@@ -131,15 +131,18 @@ export class SessionBrowser {
     }
   }
 
-  /** Merges a loaded page into the list. A listed session that the first page should contain but lacks was deleted. */
+  /**
+   * Merges a loaded page into the list. Removes listed sessions that belong on the first page but are missing from it:
+   * they were deleted.
+   */
   #mergePage(loadedSessions: readonly ApiSession[], page: number): ApiSession[] {
     const ids = new Set(loadedSessions.map(({ id }) => id));
     const lastSession = loadedSessions.at(-1);
     const isDeleted = (session: ApiSession) =>
       page === 1 &&
       (loadedSessions.length < PAGE_SIZE || (lastSession !== undefined && compareByUse(session, lastSession) < 0));
-    const olderSessions = this.#sessions.peek().filter((session) => !ids.has(session.id) && !isDeleted(session));
-    return [...loadedSessions, ...olderSessions].sort(compareByUse);
+    const otherListedSessions = this.#sessions.peek().filter((session) => !ids.has(session.id) && !isDeleted(session));
+    return [...loadedSessions, ...otherListedSessions].sort(compareByUse);
   }
 }
 

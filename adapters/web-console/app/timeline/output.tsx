@@ -37,7 +37,7 @@ export function Output({ text, isStreaming = false }: { text: string; isStreamin
       <CopyButton getText={() => escapeInvisible(toPlainText(text))} label="Copy the output" />
       {isShortened && !isStreaming && (
         <button type="button" class="output-more" onClick={() => (showsAll.value = true)}>
-          Show all {text.length.toLocaleString()} characters
+          Show all {text.length.toLocaleString("en")} characters
         </button>
       )}
     </div>

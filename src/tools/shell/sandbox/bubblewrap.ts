@@ -30,15 +30,15 @@ const PROBE_TIMEOUT_MS = 5_000;
  * `--disable-userns` prevents a nested namespace, the usual way to regain that power.
  *
  * Old versions do not support `--disable-userns`, and some containers allow no user namespace. Root then runs without
- * without a user namespace, because all capabilities are dropped anyway.
+ * a user namespace, because all capabilities are dropped anyway.
  */
 const USER_NAMESPACE_SWITCHES = [["--unshare-user", "--disable-userns"], ["--unshare-user"], []];
 
 const resultsByNeeds = new Map<string, Promise<Bubblewrap | undefined>>();
 
 /**
- * Finds a working bubblewrap. The result is cached per process for the same needs. Undefined if no bubblewrap works.
- * Never rejects.
+ * Finds a working bubblewrap. The result is cached per process by `network` and `needsForeignFiles`; the first call's
+ * `env` is used. Undefined if no bubblewrap works. Never rejects.
  */
 export function findBubblewrap(needs: BubblewrapNeeds): Promise<Bubblewrap | undefined> {
   const key = `${needs.network} ${needs.needsForeignFiles === true}`;
@@ -54,8 +54,9 @@ async function tryBubblewrap({ env, network, needsForeignFiles }: BubblewrapNeed
   if (process.platform !== "linux") return undefined;
   const file = BUBBLEWRAP_PATHS.find((path) => existsSync(path));
   if (file === undefined) return undefined;
-  // In a user namespace with one user, files of other users have no owner, and capabilities do not help.
   const keptCapabilities = needsForeignFiles === true ? ["CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_CHOWN"] : [];
+  // A user namespace that maps only one user ID does not apply capabilities to other users' files. Access to foreign
+  // files needs a sandbox without a user namespace.
   for (const userNamespace of needsForeignFiles === true ? [[]] : USER_NAMESPACE_SWITCHES) {
     const switches = [
       ...userNamespace,

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import type { Tool, ToolContext } from "gantry";
 import { ToolInputError } from "gantry/plugin";
 import { toolChecks, type Check } from "gantry/testing";
-import { assertCheckRejects } from "../../helpers/assert-rejected.js";
+import { assertCheckRejects } from "../../helpers/assert-check-rejects.js";
 
 /** A correct tool. */
 const VALID_TOOL: Tool<{ word: string }> = {

@@ -5,7 +5,7 @@ import type { McpServer, ToolSession, ToolSource } from "gantry/plugin";
 import { callTools, ScriptedProvider } from "gantry/testing";
 import { Bus } from "../../../../src/base/bus.js";
 import { silentLogger } from "../../../../src/base/log.js";
-import { ToolSources } from "../../../../src/run/tools/sources.js";
+import { ToolSources } from "../../../../src/run/tools/tool-sources.js";
 import { McpServers } from "gantry/adapters/mcp-tools";
 import { mockTime, waitTurns } from "../../../helpers/fake-time.js";
 import { createGate } from "../../../helpers/gate.js";

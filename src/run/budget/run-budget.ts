@@ -1,4 +1,4 @@
-import type { AdmittedCall, Allowance, AnswerMeter } from "../../models/allowance.js";
+import type { AdmittedCall, Allowance, AnswerMeter } from "../../models/answer-meter.js";
 import { bytesOfAll, BYTES_PER_TOKEN, bytesOfPrefix } from "../../models/estimate.js";
 import { costOf, toUsage } from "../../models/usage.js";
 import type { Recorder } from "../../conversation/recorder.js";

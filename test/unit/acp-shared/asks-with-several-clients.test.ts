@@ -136,7 +136,7 @@ for (const [name, createStore] of STORES)
         assert.deepEqual(
           asks.map(({ kind, state, answeredBy }) => [kind, state, answeredBy]),
           [
-            // The user of this client can choose an option but cannot type a text.
+            // ACP users can choose an option but cannot send a text, so this question is withdrawn.
             ["question", "withdrawn", ""],
             ["question", "answered", "acp:JetBrains.\\e[0m"],
             ["permission", "answered", "acp:JetBrains.\\e[0m"],

@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
 import type { Check } from "gantry/testing";
 
-/** Asserts that the check with this name rejects a wrong adapter with an assertion error. */
+/**
+ * Asserts that the check with this name rejects a wrong adapter with an error other than TypeError, ReferenceError
+ * and RangeError.
+ */
 export async function assertCheckRejects(checks: readonly Check[], name: string): Promise<void> {
   const check = checks.find((candidate) => candidate.name === name);
   assert.ok(check, `there is no check named ${name}`);

@@ -8,14 +8,14 @@ import { ScriptedProvider, type ScriptedChunk } from "gantry/testing";
 import { parseCursor } from "../../../src/watch/cursor.js";
 import { StreamPosition } from "../../../src/watch/stream-position.js";
 import { Presence } from "../../../src/watch/presence.js";
-import { SessionTail, type Page, type TailWriter } from "../../../src/watch/tail.js";
+import { SessionTail, type Page, type TailWriter } from "../../../src/watch/session-tail.js";
 import { notifierOf } from "../../../src/sessions/polling-notifier.js";
 import { aMessage, aSession, change, aGrowingMessage } from "../../../src/testing/session-driver/rule.js";
 import { mockTime, waitTurns, waitForConditionInTurns } from "../../helpers/fake-time.js";
 import { createGate } from "../../helpers/gate.js";
 import { waitUntil } from "../../helpers/server-runs.js";
 import { STORES, sqliteStore } from "../../helpers/stores.js";
-import { joinTexts, WatchedPage } from "../../helpers/watch-event-page.js";
+import { joinTexts, WatchedPage } from "../../helpers/watched-page.js";
 
 /** Wraps a driver. Records its calls and counts its listeners. */
 function recordCalls(driver: SessionDriver): { driver: SessionDriver; calls: string[]; countListeners: () => number } {

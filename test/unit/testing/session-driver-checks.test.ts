@@ -17,8 +17,8 @@ import type {
   StoredRun,
 } from "gantry/plugin";
 import { sessionDriverChecks, type Check } from "gantry/testing";
-import { assertCheckRejects } from "../../helpers/assert-rejected.js";
-import { Tables } from "../../helpers/table-documents.js";
+import { assertCheckRejects } from "../../helpers/assert-check-rejects.js";
+import { Tables } from "../../helpers/tables.js";
 import { keys } from "../../../src/sessions/documents/keys.js";
 
 /** A correct driver, apart from the fault of a subclass. */

@@ -7,9 +7,9 @@ import { Project } from "../project/project.js";
 import { AgentTools } from "../run/tools/agent-tools.js";
 import { AGENT_DEFAULTS } from "../ports/defaults.js";
 import { ConversationCache } from "../run/context/conversation-cache.js";
-import { RunLimiter } from "../run/budget/concurrency.js";
+import { RunLimiter } from "../run/budget/run-limiter.js";
 import type { AgentServices } from "../run/context/run-context.js";
-import { ToolSources } from "../run/tools/sources.js";
+import { ToolSources } from "../run/tools/tool-sources.js";
 import { ToolStateCache } from "../run/tools/tool-state.js";
 
 /** Maximum wait of a run until its model is found, in ms. */

@@ -5,7 +5,7 @@ import { withEffectiveState, isOpen } from "../sessions/stored-run.js";
 import type { SessionState } from "../ports/watch.js";
 import { Plan } from "./plan.js";
 import type { Presence } from "./presence.js";
-import { SessionTail } from "./tail.js";
+import { SessionTail } from "./session-tail.js";
 import { notifierOf } from "../sessions/polling-notifier.js";
 
 /** Maximum open asks in the state of a session. */

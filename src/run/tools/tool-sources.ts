@@ -6,7 +6,7 @@ import type { SlashCommand } from "../../ports/slash-command.js";
 import type { Tool } from "../../ports/tool.js";
 import type { OpenTools, ToolSession, ToolSource } from "../../ports/tool-source.js";
 import { checkAndSortTools, type ToolList } from "../input/run-input.js";
-import { type SourceOpening, ToolSourceOpener } from "./source-openings.js";
+import { type SourceOpening, ToolSourceOpener } from "./tool-source-opener.js";
 
 /**
  * Idle time before open sources are closed, in ms, and the maximum idle sessions with open sources. Each source may run

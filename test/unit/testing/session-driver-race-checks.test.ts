@@ -18,8 +18,8 @@ import { LeaseLostError, SessionNotFoundError } from "gantry";
 import { MemoryDriver } from "gantry";
 import { sessionDriverChecks } from "gantry/testing";
 import type { Check, HeldStore } from "gantry/testing";
-import { assertCheckRejects } from "../../helpers/assert-rejected.js";
-import { Tables } from "../../helpers/table-documents.js";
+import { assertCheckRejects } from "../../helpers/assert-check-rejects.js";
+import { Tables } from "../../helpers/tables.js";
 import { keys } from "../../../src/sessions/documents/keys.js";
 
 const waitForTick = () => new Promise((resolve) => setImmediate(resolve));

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer, type AddressInfo, type Server } from "node:net";
 import { after, describe, it } from "node:test";
 import { transportChecks, type Check } from "gantry/testing";
-import { assertCheckRejects } from "../../helpers/assert-rejected.js";
+import { assertCheckRejects } from "../../helpers/assert-check-rejects.js";
 import { closeOpenServers, connectLineClient, LineTransport, type LineFault } from "../../helpers/line-transport.js";
 
 function createChecks(fault?: LineFault): Check[] {

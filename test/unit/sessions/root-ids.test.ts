@@ -3,7 +3,7 @@ import { it } from "node:test";
 import { Agent, MemoryDriver } from "gantry";
 import type { SessionDriver } from "gantry/plugin";
 import { ScriptedProvider } from "gantry/testing";
-import { listRootIds } from "../../../src/sessions/all-roots.js";
+import { listRootIds } from "../../../src/sessions/root-ids.js";
 
 const SESSION_COUNT = 1_700;
 const neverAbortedSignal = new AbortController().signal;

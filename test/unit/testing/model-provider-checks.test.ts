@@ -3,7 +3,7 @@ import { after, describe, it } from "node:test";
 import { ProviderError } from "gantry";
 import type { Model, ModelChunk, ModelRequest } from "gantry/plugin";
 import { callTools, finish, modelProviderChecks, ScriptedProvider, type Check } from "gantry/testing";
-import { assertCheckRejects } from "../../helpers/assert-rejected.js";
+import { assertCheckRejects } from "../../helpers/assert-check-rejects.js";
 import { createRequest, createModel, readTool } from "../../helpers/model-requests.js";
 
 type ProviderClass = new () => ScriptedProvider;

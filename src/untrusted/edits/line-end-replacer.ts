@@ -31,13 +31,13 @@ function keepLineEnds(old: string, replacement: string, lineEnd: string): string
   const lines = old.split("\n");
   const fileLines = lines.map((line, i) => {
     const end = line.endsWith("\r") && i < lines.length - 1 ? "\r" : "";
-    return { raw: end === "" ? line : line.slice(0, -1), end: i < lines.length - 1 ? end : undefined };
+    return { raw: end === "" ? line : line.slice(0, -1), lineEnd: i < lines.length - 1 ? end : undefined };
   });
   return mergeLines({
     ...{
       tolerance: EXACT_MATCH,
       fileLines,
-      old: fileLines.map(({ raw }) => raw),
+      oldLines: fileLines.map(({ raw }) => raw),
       replacement: replacement.split("\n"),
     },
     ...{ lineEnd, reindent: (indent) => indent },

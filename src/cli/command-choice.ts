@@ -1,5 +1,5 @@
 import type { CommandDescription, FlagSpecs } from "./command-description.js";
-import { COMMAND_DESCRIPTIONS } from "./descriptions/all.js";
+import { COMMAND_DESCRIPTIONS } from "./descriptions/command-descriptions.js";
 import type { CommandLine } from "./command-line.js";
 import { formatHelp, describeUnknownCommand } from "./help.js";
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it, type TestContext } from "node:test";
 import { BUS_EVENTS } from "../../../src/agent/options.js";
 import { silentLogger } from "../../../src/base/log.js";
-import { formatFailureLine, describeFailure } from "../../../src/cli/failure.js";
+import { formatFailureLine, describeFailure } from "../../../src/cli/failure-message.js";
 import { compose } from "../../../src/serve/compose.js";
 import type { AdapterReport } from "../../../src/cli/check-report.js";
 import { loadConfig } from "../../../src/serve/config.js";
@@ -343,7 +343,7 @@ function getCheckLine(suffix: string): string | RegExp {
 
 describe("the one-line error of `gantry check` for an invalid adapter", () => {
   // A transport is invalid as a driver in a config, but is valid for `gantry check`.
-  for (const [fault, kind, module, suffix] of INVALID_ADAPTERS.filter(([, , , line]) => !line.startsWith(" is a ")))
+  for (const [fault, kind, module, suffix] of INVALID_ADAPTERS.filter(([, , , suffix]) => !suffix.startsWith(" is a ")))
     it(`reports a ${kind} adapter that ${fault}`, async (t) => {
       const folder = await tempDir(t, { "odd.mjs": module });
       const timeoutSeconds = fault === "never settles in start" ? 1 : 60;
