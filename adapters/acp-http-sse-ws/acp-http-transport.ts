@@ -6,7 +6,7 @@ import { ListeningBase, type Listening, type Transport } from "gantry/plugin";
 import { endRaw, openHttpHost, type HttpHost, type HttpMount, type Refusal } from "gantry/http";
 import type Koa from "koa";
 import type { WebSocketServer } from "ws";
-import { AcpServer, ERROR_CODES, createErrorResponse } from "../acp-shared/index.js";
+import { AcpServer, ERROR_CODES, toErrorResponse } from "../acp-shared/index.js";
 import { ClientConnection } from "./client-connection.js";
 import {
   toHostRefusalBody,
@@ -248,7 +248,7 @@ class AcpListener extends ListeningBase implements Clients {
       const outbox = new SocketOutbox(webSocket, this.#dependencies.options.heartbeatMs, {
         onText: (text) => client.acp.receive(text),
         onInvalidText: () =>
-          client.send(createErrorResponse(ERROR_CODES.parse, "parse error: expected UTF-8 text"), undefined),
+          client.send(toErrorResponse(ERROR_CODES.parse, "parse error: expected UTF-8 text"), undefined),
         onClosed: () => client.handleSocketLoss(),
         onOverflow: () => void client.close(CLOSE_CODES.tryAgainLater, "too many unread messages"),
       });

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { BodyError, readBody } from "gantry/http";
-import { ERROR_CODES, createErrorResponse } from "../acp-shared/index.js";
+import { ERROR_CODES, toErrorResponse } from "../acp-shared/index.js";
 import { createInvalidMessageRefusal, createTooLargeRefusal } from "./errors.js";
 
 /** Reads the text of a request's body. Rejects with `HttpRefusal` if the body is too large or not UTF-8. */
@@ -10,6 +10,6 @@ export async function readText(request: IncomingMessage, maxBytes: number): Prom
   } catch (error) {
     throw error instanceof BodyError && error.reason === "too_large"
       ? createTooLargeRefusal()
-      : createInvalidMessageRefusal(createErrorResponse(ERROR_CODES.parse, "parse error"));
+      : createInvalidMessageRefusal(toErrorResponse(ERROR_CODES.parse, "parse error"));
   }
 }

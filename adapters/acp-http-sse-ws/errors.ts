@@ -1,5 +1,5 @@
 import type { Refusal } from "gantry/http";
-import { ERROR_CODES, createErrorResponse, type ResponseMessage } from "../acp-shared/index.js";
+import { ERROR_CODES, toErrorResponse, type ResponseMessage } from "../acp-shared/index.js";
 
 /** A rejected request, with its status and a JSON-RPC body. */
 export class HttpRefusal extends Error {
@@ -19,7 +19,7 @@ function readMessage(body: ResponseMessage): string {
 
 /** The JSON-RPC body for a status. */
 export function createRefusalBody(status: number, message: string): ResponseMessage {
-  return createErrorResponse(status >= 500 ? ERROR_CODES.internal : ERROR_CODES.invalidRequest, message);
+  return toErrorResponse(status >= 500 ? ERROR_CODES.internal : ERROR_CODES.invalidRequest, message);
 }
 
 function createRefusal(status: number, message: string, headers?: Readonly<Record<string, string>>): HttpRefusal {

@@ -2,7 +2,7 @@ import { setMaxListeners } from "node:events";
 import type { Session } from "gantry";
 import { ClientSessions } from "./client-sessions.js";
 import { Dispatcher, type RequestContext, type Sink } from "./dispatcher.js";
-import { createParamsError, RpcError } from "./errors.js";
+import { toParamsError, RpcError } from "./errors.js";
 import type { ClientFrame } from "./frames.js";
 import type { ClientFacts, ConnectionDependencies } from "./open-sessions.js";
 import { readInitialize, readParams, readString, type InitializeData } from "./params.js";
@@ -186,7 +186,7 @@ export class AcpConnection implements ClientFacts {
   #authenticate(params: Params): unknown {
     const methodId = readString(params, "methodId");
     if (!this.#dependencies.options.authMethods.some(({ id }) => id === methodId)) {
-      throw createParamsError("methodId", "the id of one of authMethods");
+      throw toParamsError("methodId", "the id of one of authMethods");
     }
     return {};
   }

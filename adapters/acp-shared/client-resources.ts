@@ -2,7 +2,7 @@ import { stat } from "node:fs/promises";
 import path from "node:path";
 import { hasCode, type Agent } from "gantry";
 import { isRecord, type McpServer } from "gantry/plugin";
-import { createParamsError } from "./errors.js";
+import { toParamsError } from "./errors.js";
 
 type Params = Readonly<Record<string, unknown>>;
 
@@ -57,8 +57,8 @@ function isEmpty(value: unknown): boolean {
 
 function readList(params: Params, field: string): readonly unknown[] {
   const value = params[field] ?? [];
-  if (!Array.isArray(value)) throw createParamsError(field, "an array");
-  if (value.length > MAX_RESOURCES) throw createParamsError(field, `at most ${MAX_RESOURCES}`);
+  if (!Array.isArray(value)) throw toParamsError(field, "an array");
+  if (value.length > MAX_RESOURCES) throw toParamsError(field, `at most ${MAX_RESOURCES}`);
   return value;
 }
 
@@ -67,33 +67,32 @@ function readServers(serverInputs: readonly unknown[], agent: Agent): McpServer[
   servers.forEach((server, index) => {
     const field = `mcpServers[${index}]`;
     if (servers.findIndex(({ name }) => name === server.name) < index)
-      throw createParamsError(`${field}.name`, "a name that no other server has");
+      throw toParamsError(`${field}.name`, "a name that no other server has");
     // A client may start only programs that its prompts could start with `bash` anyway.
     if ("command" in server && !agent.tools.some(({ name }) => name === "bash"))
-      throw createParamsError(field, "an HTTP server: this agent has no bash tool and starts no programs");
+      throw toParamsError(field, "an HTTP server: this agent has no bash tool and starts no programs");
     try {
       agent.mcpServerFactory?.source(server);
     } catch (error) {
       if (!hasCode(error, "invalid_input")) throw error;
-      throw createParamsError(`${field}.${error.field}`, error.message.replace(`${error.field}: expected `, ""));
+      throw toParamsError(`${field}.${error.field}`, error.message.replace(`${error.field}: expected `, ""));
     }
   });
   return servers;
 }
 
 function readServer(input: unknown, field: string): McpServer {
-  if (!isRecord(input)) throw createParamsError(field, "an object");
+  if (!isRecord(input)) throw toParamsError(field, "an object");
   const { type } = input;
   const name = readText(input, "name", field);
   // The official schema has no type for programs; `stdio` has the same meaning.
   if (type === undefined || type === null || type === "stdio") {
     const args = input.args ?? [];
     if (!Array.isArray(args) || !args.every((arg) => typeof arg === "string"))
-      throw createParamsError(`${field}.args`, "an array of strings");
+      throw toParamsError(`${field}.args`, "an array of strings");
     return { name, command: readText(input, "command", field), args, env: readPairs(input.env, `${field}.env`) };
   }
-  if (type !== "http" && type !== "sse")
-    throw createParamsError(`${field}.type`, "http, sse, or no type for a program");
+  if (type !== "http" && type !== "sse") throw toParamsError(`${field}.type`, "http, sse, or no type for a program");
   return { name, url: readText(input, "url", field), headers: readPairs(input.headers, `${field}.headers`), type };
 }
 
@@ -102,23 +101,22 @@ function readPairs(input: unknown, field: string): Record<string, string> {
   const pairs = input ?? [];
   const isPair = (pair: unknown): pair is { name: string; value: string } =>
     isRecord(pair) && typeof pair.name === "string" && pair.name !== "" && typeof pair.value === "string";
-  if (!Array.isArray(pairs) || !pairs.every(isPair)) throw createParamsError(field, "an array of { name, value }");
+  if (!Array.isArray(pairs) || !pairs.every(isPair)) throw toParamsError(field, "an array of { name, value }");
   return Object.fromEntries(pairs.map(({ name, value }) => [name, value]));
 }
 
 function readText(record: Params, key: string, field: string): string {
   const value = record[key];
-  if (typeof value !== "string" || value === "")
-    throw createParamsError(`${field}.${key}`, "a string that is not empty");
+  if (typeof value !== "string" || value === "") throw toParamsError(`${field}.${key}`, "a string that is not empty");
   return value;
 }
 
 async function readFolders(inputs: readonly unknown[]): Promise<string[]> {
   const folders = inputs.map(async (folder, index) => {
     const field = `additionalDirectories[${index}]`;
-    if (typeof folder !== "string" || !path.isAbsolute(folder)) throw createParamsError(field, "an absolute path");
+    if (typeof folder !== "string" || !path.isAbsolute(folder)) throw toParamsError(field, "an absolute path");
     const stats = await stat(folder).catch(() => undefined);
-    if (!stats?.isDirectory()) throw createParamsError(field, "the absolute path of an existing folder");
+    if (!stats?.isDirectory()) throw toParamsError(field, "the absolute path of an existing folder");
     return path.resolve(folder);
   });
   return [...new Set(await Promise.all(folders))];

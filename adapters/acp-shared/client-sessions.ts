@@ -3,7 +3,7 @@ import { newId } from "gantry/plugin";
 import { readClientResources, type ClientResourcesResult } from "./client-resources.js";
 import { loadConfigOptions, setConfigOption } from "./config-options.js";
 import type { Dispatcher, RequestContext, Sink } from "./dispatcher.js";
-import { createParamsError } from "./errors.js";
+import { toParamsError } from "./errors.js";
 import { findMode, toModeState } from "./modes.js";
 import { OpenSessions, type ClientFacts, type ConnectionDependencies } from "./open-sessions.js";
 import { readOptionalString, readCwd, readString } from "./params.js";
@@ -146,7 +146,7 @@ export class ClientSessions {
     return this.#runInOrder(sessionId, async () => {
       const configId = readString(params, "configId");
       const value = readOptionalString(params, "value");
-      if (value === undefined) throw createParamsError("value", "a string");
+      if (value === undefined) throw toParamsError("value", "a string");
       const { agent, logger } = this.#dependencies;
       const optionDependencies = { agent, logger, offersModes: this.#facts.clientProfile.isEditor };
       const storedSession = await this.#sessions.requireSession(sessionId);
@@ -165,7 +165,7 @@ export class ClientSessions {
     const sessionId = readString(params, "sessionId");
     return this.#runInOrder(sessionId, async () => {
       const mode = findMode(readString(params, "modeId"));
-      if (!mode) throw createParamsError("modeId", "the id of one of the session's modes");
+      if (!mode) throw toParamsError("modeId", "the id of one of the session's modes");
       const { chain } = await this.#sessions.requireSession(sessionId);
       const openSession = this.#sessions.get(chain.root);
       const { sessionUpdates } = this.#sessions;

@@ -1,6 +1,6 @@
 import type { Agent, Logger, ReasoningEffort, Session } from "gantry";
 import { nearestEffort, type Model } from "gantry/plugin";
-import { createParamsError } from "./errors.js";
+import { toParamsError } from "./errors.js";
 import { MODE_OPTION, findMode, toModeOption } from "./modes.js";
 import type { SelectOption } from "./wire.js";
 
@@ -122,8 +122,8 @@ export async function setConfigOption(
   if (!isOffered() && !isComplete)
     option = (await loadConfigOptions(dependencies, session, signal, true)).options.find(hasRequestedId);
   // Accept only offered values: an effort set for a model without reasoning would be stored and used by the next model.
-  if (!option) throw createParamsError("configId", "the id of one of the session's options");
-  if (!isOffered()) throw createParamsError("value", "one of the option's values");
+  if (!option) throw toParamsError("configId", "the id of one of the session's options");
+  if (!isOffered()) throw toParamsError("value", "one of the option's values");
   if (configId === MODE_OPTION) return agent.sessions.update(session.id, { mode: findMode(value) ?? session.mode });
   if (configId === EFFORT_OPTION) {
     const effort = EFFORTS.find((effortEntry) => effortEntry.value === value)?.effort ?? "";

@@ -18,7 +18,7 @@ export class RpcError extends Error {
 }
 
 /** Error -32602 with the field and the expected value. */
-export function createParamsError(field: string, expected: string): RpcError {
+export function toParamsError(field: string, expected: string): RpcError {
   return new RpcError(ERROR_CODES.invalidParams, `invalid params: ${field}: expected ${expected}`, { field });
 }
 
@@ -42,7 +42,7 @@ export function toRpcError(error: unknown, logger: Logger): RpcError {
   if (hasCode(error, "attachment")) return new RpcError(ERROR_CODES.invalidParams, error.message);
   if (hasCode(error, "session_not_found")) return createSessionNotFoundError(error.sessionId);
   if (hasCode(error, "session_busy")) return new RpcError(ERROR_CODES.invalidRequest, error.message);
-  if (hasCode(error, "project_folder")) return createParamsError("cwd", "the absolute path of an existing folder");
+  if (hasCode(error, "project_folder")) return toParamsError("cwd", "the absolute path of an existing folder");
   if (hasCode(error, "run_cancelled")) return createCancelledError();
   if (hasCode(error, "too_many_runs") || hasCode(error, "shutting_down"))
     return new RpcError(ERROR_CODES.internal, error.message);

@@ -11,7 +11,7 @@ export type ClientFrame =
   | { kind: "invalid"; errorResponse: ResponseMessage };
 
 /** The error response to an invalid message. `id`: null if the message has no valid id. */
-export function createErrorResponse(code: number, message: string, id: RequestId = null): ResponseMessage {
+export function toErrorResponse(code: number, message: string, id: RequestId = null): ResponseMessage {
   return { jsonrpc: "2.0", id, error: { code, message } };
 }
 
@@ -24,9 +24,9 @@ export function parseFrame(text: string, maxDepth: number): ClientFrame {
     return error instanceof JsonDepthError
       ? {
           kind: "invalid",
-          errorResponse: createErrorResponse(ERROR_CODES.invalidRequest, `invalid request: ${error.message}`),
+          errorResponse: toErrorResponse(ERROR_CODES.invalidRequest, `invalid request: ${error.message}`),
         }
-      : { kind: "invalid", errorResponse: createErrorResponse(ERROR_CODES.parse, "parse error") };
+      : { kind: "invalid", errorResponse: toErrorResponse(ERROR_CODES.parse, "parse error") };
   }
   return readFrame(value);
 }
@@ -65,7 +65,7 @@ export function readFrame(value: unknown): ClientFrame {
 function createInvalidFrame(reason: string, id: RequestId = null): ClientFrame {
   return {
     kind: "invalid",
-    errorResponse: createErrorResponse(ERROR_CODES.invalidRequest, `invalid request: ${reason}`, id),
+    errorResponse: toErrorResponse(ERROR_CODES.invalidRequest, `invalid request: ${reason}`, id),
   };
 }
 

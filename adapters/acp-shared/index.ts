@@ -2,7 +2,7 @@ export { acpClient, type AcpClient } from "./client.js";
 export { AcpConnection } from "./acp-connection.js";
 export { readSessionId, type ClientRequestOptions, type Sink } from "./dispatcher.js";
 export { RpcError } from "./errors.js";
-export { parseFrame, readFrame, createErrorResponse, type ClientFrame } from "./frames.js";
+export { parseFrame, readFrame, toErrorResponse, type ClientFrame } from "./frames.js";
 export { ACP_DEFAULTS, acpEntries, acpLimits, type AcpOptions, type AuthMethod } from "./options.js";
 export { AcpServer } from "./acp-server.js";
 export {

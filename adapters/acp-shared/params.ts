@@ -1,12 +1,12 @@
 import { stat } from "node:fs/promises";
 import path from "node:path";
 import { isRecord } from "gantry/plugin";
-import { createParamsError } from "./errors.js";
+import { toParamsError } from "./errors.js";
 
 /** The params of a method. Undefined and null become an empty object. Throws `RpcError` for other values. */
 export function readParams(params: unknown): Readonly<Record<string, unknown>> {
   if (params === undefined || params === null) return {};
-  if (!isRecord(params)) throw createParamsError("params", "an object");
+  if (!isRecord(params)) throw toParamsError("params", "an object");
   return params;
 }
 
@@ -26,12 +26,12 @@ export interface InitializeData {
 export function readInitialize(params: unknown): InitializeData {
   const { protocolVersion, clientCapabilities, clientInfo } = readParams(params);
   if (!Number.isInteger(protocolVersion) || (protocolVersion as number) < 1) {
-    throw createParamsError("protocolVersion", "an integer from 1");
+    throw toParamsError("protocolVersion", "an integer from 1");
   }
   const capabilities = readOptionalObject(clientCapabilities, "clientCapabilities");
   const info = readOptionalObject(clientInfo, "clientInfo");
   const name = info.name ?? "";
-  if (typeof name !== "string") throw createParamsError("clientInfo.name", "a string");
+  if (typeof name !== "string") throw toParamsError("clientInfo.name", "a string");
   const session = isRecord(capabilities.session) ? capabilities.session : {};
   const fs = isRecord(capabilities.fs) ? capabilities.fs : {};
   return {
@@ -46,14 +46,14 @@ export function readInitialize(params: unknown): InitializeData {
 /** A string that is not empty. Throws `RpcError` for other values. */
 export function readString(params: Readonly<Record<string, unknown>>, field: string): string {
   const value = params[field];
-  if (typeof value !== "string" || value === "") throw createParamsError(field, "a string that is not empty");
+  if (typeof value !== "string" || value === "") throw toParamsError(field, "a string that is not empty");
   return value;
 }
 
 /** A string; undefined if the field is absent or null. Throws `RpcError` for other values. */
 export function readOptionalString(params: Readonly<Record<string, unknown>>, field: string): string | undefined {
   const value = params[field] ?? undefined;
-  if (value !== undefined && typeof value !== "string") throw createParamsError(field, "a string");
+  if (value !== undefined && typeof value !== "string") throw toParamsError(field, "a string");
   return value;
 }
 
@@ -62,9 +62,9 @@ export function readOptionalString(params: Readonly<Record<string, unknown>>, fi
  */
 export async function readCwd(params: Readonly<Record<string, unknown>>): Promise<string> {
   const { cwd } = params;
-  if (typeof cwd !== "string" || !path.isAbsolute(cwd)) throw createParamsError("cwd", "an absolute path");
+  if (typeof cwd !== "string" || !path.isAbsolute(cwd)) throw toParamsError("cwd", "an absolute path");
   const stats = await stat(cwd).catch(() => undefined);
-  if (!stats?.isDirectory()) throw createParamsError("cwd", "the absolute path of an existing folder");
+  if (!stats?.isDirectory()) throw toParamsError("cwd", "the absolute path of an existing folder");
   return path.resolve(cwd);
 }
 
@@ -75,6 +75,6 @@ function containsTrue(value: unknown): boolean {
 
 function readOptionalObject(value: unknown, field: string): Readonly<Record<string, unknown>> {
   if (value === undefined || value === null) return {};
-  if (!isRecord(value)) throw createParamsError(field, "an object");
+  if (!isRecord(value)) throw toParamsError(field, "an object");
   return value;
 }

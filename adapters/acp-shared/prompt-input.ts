@@ -1,7 +1,7 @@
 import path from "node:path";
 import type { FilePart, ImagePart } from "gantry";
 import { isRecord } from "gantry/plugin";
-import { createParamsError } from "./errors.js";
+import { toParamsError } from "./errors.js";
 
 /** The input of a run from a prompt's content blocks. */
 export interface PromptInput {
@@ -18,18 +18,18 @@ const IMAGE_MEDIA_TYPES: ReadonlySet<string> = new Set(["image/png", "image/jpeg
  * Throws `RpcError` for an invalid prompt.
  */
 export function readPrompt(prompt: unknown, readsAllBlocks: boolean): PromptInput {
-  if (!Array.isArray(prompt)) throw createParamsError("prompt", "an array of content blocks");
+  if (!Array.isArray(prompt)) throw toParamsError("prompt", "an array of content blocks");
   const blocks = prompt.map((block: unknown, index) => {
     if (!isRecord(block) || typeof block.type !== "string")
-      throw createParamsError(`prompt[${index}]`, "a content block with a type");
+      throw toParamsError(`prompt[${index}]`, "a content block with a type");
     if (block.type === "text" && typeof block.text !== "string")
-      throw createParamsError(`prompt[${index}].text`, "a string");
+      throw toParamsError(`prompt[${index}].text`, "a string");
     return { index, type: block.type, block };
   });
   const firstText = blocks.find(({ type }) => type === "text");
   const input: PromptInput = { message: "", attachments: [], ignoredTypes: [] };
   if (!readsAllBlocks) {
-    if (!firstText) throw createParamsError("prompt", "a text block");
+    if (!firstText) throw toParamsError("prompt", "a text block");
     input.message = String(firstText.block.text);
     input.ignoredTypes = blocks.filter((promptBlock) => promptBlock !== firstText).map(({ type }) => type);
   } else {
@@ -39,8 +39,8 @@ export function readPrompt(prompt: unknown, readsAllBlocks: boolean): PromptInpu
     input.message = texts.filter((text) => text !== "").join("\n");
   }
   if (input.message.trim() === "" && input.attachments.length === 0) {
-    if (firstText) throw createParamsError(`prompt[${firstText.index}].text`, "a text that is not empty");
-    throw createParamsError("prompt", "a block of text, image, resource_link or resource");
+    if (firstText) throw toParamsError(`prompt[${firstText.index}].text`, "a text that is not empty");
+    throw toParamsError("prompt", "a block of text, image, resource_link or resource");
   }
   return input;
 }
@@ -71,7 +71,7 @@ function addBlock(
       return true;
     case "resource": {
       const { resource } = block;
-      if (!isRecord(resource)) throw createParamsError(`${field}.resource`, "an object");
+      if (!isRecord(resource)) throw toParamsError(`${field}.resource`, "an object");
       const uri = readText(resource, "uri", `${field}.resource`);
       if (typeof resource.text === "string")
         texts.push(`<context ref=${JSON.stringify(uri)}>\n${resource.text}\n</context>`);
@@ -93,7 +93,7 @@ function createAttachment(mediaType: string, data: string, filename: string): Im
 
 function readText(block: Block, key: string, field: string): string {
   const value = block[key];
-  if (typeof value !== "string") throw createParamsError(`${field}.${key}`, "a string");
+  if (typeof value !== "string") throw toParamsError(`${field}.${key}`, "a string");
   return value;
 }
 

@@ -1,6 +1,6 @@
 import { isRecord } from "gantry/plugin";
 import type { RequestContext } from "./dispatcher.js";
-import { createParamsError, RpcError, createSessionBusyError } from "./errors.js";
+import { toParamsError, RpcError, createSessionBusyError } from "./errors.js";
 import type { ClientFacts, ConnectionDependencies, OpenSessions } from "./open-sessions.js";
 import { readString } from "./params.js";
 import { runPrompt } from "./prompt.js";
@@ -128,7 +128,7 @@ export class ClientPrompts {
     const { agent, turns } = this.#dependencies;
     const run = await this.#findActiveRun(sessionId);
     if (run) {
-      if (input.attachments.length > 0) throw createParamsError("prompt", "text only, because a run is active");
+      if (input.attachments.length > 0) throw toParamsError("prompt", "text only, because a run is active");
       this.#logIgnoredBlocks(run.sessionId, input.ignoredTypes);
       const _meta = { steered: { runId: run.id } };
       if (await agent.runs.steer(run.id, input.message)) return { stopReason: "end_turn", _meta };

@@ -1,7 +1,7 @@
 import path from "node:path";
 import type { Agent, Session } from "gantry";
 import { isRecord } from "gantry/plugin";
-import { createParamsError } from "./errors.js";
+import { toParamsError } from "./errors.js";
 import { readOptionalString, readParams } from "./params.js";
 import { escapeInvisible } from "./printable-line.js";
 import type { Profile } from "./wire.js";
@@ -74,5 +74,5 @@ function readCursor(cursor: string): { updatedAt: string; id: string } {
   } catch {
     // Rejected below like any invalid cursor.
   }
-  throw createParamsError("cursor", "a nextCursor of session/list");
+  throw toParamsError("cursor", "a nextCursor of session/list");
 }

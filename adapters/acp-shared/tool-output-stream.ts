@@ -19,7 +19,7 @@ export class ToolOutputStream {
 
   /** Adds output of a call. Sends the first output at once, later output every `UPDATE_INTERVAL_MS`. */
   add(callId: string, text: string): void {
-    // Keep more than an update shows: the length then tells `takeLastLines` that the start is missing.
+    // Keep more than an update shows: `takeLastLines` then detects by the length that the start is missing.
     this.#outputByCallId.set(
       callId,
       ((this.#outputByCallId.get(callId) ?? "") + text).slice(-2 * MAX_OUTPUT_CHARACTERS),

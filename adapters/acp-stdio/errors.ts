@@ -1,11 +1,11 @@
-import { ERROR_CODES, createErrorResponse, type ResponseMessage } from "../acp-shared/index.js";
+import { ERROR_CODES, toErrorResponse, type ResponseMessage } from "../acp-shared/index.js";
 
 /** The answer to a line that exceeds the size limit. */
 export function createLineTooLongResponse(maxBytes: number): ResponseMessage {
-  return createErrorResponse(ERROR_CODES.invalidRequest, `invalid request: a message has at most ${maxBytes} bytes`);
+  return toErrorResponse(ERROR_CODES.invalidRequest, `invalid request: a message has at most ${maxBytes} bytes`);
 }
 
 /** The answer to a line that is not UTF-8. */
 export function createNotUtf8Response(): ResponseMessage {
-  return createErrorResponse(ERROR_CODES.parse, "parse error");
+  return toErrorResponse(ERROR_CODES.parse, "parse error");
 }

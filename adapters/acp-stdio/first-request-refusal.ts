@@ -1,5 +1,5 @@
 import type { Readable, Writable } from "node:stream";
-import { ERROR_CODES, parseFrame, createErrorResponse, type RequestId } from "../acp-shared/index.js";
+import { ERROR_CODES, parseFrame, toErrorResponse, type RequestId } from "../acp-shared/index.js";
 import { LineSplitter, type InputLine } from "./lines.js";
 
 /** Maximum wait for the first request, in ms. A client that started this process sends a request at once. */
@@ -22,7 +22,7 @@ export async function refuseFirstRequest(
   output.on("error", () => undefined);
   const id = await waitForFirstRequest(input);
   if (id === undefined) return;
-  const answer = `${JSON.stringify(createErrorResponse(ERROR_CODES.internal, reason, id))}\n`;
+  const answer = `${JSON.stringify(toErrorResponse(ERROR_CODES.internal, reason, id))}\n`;
   await new Promise<void>((resolve) => output.write(answer, () => resolve()));
 }
 

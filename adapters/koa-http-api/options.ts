@@ -23,17 +23,12 @@ const { max_body_bytes, streams, json_depth } = sharedOptions;
 
 /** Options under `server` and `limits`, and in this transport's entry of `server.transports`. */
 export const koaHttpOptions = option.section({
-  required_headers: option.headers(
-    "Headers that requests to `/api` must carry, instead of the required headers of the HTTP listener (`server.required_headers`).",
-  ),
-  headers: option.headers(
-    "Headers that the server sends with every `/api` response. Requests of web pages may carry the same headers (`Access-Control-Allow-Headers`).",
-    {
-      sent: true,
-      reserved: RESERVED_HEADERS,
-      default: {},
-    },
-  ),
+  required_headers: option.headers("Headers that requests to `/api` must carry, instead of `server.required_headers`."),
+  headers: option.headers("Headers of every `/api` response. Requests of web pages may carry them too.", {
+    sent: true,
+    reserved: RESERVED_HEADERS,
+    default: {},
+  }),
   max_body_bytes,
   on_disconnect: option.oneOf(
     ["cancel", "continue"],

@@ -3,7 +3,7 @@ import type { ReasoningEffort } from "../ports/model-provider.js";
 /** All efforts in ascending order; `""` is the model's default. */
 export const EFFORTS: readonly ReasoningEffort[] = ["", "minimal", "low", "medium", "high", "xhigh", "max"];
 
-/** Index of most models' default. Of two efforts at the same distance, the effort closer to this default is used. */
+/** Index of most models' default. If two efforts have the same distance, the one closer to this default is used. */
 const DEFAULT_EFFORT_INDEX = EFFORTS.indexOf("high");
 
 /**

@@ -22,10 +22,8 @@ export interface Turn {
 /** A connection to one agent over its standard input and output. */
 export class AcpClient {
   readonly #child: ChildProcess;
-  readonly #pendingRequests = new Map<
-    number | string,
-    { resolve: (value: any) => void; reject: (error: Error) => void }
-  >(); // eslint-disable-line @typescript-eslint/no-explicit-any -- results of many agents
+  // eslint-disable-next-line @typescript-eslint/no-explicit-any -- results of many agents
+  readonly #requests = new Map<number | string, { resolve: (value: any) => void; reject: (error: Error) => void }>();
   #incompleteLine = "";
   #nextId = 0;
   #characters = 0;
@@ -35,8 +33,8 @@ export class AcpClient {
     this.#child = child;
     child.stdout?.setEncoding("utf8").on("data", (text: string) => this.#readText(text));
     const rejectPending = (message: string): void => {
-      for (const { reject } of this.#pendingRequests.values()) reject(new Error(message));
-      this.#pendingRequests.clear();
+      for (const { reject } of this.#requests.values()) reject(new Error(message));
+      this.#requests.clear();
     };
     child.once("error", (error) => rejectPending(error.message));
     child.once("exit", (code, signal) => rejectPending(`the agent ended (${code ?? signal})`));
@@ -69,7 +67,7 @@ export class AcpClient {
   ): Promise<any> /* eslint-disable-line @typescript-eslint/no-explicit-any -- results of many agents */ {
     const id = this.#nextId++;
     return new Promise((resolve, reject) => {
-      this.#pendingRequests.set(id, { resolve, reject });
+      this.#requests.set(id, { resolve, reject });
       this.#send({ id, method, params });
     });
   }
@@ -91,8 +89,8 @@ export class AcpClient {
       else if (update?.sessionUpdate === "tool_call") this.#toolCalls++;
     } else if (method !== undefined && id !== undefined) this.#answerRequest(id, method, params);
     else if (id !== undefined) {
-      const pendingRequest = this.#pendingRequests.get(id);
-      this.#pendingRequests.delete(id);
+      const pendingRequest = this.#requests.get(id);
+      this.#requests.delete(id);
       if (error) pendingRequest?.reject(new Error(error.message));
       else pendingRequest?.resolve(result);
     }

@@ -496,10 +496,9 @@ export const SITUATIONS: readonly Situation[] = [
 // Request bodies have four different shapes.
 // eslint-disable-next-line @typescript-eslint/no-explicit-any
 function splitBody(body: any): { history: string; otherFields: string } {
+  const bodyText = JSON.stringify(body, (key, value) => (key === "cache_control" ? undefined : value));
   // eslint-disable-next-line @typescript-eslint/no-explicit-any
-  const bodyCopy = JSON.parse(
-    JSON.stringify(body, (key, value) => (key === "cache_control" ? undefined : value)),
-  ) as any;
+  const bodyCopy = JSON.parse(bodyText) as any;
   const history = bodyCopy.messages ?? bodyCopy.input ?? bodyCopy.contents;
   for (const key of ["messages", "input", "contents"]) delete bodyCopy[key];
   for (const key of ["max_tokens", "max_output_tokens", "generationConfig"]) delete bodyCopy[key];
