@@ -251,7 +251,7 @@ describe("a user as an API client", { concurrency: true }, () => {
         assert.equal(response.status, 403);
         const { code, error } = (await response.json()) as { code: string; error: string };
         assert.equal(code, "person_required");
-        assert.match(error, /in the file token of gantry's home folder/);
+        assert.match(error, /of the file `token` in gantry's home folder/);
       }
     }
     assert.equal((await client.asks.get(askId)).state, "open");
