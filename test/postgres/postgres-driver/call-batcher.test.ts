@@ -54,8 +54,8 @@ describe("concurrent calls of PostgresDriver", { skip: NO_POSTGRES }, () => {
     for (const [n, outcome] of readOutcomes.entries()) assert.equal("value" in outcome && outcome.value?.id, `s${n}`);
     const [{ createTransactionCount, leaseTransactionCount } = {}] = await runAsAdmin(
       url,
-      `SELECT (SELECT count(DISTINCT xmin::text)::int FROM ${schema}.names) AS createTransactionCount,
-         (SELECT count(DISTINCT xmin::text)::int FROM ${schema}.chains WHERE holder_id IN ('h7', 'h57', 'h107')) AS leaseTransactionCount`,
+      `SELECT (SELECT count(DISTINCT xmin::text)::int FROM ${schema}.names) AS "createTransactionCount",
+         (SELECT count(DISTINCT xmin::text)::int FROM ${schema}.chains WHERE holder_id IN ('h7', 'h57', 'h107')) AS "leaseTransactionCount"`,
     );
     assert.ok(
       Number(createTransactionCount) < CALL_COUNT / 5,
