@@ -1,14 +1,16 @@
 const EVENTS = ["unhandledRejection", "uncaughtException"] as const;
+/** Broken work can fail again and again; further errors are ignored. */
+const MAX_UNCLAIMED_ERRORS = 10;
 
 /** Collects unhandled errors, which would otherwise end the process, until `close` is called. */
 export class UnhandledErrors {
-  /** Errors that occurred while no `claimNext` was active. */
+  /** Errors that occurred while no `claimNext` was active, with different messages. */
   readonly unclaimedErrors: Error[] = [];
   #rejectNext: ((error: Error) => void) | undefined;
   readonly #listener = (reason: unknown): void => {
     const error = reason instanceof Error ? reason : new Error(`${String(reason)} was thrown`);
     if (this.#rejectNext) this.#rejectNext(error);
-    else this.unclaimedErrors.push(error);
+    else this.#addUnclaimed(error);
     this.#rejectNext = undefined;
   };
 
@@ -24,6 +26,11 @@ export class UnhandledErrors {
     } finally {
       this.#rejectNext = undefined;
     }
+  }
+
+  #addUnclaimed(error: Error): void {
+    const isKnown = this.unclaimedErrors.some(({ message }) => message === error.message);
+    if (!isKnown && this.unclaimedErrors.length < MAX_UNCLAIMED_ERRORS) this.unclaimedErrors.push(error);
   }
 
   /** Stops collecting. */

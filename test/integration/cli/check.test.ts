@@ -14,8 +14,8 @@ describe("gantry check in its own process", () => {
         export default { gantry: 1, kind: "hooks", name: "stray", create: () => ({
           beforeModelCall: () => {
             void Promise.reject(new Error("no luck"));
-            // Rejects after the check has already failed.
-            setImmediate(() => Promise.reject(new Error("again no luck")));
+            // Rejects twice after the check has already failed.
+            for (let n = 0; n < 2; n++) setImmediate(() => Promise.reject(new Error("again no luck")));
           },
         }) };`,
       "tmp/.keep": "",
@@ -28,7 +28,10 @@ describe("gantry check in its own process", () => {
     const { adapters } = JSON.parse(stdout) as { adapters: AdapterReport[] };
     const runCheck = adapters[0]?.checks.find(({ group }) => group === "run");
     assert.deepEqual([runCheck?.status, runCheck?.message], ["failed", "no luck"]);
-    assert.equal(adapters[0]?.checks.at(-1)?.message, "again no luck");
+    // The next check may report the error too.
+    const lateFailures = adapters[0]!.checks.filter(({ message }) => message === "again no luck");
+    assert.ok(lateFailures.length > 0);
+    assert.ok(lateFailures.filter(({ group }) => group === "adapter").length <= 1);
     assert.match(stderr, /^not JSON$/m);
     assert.deepEqual(
       readdirSync(folder.at("tmp")).filter((name) => name.startsWith("gantry-check")),
