@@ -34,14 +34,16 @@ export const CHUNKS = [
   chunk("stdio", "serve", ["adapters/acp-stdio index"]),
   deferredChunk("prompt", "serve stdio", [
     "adapters/acp-shared permission plan prompt prompt-input reported-calls run-usage session-list tool-output-stream",
-    "adapters/acp-shared updates",
+    "adapters/acp-shared session-watch updates",
   ]),
   // The first run. Modules of adapters/language-models that the `serve` chunk contains are not listed again.
   deferredChunk("run", "serve", [
-    "src/run active-run execution local-runs start",
+    "src/run active-run execution local-runs start; src/run/input server-check; src/compaction summary",
     "src/conversation messages stored-state",
-    "src/project git-head instructions skills; src/watch live-sessions session-tail; src/sessions holder lease; src/tools builtin-tools",
-    "adapters/language-models answer catalogue-entry claude efforts limits model-list local-catalogue",
+    "src/project git-head instructions skills tree; src/files handle-opener name-opener names opened-folder path-guard resolve-path",
+    "src/processes output-folder",
+    "src/watch live-sessions plan session-tail watch; src/sessions holder lease; src/tools builtin-tools",
+    "adapters/language-models answer catalogue-entry claude efforts files limits model-list local-catalogue",
     "adapters/language-models messages price-list price-updates prices require-event-stream specification unreadable-body request-capture",
     // Most servers use this protocol. A separate chunk would slow down most first runs.
     "adapters/language-models/wires openai",
@@ -50,33 +52,34 @@ export const CHUNKS = [
   chunk("anthropic", "serve run", ["adapters/language-models/wires anthropic"]),
   chunk("openai-responses", "serve run", ["adapters/language-models/wires openai-responses"]),
   chunk("offline", "serve", ["adapters/offline-provider index"]),
+  // Loaded after the start, to report whether commands run in a sandbox.
+  deferredChunk("sandbox", "serve run", ["src/tools/shell/sandbox sandbox", "src/processes child"]),
   // Modules for the first tool call.
   deferredChunk("tools", "serve run", [
     "src/run/calls describe execute; src/run/prompt nested-instructions",
     "src/tools/files delete-path edit-file files grep-search matched-lines patch-files patch-plan patch-text read-file",
     "src/tools/files record-file replace-file search-folder search-results write-file",
     "src/tools/shell shell-output; src/tools/web web-page",
-    "src/files attachments handle-opener name-opener names opened-folder path-guard resolve-path walk",
+    "src/files attachments walk",
     "src/untrusted workers",
     "src/base cut-text",
-    "src/processes clean-stream file-list output-file output-folder ripgrep search-scope",
+    "src/processes clean-stream file-list output-file ripgrep search-scope",
   ]),
   // Runs with watching clients, questions, subagents or budgets.
   deferredChunk("live", "serve run", [
     "src/run runs; src/run/budget run-budget; src/run/calls spawn; src/run/context structured-output",
     "src/run/input budget-check; src/run/permissions asks rule-schema rules subagent-requests",
-    "src/run/queue queue; src/watch plan watch",
+    "src/run/queue queue",
     "adapters/sqlite-driver asks",
   ]),
   // Modules that only few processes need.
   deferredChunk("rare-features", "serve run", [
-    "src/compaction fit follow-up summary; src/sessions fork revert subagents undo; src/history plan restore",
-    "adapters/language-models errors files from-ai-sdk module package-source provider-fault",
+    "src/compaction fit follow-up; src/sessions fork revert subagents undo; src/history plan restore",
+    "adapters/language-models errors from-ai-sdk module package-source provider-fault",
     "adapters/sqlite-driver dump",
     "src/tools/shell bash-jobs; src/processes detached-job job supervisor",
-    "src/serve mcp-servers third-party; src/run/input server-check",
+    "src/serve mcp-servers third-party",
   ]),
-  chunk("sandbox", "serve", ["src/tools/shell/sandbox sandbox", "src/processes child"]),
   chunk("api", "serve http", ["adapters/koa-http-api app"]),
   // This chunk needs much more of the schema package than the others. It therefore shares nothing with them.
   separateChunk("openapi", ["adapters/koa-http-api openapi"]),

@@ -28,6 +28,34 @@ describe("the project tree", () => {
     );
   });
 
+  it("compares single names of .gitignore, and leaves out patterns that take long", async (t) => {
+    const folder = await tempDir(t, {
+      ".gitignore": "# note\n/out\n*.tmp\nlogs/\n!keep.tmp\n*a*a*a*a*a*b\nsrc/gen\n",
+      out: "",
+      "a.tmp": "",
+      "keep.tmp": "",
+      logs: "",
+      "src/out": "",
+      "src/b.tmp": "",
+      "src/logs/x": "",
+      "src/gen/x": "",
+      [`${"a".repeat(200)}c`]: "",
+    });
+    assert.equal(
+      await readTreeTop(folder.path, [], TIMEOUT_MS),
+      `src/: gen/ out\n.gitignore ${"a".repeat(59)}… keep.tmp logs`,
+    );
+  });
+
+  it("reads the entries of a limited number of folders and names the others", async (t) => {
+    const folder = await tempDir(
+      t,
+      Object.fromEntries(Array.from({ length: 42 }, (_, i) => [`f${String(i).padStart(2, "0")}/x`, ""])),
+    );
+    const lines = (await readTreeTop(folder.path, [], TIMEOUT_MS)).split("\n");
+    assert.deepEqual(lines.slice(38), ["f38/: x", "f39/: x", "f40/", "f41/"]);
+  });
+
   it("has at most 2,000 bytes, quotes names with control characters, and is empty after its timeout", async (t) => {
     const manyFiles = Object.fromEntries(
       Array.from({ length: 300 }, (_, i) => [`folder-${i}-${"x".repeat(100)}/${"y".repeat(100)}`, ""]),
