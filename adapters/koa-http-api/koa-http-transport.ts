@@ -32,21 +32,7 @@ export class KoaHttpTransport implements Transport {
     // If undefined, the required headers of the listener apply.
     const requiredHeaders = Object.keys(options.requiredHeaders ?? {}).length > 0 ? options.requiredHeaders : undefined;
     // Loading Koa takes half of the start-up time: load it while the first client connects.
-    const loadApp = memoize(async () => {
-      const { createApp } = await import("./app.js");
-      return createApp({
-        agent,
-        options,
-        headers,
-        logger: this.#logger,
-        authHeaderNames: host.authHeaderNames(requiredHeaders),
-        isFromPerson: (request) => host.isFromPerson(request, requiredHeaders),
-        isLoopback: () => host.isLoopback,
-        reserveStreamSlot: () => host.reserveStreamSlot(),
-        stopSignal: serving.stopSignal,
-        shutdownSignal: serving.shutdown,
-      });
-    });
+    const loadApp = memoize(() => this.#createApp(agent, host, serving, headers, requiredHeaders));
     const refuse = (response: ServerResponse, refusal: Refusal): void => answer(response, refusal, headers);
     const onLoadError = (response: ServerResponse) => (error: unknown) => {
       this.#logger.error("HTTP API failed to load; requests are answered with 500", { error });
@@ -83,6 +69,28 @@ export class KoaHttpTransport implements Transport {
       await ownHost?.close(AbortSignal.abort());
       throw error;
     }
+  }
+
+  async #createApp(
+    agent: Agent,
+    host: HttpHost,
+    serving: HttpServing,
+    headers: Readonly<Record<string, string>>,
+    requiredHeaders: KoaHttpOptions["requiredHeaders"],
+  ) {
+    const { createApp } = await import("./app.js");
+    return createApp({
+      agent,
+      options: this.#options,
+      headers,
+      logger: this.#logger,
+      authHeaderNames: host.authHeaderNames(requiredHeaders),
+      isFromPerson: (request) => host.isFromPerson(request, requiredHeaders),
+      isLoopback: () => host.isLoopback,
+      reserveStreamSlot: () => host.reserveStreamSlot(),
+      stopSignal: serving.stopSignal,
+      shutdownSignal: serving.shutdown,
+    });
   }
 }
 
