@@ -6,7 +6,8 @@ import { fileURLToPath } from "node:url";
 import { answer, type HttpHost, type Refusal } from "gantry/http";
 import type { OneTimeLinks } from "./one-time-links.js";
 import type { WebConsoleOptions } from "./options.js";
-import { CONSOLE_PATH, ASSETS_PATH, LINKS_PATH, LOGIN_PATH, SECURITY_HEADERS } from "./paths.js";
+import { CONSOLE_PATH, ASSETS_PATH, LINKS_PATH, LOGIN_PATH } from "./paths.js";
+import { SECURITY_HEADERS } from "./security-headers.js";
 
 /** Content types by file extension, for all files of the build. */
 const CONTENT_TYPES: Readonly<Record<string, string>> = {

@@ -3,16 +3,3 @@ export const CONSOLE_PATH = "/console";
 export const ASSETS_PATH = "/console/assets/";
 export const LINKS_PATH = "/console/links";
 export const LOGIN_PATH = "/console/login";
-
-/** Headers of every response: pages load and run only files of the build, and no other page can frame them. */
-export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
-  "Content-Security-Policy":
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; " +
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types dompurify",
-  "Cross-Origin-Opener-Policy": "same-origin",
-  "Cross-Origin-Resource-Policy": "same-origin",
-  "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
-  "Referrer-Policy": "no-referrer",
-  "X-Content-Type-Options": "nosniff",
-  "X-Frame-Options": "DENY",
-};
