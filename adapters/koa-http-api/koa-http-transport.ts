@@ -1,4 +1,4 @@
-import type { ServerResponse } from "node:http";
+import type { RequestListener, ServerResponse } from "node:http";
 import { silentLogger, type Agent, type Logger } from "gantry";
 import type { Listening, Transport } from "gantry/plugin";
 import { answer, openHttpHost, type HttpHost, type Refusal } from "gantry/http";
@@ -32,7 +32,8 @@ export class KoaHttpTransport implements Transport {
     // If undefined, the required headers of the listener apply.
     const requiredHeaders = Object.keys(options.requiredHeaders ?? {}).length > 0 ? options.requiredHeaders : undefined;
     // Loading Koa takes half of the start-up time: load it while the first client connects.
-    const loadApp = memoize(() => this.#createApp(agent, host, serving, headers, requiredHeaders));
+    let app: Promise<RequestListener> | undefined;
+    const loadApp = () => (app ??= this.#createApp(agent, host, serving, headers, requiredHeaders));
     const refuse = (response: ServerResponse, refusal: Refusal): void => answer(response, refusal, headers);
     const onLoadError = (response: ServerResponse) => (error: unknown) => {
       this.#logger.error("HTTP API failed to load; requests are answered with 500", { error });
@@ -77,7 +78,7 @@ export class KoaHttpTransport implements Transport {
     serving: HttpServing,
     headers: Readonly<Record<string, string>>,
     requiredHeaders: KoaHttpOptions["requiredHeaders"],
-  ) {
+  ): Promise<RequestListener> {
     const { createApp } = await import("./app.js");
     return createApp({
       agent,
@@ -92,10 +93,4 @@ export class KoaHttpTransport implements Transport {
       shutdownSignal: serving.shutdown,
     });
   }
-}
-
-/** Returns a function that calls `work` once and then returns the same promise, also if it rejects. */
-function memoize<T>(work: () => Promise<T>): () => Promise<T> {
-  let promise: Promise<T> | undefined;
-  return () => (promise ??= work());
 }

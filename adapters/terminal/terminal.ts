@@ -46,7 +46,7 @@ export interface TerminalOptions {
  * start. Restores the screen before it settles.
  */
 export async function openTerminal(options: TerminalOptions): Promise<{ session: string | undefined }> {
-  const { input, output, newSessionOptions, projectDir, listFiles, location, hasColours, signal } = options;
+  const { input, output, newSessionOptions, projectDir, listFiles, location, signal } = options;
   const screen = new Screen(input, output);
   let requestExit: () => void = () => undefined;
   const exitRequest = new Promise<void>((resolve) => (requestExit = resolve));
@@ -69,7 +69,7 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
     setWheel: (isEnabled) => (screen.hasWheel = isEnabled),
   });
   const closeController = new AbortController();
-  const detachScreen = attachScreen(store, screen, { input, output, hasColours });
+  const detachScreen = attachScreen(store, screen, options);
   // The caller reports these errors on the restored screen.
   process.on("uncaughtException", reportCrash);
   process.on("unhandledRejection", reportCrash);
@@ -105,7 +105,7 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
 function attachScreen(
   store: TerminalStore,
   screen: Screen,
-  { input, output, hasColours }: Pick<TerminalOptions, "input" | "output" | "hasColours">,
+  { input, output, hasColours }: TerminalOptions,
 ): () => void {
   const painter = new Painter(output);
   const keyboard = new Keyboard((keyInput) => store.press(keyInput));

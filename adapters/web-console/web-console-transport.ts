@@ -4,7 +4,7 @@ import { ListeningBase, type Listening, type Transport } from "gantry/plugin";
 import { answer, type HttpHost } from "gantry/http";
 import type { WebConsoleOptions } from "./options.js";
 import type { ConsolePages } from "./pages.js";
-import { ASSETS_PATH, CONSOLE_PATH, LOGIN_PATH } from "./paths.js";
+import { CONSOLE_PATH } from "./console-path.js";
 
 /** The console: browser pages under `/console`, which use the HTTP API on the same port. */
 export class WebConsoleTransport implements Transport {
@@ -29,7 +29,7 @@ export class WebConsoleTransport implements Transport {
       authenticated: false,
       requiredHeaders: Object.keys(requiredHeaders ?? {}).length > 0 ? requiredHeaders : undefined,
       // The endpoint that creates links is not listed, because it requires the headers.
-      browserPaths: ["/", CONSOLE_PATH, `${CONSOLE_PATH}/`, `${ASSETS_PATH}*`, LOGIN_PATH],
+      browserPaths: ["/", CONSOLE_PATH, `${CONSOLE_PATH}/`, `${CONSOLE_PATH}/assets/*`, `${CONSOLE_PATH}/login`],
       homePath: CONSOLE_PATH,
       handler: (request, response) => this.#withPages(response, (pages) => pages.serve(request, response)),
       refuse: (_request, response, refusal) => this.#withPages(response, (pages) => pages.refuse(response, refusal)),

@@ -3,7 +3,7 @@ import * as option from "../plugin/options.js";
 const textListOption = (description: string, defaultTexts: readonly string[] = []) =>
   option.list(option.text(""), description, { default: defaultTexts });
 
-/** What the built-in tools may access and how they work. See docs/tools.md. */
+/** The access that built-in tools have, and how they work. See docs/tools.md. */
 export const tools = option.section({
   allow_paths: textListOption(
     "Folders outside the project that file tools and attachments may use, relative to the config file's folder.",

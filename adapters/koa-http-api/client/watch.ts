@@ -3,6 +3,7 @@ import {
   linkSignal,
   createResourcePath,
   type CallOptions,
+  type RequestParts,
   type ServerConnection,
 } from "./connection.js";
 import { createDisconnectedError, ApiError, createInvalidAnswerError, NotFoundError } from "./errors.js";
@@ -65,10 +66,11 @@ export async function* watch(
     const startedAtMs = performance.now();
     let failure: ApiError;
     try {
+      const withLimit = <T>(work: Promise<T>) => withSilenceLimit(work, connection.silenceMs);
       if (cursor === undefined && afterSeq === undefined && last !== undefined)
-        afterSeq = Math.max(0, (await fetchNewestSeq(connection, sessionPath, link.signal)) - last);
-      const start = cursor === undefined ? { afterSeq } : { cursor };
-      const response = await openEventStream(connection, sessionPath, { ...start, follow, canAnswer }, link.signal);
+        afterSeq = Math.max(0, (await withLimit(fetchNewestSeq(connection, sessionPath, link.signal))) - last);
+      const query = { can_answer: canAnswer, follow, after_seq: cursor === undefined ? afterSeq : undefined };
+      const response = await withLimit(openEventStream(connection, sessionPath, query, cursor, link.signal));
       onConnection?.("open");
       let first: { first?: true } = { first: true };
       for await (const { type, data, id: eventCursor } of connection.readEvents(response, link.signal)) {
@@ -112,32 +114,24 @@ export async function* watch(
 
 async function fetchNewestSeq(connection: ServerConnection, sessionPath: string, signal: AbortSignal): Promise<number> {
   const query = { before: Number.MAX_SAFE_INTEGER, limit: 1 };
-  const { body } = await withSilenceLimit(
-    connection.requestJson<{ messages: ApiMessage[] }>(`${sessionPath}/messages`, { query, signal }),
-    connection.silenceMs,
-  );
+  const { body } = await connection.requestJson<{ messages: ApiMessage[] }>(`${sessionPath}/messages`, {
+    query,
+    signal,
+  });
   return body.messages[0]?.seq ?? 0;
 }
 
-/** Opens the event stream after a cursor or a `seq`. Rejects with `ApiError` if the server does not send a stream. */
+/** Opens the event stream, after `cursor` if it is set. Rejects with `ApiError` if the answer is not a stream. */
 async function openEventStream(
   connection: ServerConnection,
   sessionPath: string,
-  {
-    cursor,
-    afterSeq,
-    follow,
-    canAnswer,
-  }: Pick<ApiWatchOptions, "afterSeq" | "follow" | "canAnswer"> & { cursor?: string },
+  query: RequestParts["query"],
+  cursor: string | undefined,
   signal: AbortSignal,
 ): Promise<Response> {
-  const query = { can_answer: canAnswer, follow, after_seq: afterSeq };
   // For a cursor that the store no longer has, this header restarts the stream; `?after=` would be rejected.
   const headers: Record<string, string> = cursor === undefined ? {} : { "last-event-id": cursor };
-  const response = await withSilenceLimit(
-    connection.sendRequest(`${sessionPath}/events`, { query, headers, signal }),
-    connection.silenceMs,
-  );
+  const response = await connection.sendRequest(`${sessionPath}/events`, { query, headers, signal });
   if (!response.headers.get("content-type")?.startsWith("text/event-stream"))
     throw createInvalidAnswerError(502, "the answer is not a stream");
   return response;

@@ -1,5 +1,2 @@
 /** URL path of the console. The page's files and the endpoints for one-time links are below this path. */
 export const CONSOLE_PATH = "/console";
-export const ASSETS_PATH = "/console/assets/";
-export const LINKS_PATH = "/console/links";
-export const LOGIN_PATH = "/console/login";
