@@ -15,7 +15,7 @@ export {
   type SectionRest,
   type SectionValue,
 } from "./nested-options.js";
-export type { Entries, Option, OptionDocs, Rest, Value } from "./option.js";
+export type { Entries, Option, OptionDocs, ReadValue, Rest, Value } from "./option.js";
 export { read } from "./read-options.js";
 
 /** An option with a custom check. */
