@@ -1,4 +1,4 @@
-import type { Agent, AgentEvent, AskReply, AskRequest, Logger, Run, RunResult, Session } from "gantry";
+import type { Agent, AgentEvent, AskReply, AskRequest, Logger, Run, RunInput, RunResult, Session } from "gantry";
 import { newId } from "gantry/plugin";
 import { registerClient, type AcpClient } from "./client.js";
 import { toFailureText, isCancellation, RpcError, toRpcError } from "./errors.js";
@@ -56,7 +56,7 @@ const REQUEST_ERROR_CODES: ReadonlySet<string> = new Set([
  * failed. Sends nothing after the turn was answered.
  */
 export async function runPrompt(turn: Turn, context: PromptContext): Promise<PromptResult> {
-  const { agent, session, openSession, input, profile, logger, client } = context;
+  const { agent, session, openSession, profile, logger, client } = context;
   const send = (update: SessionUpdate) => {
     if (!turn.isAnswered) context.send(update);
   };
@@ -64,32 +64,17 @@ export async function runPrompt(turn: Turn, context: PromptContext): Promise<Pro
   const reportedCalls = new ReportedCalls();
   const runUsage = new RunUsage(agent, session.chain.root);
   const outputStream = new ToolOutputStream(send);
-  let run: Run | undefined;
+  let ownRun: OwnRun | undefined;
   // Any client may answer. A call with a permission question starts when the answer allows it.
   const unsubscribe = agent.on("ask.closed", ({ runId, ask }) => {
     const isAllowed = ask.kind === "question" || ask.reply?.choice === "allow" || ask.reply?.choice === "allow_always";
-    if (context.isEditor && isAllowed && runId === run?.id && reportedCalls.hasQuestion(ask.callId))
+    if (context.isEditor && isAllowed && runId === ownRun?.run.id && reportedCalls.hasQuestion(ask.callId))
       send(toStartedUpdate(ask.callId));
   });
-  let ownRun: OwnRun | undefined;
   try {
     const endStart = openSession.beginPromptStart();
     try {
-      run = await agent.run({
-        message: input.message,
-        attachments: input.attachments,
-        sessionId: session.id,
-        projectDir: openSession.cwd,
-        mcpServers: openSession.clientResources.servers,
-        folders: openSession.clientResources.folders,
-        commands: context.isEditor,
-        signal: turn.signal,
-        overflow: "merge",
-        onWaiting: context.isEditor ? createWaitReporter(send) : undefined,
-        ask: context.canAsk ? (request, signal) => askOwnClient(request, signal, reportedCalls, context) : undefined,
-        alwaysAsk: context.alwaysAsk,
-        clientName: context.clientName,
-      });
+      const run = await agent.run({ ...toRunInput(context, reportedCalls, send), signal: turn.signal });
       ownRun = { run, reportedCalls, asksClient: context.canAsk };
       openSession.setOwnRun(ownRun);
       context.onStarted();
@@ -99,32 +84,23 @@ export async function runPrompt(turn: Turn, context: PromptContext): Promise<Pro
     } finally {
       endStart();
     }
+    const { run } = ownRun;
     const isCompacted = await sendEvents(run, turn, send, reportedCalls, outputStream, context);
     const result = await run.result;
     // A run that only compacts sends nothing if there is too little to compact.
     if (context.isEditor && result.iterations === 0 && result.endedBy === "model" && !isCompacted)
-      send({
-        sessionUpdate: "agent_message_chunk",
-        messageId: newId(),
-        content: toTextBlock(TOO_LITTLE_TO_COMPACT_TEXT),
-      });
+      send(toMessageChunk(TOO_LITTLE_TO_COMPACT_TEXT));
     const usage = toUsageUpdate(result, profile);
     if (usage) send(usage);
     return toPromptResult(result, turn, profile);
   } catch (error) {
     if (error instanceof RpcError) throw error;
-    const usage = await runUsage.readUpdate(run, profile, logger);
-    if (turn.isCancelled || isCancellation(error)) {
-      if (usage) send(usage);
-      return { stopReason: "cancelled" };
-    }
-    const message = toFailureText(error, logger);
-    if (profile === "official") {
-      if (usage) send(usage);
-      throw new RpcError(ERROR_CODES.internal, message);
-    }
-    send({ sessionUpdate: "agent_message_chunk", messageId: newId(), content: toTextBlock(message) });
+    const usage = await runUsage.readUpdate(ownRun?.run, profile, logger);
+    const message = turn.isCancelled || isCancellation(error) ? undefined : toFailureText(error, logger);
+    if (message !== undefined && profile !== "official") send(toMessageChunk(message));
     if (usage) send(usage);
+    if (message === undefined) return { stopReason: "cancelled" };
+    if (profile === "official") throw new RpcError(ERROR_CODES.internal, message);
     return { stopReason: "error", _meta: { error: { message } } };
   } finally {
     if (ownRun) openSession.endOwnRun(ownRun);
@@ -133,6 +109,28 @@ export async function runPrompt(turn: Turn, context: PromptContext): Promise<Pro
     runUsage.end();
     removeClient();
   }
+}
+
+function toRunInput(
+  context: PromptContext,
+  reportedCalls: ReportedCalls,
+  send: (update: SessionUpdate) => void,
+): RunInput {
+  const { session, openSession, input, isEditor, canAsk, alwaysAsk, clientName } = context;
+  return {
+    message: input.message,
+    attachments: input.attachments,
+    sessionId: session.id,
+    projectDir: openSession.cwd,
+    mcpServers: openSession.clientResources.servers,
+    folders: openSession.clientResources.folders,
+    commands: isEditor,
+    overflow: "merge",
+    onWaiting: isEditor ? createWaitReporter(send) : undefined,
+    ask: canAsk ? (request, signal) => askOwnClient(request, signal, reportedCalls, context) : undefined,
+    alwaysAsk,
+    clientName,
+  };
 }
 
 /** Sends a tool's question to the client's user. Rejects with `RpcError` if the user does not answer. */
@@ -151,6 +149,10 @@ async function askOwnClient(
 
 function toStartedUpdate(toolCallId: string): SessionUpdate {
   return { sessionUpdate: "tool_call_update", toolCallId, status: "in_progress" };
+}
+
+function toMessageChunk(text: string): SessionUpdate {
+  return { sessionUpdate: "agent_message_chunk", messageId: newId(), content: toTextBlock(text) };
 }
 
 const TOO_LITTLE_TO_COMPACT_TEXT = "There is too little to compact.";

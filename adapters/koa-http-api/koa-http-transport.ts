@@ -1,4 +1,4 @@
-import type { ServerResponse } from "node:http";
+import type { RequestListener, ServerResponse } from "node:http";
 import { silentLogger, type Agent, type Logger } from "gantry";
 import type { Listening, Transport } from "gantry/plugin";
 import { answer, openHttpHost, type HttpHost, type Refusal } from "gantry/http";
@@ -32,21 +32,8 @@ export class KoaHttpTransport implements Transport {
     // If undefined, the required headers of the listener apply.
     const requiredHeaders = Object.keys(options.requiredHeaders ?? {}).length > 0 ? options.requiredHeaders : undefined;
     // Loading Koa takes half of the start-up time: load it while the first client connects.
-    const loadApp = memoize(async () => {
-      const { createApp } = await import("./app.js");
-      return createApp({
-        agent,
-        options,
-        headers,
-        logger: this.#logger,
-        authHeaderNames: host.authHeaderNames(requiredHeaders),
-        isFromPerson: (request) => host.isFromPerson(request, requiredHeaders),
-        isLoopback: () => host.isLoopback,
-        reserveStreamSlot: () => host.reserveStreamSlot(),
-        stopSignal: serving.stopSignal,
-        shutdownSignal: serving.shutdown,
-      });
-    });
+    let app: Promise<RequestListener> | undefined;
+    const loadApp = () => (app ??= this.#createApp(agent, host, serving, headers, requiredHeaders));
     const refuse = (response: ServerResponse, refusal: Refusal): void => answer(response, refusal, headers);
     const onLoadError = (response: ServerResponse) => (error: unknown) => {
       this.#logger.error("HTTP API failed to load; requests are answered with 500", { error });
@@ -84,10 +71,26 @@ export class KoaHttpTransport implements Transport {
       throw error;
     }
   }
-}
 
-/** Returns a function that calls `work` once and then returns the same promise, also if it rejects. */
-function memoize<T>(work: () => Promise<T>): () => Promise<T> {
-  let promise: Promise<T> | undefined;
-  return () => (promise ??= work());
+  async #createApp(
+    agent: Agent,
+    host: HttpHost,
+    serving: HttpServing,
+    headers: Readonly<Record<string, string>>,
+    requiredHeaders: KoaHttpOptions["requiredHeaders"],
+  ): Promise<RequestListener> {
+    const { createApp } = await import("./app.js");
+    return createApp({
+      agent,
+      options: this.#options,
+      headers,
+      logger: this.#logger,
+      authHeaderNames: host.authHeaderNames(requiredHeaders),
+      isFromPerson: (request) => host.isFromPerson(request, requiredHeaders),
+      isLoopback: () => host.isLoopback,
+      reserveStreamSlot: () => host.reserveStreamSlot(),
+      stopSignal: serving.stopSignal,
+      shutdownSignal: serving.shutdown,
+    });
+  }
 }

@@ -95,35 +95,14 @@ export class AnswerBuilder {
       case "tool-input-start":
         chunks.push({ type: "tool_input", text: "" });
         break;
-      case "tool-input-delta": {
-        const text = part.delta ?? "";
-        this.#outputBytes += text.length;
-        const joinableChunk = findJoinableChunk(chunks);
-        if (joinableChunk?.type === "tool_input") joinableChunk.text += text;
-        else chunks.push({ type: "tool_input", text });
+      case "tool-input-delta":
+        this.#addCallInput(part.delta ?? "", chunks);
         break;
-      }
-      case "tool-call": {
+      case "tool-call":
         // Tools that run at the provider are not passed to the kernel.
-        if (part.providerExecuted === true) {
-          this.#hasContent = true;
-          break;
-        }
-        this.#callCount++;
-        if (typeof part.toolName !== "string" || part.toolName.trim() === "") {
-          this.#hasUnnamedCall = true;
-          break;
-        }
-        const opaque = removeEmptyMetadata(part.providerMetadata);
-        chunks.push({
-          type: "tool_call",
-          id: this.#createCallId(part.toolCallId),
-          name: part.toolName,
-          arguments: toArgumentsText(part.input),
-          ...(opaque === undefined ? {} : { opaque }),
-        });
+        if (part.providerExecuted === true) this.#hasContent = true;
+        else this.#addCall(part, chunks);
         break;
-      }
       case "error":
         // The attempt has failed, even if a normal finish follows the malformed chunk.
         throw toProviderError(part.error, this.#context);
@@ -167,6 +146,29 @@ export class AnswerBuilder {
           : await this.#context.addCost({ ...reported, metadata: finish.providerMetadata ?? {} }),
     });
     return chunks;
+  }
+
+  #addCallInput(text: string, chunks: ModelChunk[]): void {
+    this.#outputBytes += text.length;
+    const joinableChunk = findJoinableChunk(chunks);
+    if (joinableChunk?.type === "tool_input") joinableChunk.text += text;
+    else chunks.push({ type: "tool_input", text });
+  }
+
+  #addCall({ toolCallId, toolName, input, providerMetadata }: StreamPart, chunks: ModelChunk[]): void {
+    this.#callCount++;
+    if (typeof toolName !== "string" || toolName.trim() === "") {
+      this.#hasUnnamedCall = true;
+      return;
+    }
+    const opaque = removeEmptyMetadata(providerMetadata);
+    chunks.push({
+      type: "tool_call",
+      id: this.#createCallId(toolCallId),
+      name: toolName,
+      arguments: toArgumentsText(input),
+      ...(opaque === undefined ? {} : { opaque }),
+    });
   }
 
   /** A unique call id. Some models send no ids, or the same id for several calls. */

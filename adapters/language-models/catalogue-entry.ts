@@ -1,6 +1,7 @@
 import { EFFORTS, type Model, type ModelPrices } from "gantry/plugin";
 import type { EffortLevel } from "./efforts.js";
-import { asObject, removeUndefined, type JsonObject } from "./json.js";
+import { asObject, type JsonObject } from "./json.js";
+import { removeUndefined } from "./remove-undefined.js";
 import type { Settings } from "./options.js";
 
 const MAX_ID_CHARACTERS = 256;

@@ -1,5 +1,5 @@
 import type { Model } from "gantry/plugin";
-import { removeUndefined } from "./json.js";
+import { removeUndefined } from "./remove-undefined.js";
 
 /** Creates a pattern for ids with a family at the start or after `/`, `.` or `:`, like `openai/gpt-5`. */
 const createFamilyPattern = (pattern: string): RegExp => new RegExp(`(^|[/.:])(${pattern})`, "i");

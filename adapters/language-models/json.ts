@@ -11,11 +11,6 @@ export function parseJsonObject(text: unknown): unknown {
   }
 }
 
-/** Removes undefined fields, so that a spread does not overwrite other values. */
-export function removeUndefined<T extends object>(fields: T): T {
-  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as T;
-}
-
 /** The object or array; an empty object for any other value. */
 export function asObject(value: unknown): JsonObject {
   return typeof value === "object" && value !== null ? (value as JsonObject) : {};

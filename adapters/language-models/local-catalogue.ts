@@ -1,5 +1,6 @@
 import type { Read } from "./network.js";
-import { asObject, asList, removeUndefined, asText, type JsonObject } from "./json.js";
+import { asObject, asList, asText, type JsonObject } from "./json.js";
+import { removeUndefined } from "./remove-undefined.js";
 import type { Settings } from "./options.js";
 
 /** Maximum number of models that are queried individually. */

@@ -11,7 +11,7 @@ import {
 import { Network } from "./network.js";
 import { fromAiSdk, isAiSdkFactory, type AiSdkFactory } from "./from-ai-sdk.js";
 import { requireEventStream } from "./require-event-stream.js";
-import { removeUndefined } from "./json.js";
+import { removeUndefined } from "./remove-undefined.js";
 import { toConfiguredModels, connectionEntries, findDuplicateId } from "./options.js";
 import { createRedactor } from "./redactor.js";
 

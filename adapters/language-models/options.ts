@@ -1,6 +1,7 @@
 import { ConfigError, option, type Model } from "gantry/plugin";
 import type { PriceSource } from "./price-updates.js";
 import { findPreset, findPresetByHost, PRESETS, WIRES, type Preset, type Quirks, type WireName } from "./presets.js";
+import { removeUndefined } from "./remove-undefined.js";
 
 /** A configured model; missing fields are taken from the provider's list or the price list. */
 export type ConfiguredModel = Pick<Model, "id"> & Partial<Omit<Model, "id">>;
@@ -237,11 +238,6 @@ export function toConfiguredModels(models: option.Value<typeof connectionEntries
   return models.map(({ cost, ...modelFields }) =>
     removeUndefined({ ...modelFields, prices: cost && removeUndefined(cost) }),
   );
-}
-
-/** Removes undefined fields, which would override defaults in a spread. */
-function removeUndefined<T extends object>(value: T): { [Key in keyof T]: Exclude<T[Key], undefined> } {
-  return Object.fromEntries(Object.entries(value).filter(([, fieldValue]) => fieldValue !== undefined)) as never;
 }
 
 function isHttpUrl(text: string): boolean {

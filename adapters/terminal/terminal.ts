@@ -46,9 +46,8 @@ export interface TerminalOptions {
  * start. Restores the screen before it settles.
  */
 export async function openTerminal(options: TerminalOptions): Promise<{ session: string | undefined }> {
-  const { input, output, newSessionOptions, projectDir, listFiles, location, hasColours, signal } = options;
+  const { input, output, newSessionOptions, projectDir, listFiles, location, signal } = options;
   const screen = new Screen(input, output);
-  const painter = new Painter(output);
   let requestExit: () => void = () => undefined;
   const exitRequest = new Promise<void>((resolve) => (requestExit = resolve));
   let resolveServer: (server: Promise<Server>) => void = () => undefined;
@@ -70,21 +69,10 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
     setWheel: (isEnabled) => (screen.hasWheel = isEnabled),
   });
   const closeController = new AbortController();
-  const keyboard = new Keyboard((keyInput) => store.press(keyInput));
-  const feedInput = (text: string | Buffer) => keyboard.feed(String(text));
-  screen.takeOver();
-  const view = new View(store, painter, hasColours);
-  const redraw = () => {
-    painter.invalidate();
-    screen.clear();
-    view.draw();
-  };
-  screen.onRedraw = redraw;
-  output.on("resize", redraw);
+  const detachScreen = attachScreen(store, screen, options);
   // The caller reports these errors on the restored screen.
   process.on("uncaughtException", reportCrash);
   process.on("unhandledRejection", reportCrash);
-  input.on("data", feedInput);
   input.once("end", requestExit);
   signal?.addEventListener("abort", requestExit, { once: true });
   try {
@@ -102,16 +90,43 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
   } finally {
     closeController.abort();
     signal?.removeEventListener("abort", requestExit);
-    input.off("data", feedInput);
     input.off("end", requestExit);
-    output.off("resize", redraw);
-    keyboard.close();
-    view.close();
-    screen.release();
+    detachScreen();
     process.off("uncaughtException", reportCrash);
     process.off("unhandledRejection", reportCrash);
     await store.close();
   }
+}
+
+/**
+ * Takes over the screen, draws the store on it, and gives the store the keys that the user presses. Returns a function
+ * that ends this and restores the screen.
+ */
+function attachScreen(
+  store: TerminalStore,
+  screen: Screen,
+  { input, output, hasColours }: TerminalOptions,
+): () => void {
+  const painter = new Painter(output);
+  const keyboard = new Keyboard((keyInput) => store.press(keyInput));
+  const feedInput = (text: string | Buffer) => keyboard.feed(String(text));
+  screen.takeOver();
+  const view = new View(store, painter, hasColours);
+  const redraw = () => {
+    painter.invalidate();
+    screen.clear();
+    view.draw();
+  };
+  screen.onRedraw = redraw;
+  output.on("resize", redraw);
+  input.on("data", feedInput);
+  return () => {
+    input.off("data", feedInput);
+    output.off("resize", redraw);
+    keyboard.close();
+    view.close();
+    screen.release();
+  };
 }
 
 /** Continues a session and applies the given settings. */

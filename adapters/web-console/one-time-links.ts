@@ -1,7 +1,8 @@
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { answer, BodyError, readBody, type Refusal } from "gantry/http";
-import { CONSOLE_PATH, SECURITY_HEADERS } from "./paths.js";
+import { CONSOLE_PATH } from "./console-path.js";
+import { SECURITY_HEADERS } from "./security-headers.js";
 
 /** Random bytes of a code, which must not be guessable. */
 const CODE_BYTES = 16;

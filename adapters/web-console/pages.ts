@@ -4,9 +4,14 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { answer, type HttpHost, type Refusal } from "gantry/http";
+import { CONSOLE_PATH } from "./console-path.js";
 import type { OneTimeLinks } from "./one-time-links.js";
 import type { WebConsoleOptions } from "./options.js";
-import { CONSOLE_PATH, ASSETS_PATH, LINKS_PATH, LOGIN_PATH, SECURITY_HEADERS } from "./paths.js";
+import { SECURITY_HEADERS } from "./security-headers.js";
+
+const ASSETS_PATH = `${CONSOLE_PATH}/assets/`;
+const LINKS_PATH = `${CONSOLE_PATH}/links`;
+const LOGIN_PATH = `${CONSOLE_PATH}/login`;
 
 /** Content types by file extension, for all files of the build. */
 const CONTENT_TYPES: Readonly<Record<string, string>> = {

@@ -4,8 +4,7 @@ import { ListeningBase, type Listening, type Transport } from "gantry/plugin";
 import { answer, type HttpHost } from "gantry/http";
 import type { WebConsoleOptions } from "./options.js";
 import type { ConsolePages } from "./pages.js";
-
-const CONSOLE_PATH = "/console";
+import { CONSOLE_PATH } from "./console-path.js";
 
 /** The console: browser pages under `/console`, which use the HTTP API on the same port. */
 export class WebConsoleTransport implements Transport {

@@ -1,7 +1,8 @@
 import { resolve } from "node:path";
 import type { AdapterKind } from "../plugin/adapter.js";
 import { listBuiltInNames, isBuiltIn, loadAdapter } from "../serve/plugins.js";
-import { parseOptions, Selection, type SelectedAdapter } from "../serve/selected-adapters.js";
+import { parseOptions } from "../serve/parse-options.js";
+import { Selection, type SelectedAdapter } from "../serve/selected-adapters.js";
 import { builtinTools } from "../tools/builtin-tools.js";
 import type { adapters } from "./descriptions/adapters.js";
 import { loadConfigWithFlags, type CommandHandler } from "./command.js";

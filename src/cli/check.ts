@@ -9,7 +9,7 @@ import { defineAdapter } from "../plugin/adapter.js";
 import { formatValue } from "../plugin/read-options.js";
 import { isModulePath } from "../serve/module-name.js";
 import { isDescriptor, ADAPTER_KINDS } from "../serve/plugins.js";
-import { reasonOf } from "../serve/selected-adapters.js";
+import { reasonOf } from "../serve/error-reason.js";
 import { findDescriptorFault, importWithGantry } from "../serve/third-party.js";
 import { tryStart, type TestedAdapter } from "../serve/trial.js";
 import { withTimeout, type Check } from "../testing/check.js";

@@ -3,8 +3,7 @@ import type { Agent } from "../agent/agent.js";
 import { onAbort } from "../base/abort.js";
 import { createLogger } from "../base/log.js";
 import { readAttachments } from "../files/attachments.js";
-import { hasCode } from "../ports/errors.js";
-import type { Run, RunInput, RunResult } from "../ports/run.js";
+import type { Run, RunInput } from "../ports/run.js";
 import { compose, type Composition } from "../serve/compose.js";
 import type { LoadedConfig } from "../serve/config.js";
 import { getEnvironmentVariable } from "../serve/environment.js";
@@ -14,36 +13,22 @@ import { loadConfigWithFlags, type CommandHandler, type CommandContext } from ".
 import { SIGNAL_EXIT_CODES } from "./signal-exit-codes.js";
 import { toBudget, readPrompt, readSchema } from "./run-input.js";
 import { toModelUsageError, resolveModel } from "./run-model.js";
-import { toErrorFields, JsonPrinter, TextPrinter, type Printer } from "./run-printer.js";
+import {
+  EXIT_CODES,
+  isClosedStdout,
+  isSignalExit,
+  toErrorOutcome,
+  toResultRecord,
+  type RunOutcome,
+} from "./run-outcome.js";
+import { JsonPrinter, TextPrinter, type Printer } from "./run-printer.js";
 import { formatCell, truncate, formatDollars, formatCount } from "./table.js";
 import { UsageError } from "./usage-error.js";
 import { WaitingLine } from "./waiting-line.js";
 
 type RunCommandContext = CommandContext<typeof runDescription.flags>;
 
-/** Exit codes from here on mean that a signal ended the run. */
-const MIN_SIGNAL_EXIT_CODE = 128;
-const EXIT_CODES = { done: 0, failed: 1, usage: 2, limit: 3, refused: 4 } as const;
-/** Flags by input field of a run, for error messages. */
-const FLAGS_BY_FIELD: Readonly<Record<string, string>> = {
-  "budget.usd": "--budget",
-  "budget.tokens": "--budget-tokens",
-  "budget.seconds": "--budget-seconds",
-  message: "the prompt",
-  outputSchema: "--schema",
-  sessionId: "--session",
-  model: "--model",
-};
 const MAX_TITLE_CHARACTERS = 60;
-
-/** Outcome of a run. */
-interface RunOutcome {
-  readonly exitCode: number;
-  readonly run?: Run | undefined;
-  readonly result?: RunResult;
-  readonly deniedCalls?: readonly { name: string; title: string }[];
-  readonly error?: unknown;
-}
 
 /** `gantry run PROMPT`: runs one prompt with an agent in this process. */
 export const run: CommandHandler<typeof runDescription.flags> = async (context) => {
@@ -68,9 +53,7 @@ export const run: CommandHandler<typeof runDescription.flags> = async (context) 
     error ??= writeError;
   }
   if (error !== undefined && exitCode !== SIGNAL_EXIT_CODES["SIGPIPE"])
-    output.report(
-      `gantry: ${exitCode >= MIN_SIGNAL_EXIT_CODE ? "interrupted" : formatCell(await describeError(error))}`,
-    );
+    output.report(`gantry: ${isSignalExit(exitCode) ? "interrupted" : formatCell(await describeError(error))}`);
   return exitCode;
 };
 
@@ -95,28 +78,12 @@ async function executeRun(
       logger: createRunLogger(loadedConfig, context),
       isProcessLocal: true,
     });
-    const { agent, providerNames } = composition;
-    const { model } = context.flags;
-    const waitingLine = new WaitingLine({ ...toWaitingOutput(context), report: (line) => printer.report(line) });
-    try {
-      if (model !== undefined) waitingLine.show(`requesting models of ${providerNames.join(", ")}`);
-      const requestedModel =
-        model === undefined ? {} : await resolveModel(model, agent, providerNames, runController.signal);
-      startedRun = await agent.run({
-        ...input,
-        ...requestedModel,
-        ...(await findSession(context, agent)),
-        ...toAttachments(context, loadedConfig, home),
-        overflow: "merge",
-        clientName: "run",
-        signal: runController.signal,
-        onWaiting: (reason) => waitingLine.show(`waiting for a model${reason === "" ? "" : `: ${reason}`}`),
-      });
-    } catch (error) {
-      throw model === undefined ? error : toModelUsageError(error, model, agent, providerNames);
-    } finally {
-      waitingLine.clear();
-    }
+    const { agent } = composition;
+    startedRun = await startRun(context, printer, composition, {
+      ...input,
+      ...toAttachments(context, loadedConfig, home),
+      signal: runController.signal,
+    });
     await printer.begin(startedRun);
     // A job without its key would use the offline guide's answer as a result.
     if (startedRun.provider === "offline")
@@ -124,18 +91,40 @@ async function executeRun(
     await reportMode(startedRun, agent, loadedConfig, context, printer);
     return await printEvents(startedRun, printer, runController, context);
   } catch (error) {
-    const signal = isClosedStdout(error)
-      ? "SIGPIPE"
-      : interruptSignal.aborted
-        ? String(interruptSignal.reason)
-        : undefined;
-    if (signal !== undefined)
-      return { exitCode: SIGNAL_EXIT_CODES[signal] ?? EXIT_CODES.failed, run: startedRun, error };
-    const usageError = startedRun ? undefined : toUsageError(error);
-    return { exitCode: usageError ? EXIT_CODES.usage : EXIT_CODES.failed, run: startedRun, error: usageError ?? error };
+    return toErrorOutcome(error, startedRun, interruptSignal);
   } finally {
     if (startedRun && composition) await setTitleFromPrompt(startedRun, composition.agent, context);
     await composition?.stop();
+  }
+}
+
+/**
+ * Starts the run. Shows on a terminal what it waits for. Rejects with `UsageError` if the model or the session of the
+ * flags does not exist.
+ */
+async function startRun(
+  context: RunCommandContext,
+  printer: Printer,
+  { agent, providerNames }: Composition,
+  input: Omit<RunInput, "signal"> & { readonly signal: AbortSignal },
+): Promise<Run> {
+  const { model } = context.flags;
+  const waitingLine = new WaitingLine({ ...toWaitingOutput(context), report: (line) => printer.report(line) });
+  try {
+    if (model !== undefined) waitingLine.show(`requesting models of ${providerNames.join(", ")}`);
+    const requestedModel = model === undefined ? {} : await resolveModel(model, agent, providerNames, input.signal);
+    return await agent.run({
+      ...input,
+      ...requestedModel,
+      ...(await findSession(context, agent)),
+      overflow: "merge",
+      clientName: "run",
+      onWaiting: (reason) => waitingLine.show(`waiting for a model${reason === "" ? "" : `: ${reason}`}`),
+    });
+  } catch (error) {
+    throw model === undefined ? error : toModelUsageError(error, model, agent, providerNames);
+  } finally {
+    waitingLine.clear();
   }
 }
 
@@ -294,39 +283,8 @@ function formatStructuredResult({ result }: RunOutcome, { schema }: RunCommandCo
   return `${JSON.stringify(result.structured)}\n`;
 }
 
-function toResultRecord({ exitCode, run, result, deniedCalls = [], error }: RunOutcome): object {
-  return {
-    type: "result",
-    exitCode,
-    state: error === undefined ? "finished" : exitCode >= MIN_SIGNAL_EXIT_CODE ? "cancelled" : "failed",
-    ...(run && { runId: run.id, sessionId: run.sessionId, provider: run.provider, model: run.model.id }),
-    ...result,
-    ...(deniedCalls.length > 0 && { refused: deniedCalls }),
-    ...(error !== undefined && {
-      error: error instanceof UsageError ? { code: "usage", message: error.message } : toErrorFields(error),
-    }),
-  };
-}
-
-/** Converts an error to a usage error if the command line caused it, otherwise returns undefined. */
-function toUsageError(error: unknown): UsageError | undefined {
-  if (error instanceof UsageError) return error;
-  if (hasCode(error, "invalid_input")) {
-    const { field, message } = error;
-    return new UsageError(`${FLAGS_BY_FIELD[field] ?? field}${message.slice(field.length)}`);
-  }
-  if (hasCode(error, "attachment")) return new UsageError(`--file: ${error.message}`);
-  return hasCode(error, "config") && error.message.startsWith("--") ? new UsageError(error.message) : undefined;
-}
-
 async function describeError(error: unknown): Promise<string> {
   if (error instanceof UsageError) return error.message;
   const { describeFailure } = await import("./failure-message.js");
   return describeFailure(error, "run");
-}
-
-/** Whether the error means that the reader closed stdout. */
-function isClosedStdout(error: unknown): boolean {
-  const { code } = (error ?? {}) as NodeJS.ErrnoException;
-  return code === "EPIPE" || code === "ERR_STREAM_DESTROYED";
 }

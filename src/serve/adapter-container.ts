@@ -13,9 +13,11 @@ import {
 } from "../plugin/adapter.js";
 import type { HookSet } from "../ports/hooks.js";
 import { AdapterError, hasCode } from "../ports/errors.js";
+import { parseOptions } from "./parse-options.js";
+import { reasonOf } from "./error-reason.js";
 import { findAdapterFault } from "./port-check.js";
 import { loadAdapter } from "./plugins.js";
-import { parseOptions, reasonOf, type SelectedAdapter } from "./selected-adapters.js";
+import type { SelectedAdapter } from "./selected-adapters.js";
 import { CONFIG, PROJECT_DIR, SELECTION } from "./tokens.js";
 
 /** Token of the adapter in its own child container. */

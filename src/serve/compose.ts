@@ -13,7 +13,8 @@ import type { Listening, Transport } from "../plugin/transport.js";
 import { createContainer, type CompositionInput } from "./container.js";
 import { findListeningFault } from "./port-check.js";
 import { isBuiltIn } from "./plugins.js";
-import { reasonOf, type SelectedAdapter } from "./selected-adapters.js";
+import { reasonOf } from "./error-reason.js";
+import type { SelectedAdapter } from "./selected-adapters.js";
 import { CloseTracker, stopInReverse, stopWithin, type StartedPart } from "./shutdown.js";
 import { AGENT, HOOKS, MODEL_PROVIDERS, SESSION_DRIVER, TOOLS, TRANSPORTS, type SelectedTransport } from "./tokens.js";
 

@@ -4,32 +4,20 @@ import { isRecord } from "../base/json.js";
 import { EFFORTS } from "../models/efforts.js";
 import * as option from "../plugin/options.js";
 import { sharedOptions } from "../plugin/shared-options.js";
-import { AGENT_DEFAULTS, BUDGET_LIMITS } from "../ports/defaults.js";
+import { AGENT_DEFAULTS } from "../ports/defaults.js";
 import { isCommandGlob, isPathGlob, isToolGlob } from "../run/permissions/rule-schema.js";
 import { PROMPT_USES } from "../ports/prompt-use.js";
 import { EXPECTED_VALUES, RULE_ACTIONS } from "../run/permissions/rule-format.js";
 import { UNATTENDED_POLICIES } from "../ports/unattended.js";
-import { mcpServers } from "./mcp-options.js";
 import { SESSION_MODES } from "../sessions/session-modes.js";
+import { limits } from "./limit-options.js";
+import { mcpServers } from "./mcp-options.js";
+import { tools } from "./tool-options.js";
 
-const { max_body_bytes, streams, connections, json_depth, frame_bytes } = sharedOptions;
-const { host, port, headerTimeout, requestTimeout, keepAliveTimeout } = HTTP_DEFAULTS;
-const {
-  maxIterations,
-  concurrentRuns,
-  attachmentBytes,
-  toolOutputBytes,
-  catalogueRefreshSeconds,
-  askTimeoutSeconds,
-  clientGraceSeconds,
-} = AGENT_DEFAULTS;
+const { max_body_bytes } = sharedOptions;
+const { host, port } = HTTP_DEFAULTS;
+const { maxIterations, catalogueRefreshSeconds, askTimeoutSeconds, clientGraceSeconds } = AGENT_DEFAULTS;
 const { enabled, strategy, threshold, keepMessages, contextWindow } = COMPACTION_DEFAULTS;
-const usdRange = { unit: "USD", above: 0, max: BUDGET_LIMITS.usd } as const;
-const priceRange = { unit: "USD per million tokens", min: 0 } as const;
-const textListOption = (description: string, defaultTexts: readonly string[] = []) =>
-  option.list(option.text(""), description, { default: defaultTexts });
-const secondsOption = (description: string, defaultSeconds: number) =>
-  option.number(description, { unit: "seconds", above: 0, default: defaultSeconds });
 
 /** Option for a module of an adapter: its name, or an object with its name and options. */
 const moduleOption = <const Kind extends "transport" | "tool" | "policy" | "hook">(kind: Kind) =>
@@ -87,7 +75,11 @@ export const configOptions = option.section(
           "Accept requests from processes of other users of this machine without authentication. Only Linux can distinguish users; other systems always accept them.",
           { default: false },
         ),
-        allowed_hosts: textListOption("Further values of `Host` that are accepted without authentication."),
+        allowed_hosts: option.list(
+          option.text(""),
+          "Further values of `Host` that are accepted without authentication.",
+          { default: [] },
+        ),
         drain_delay: option.number(
           "Delay between SIGTERM and the stop. Meanwhile the server works normally and `GET /api/ready` reports that it is draining.",
           { unit: "seconds", min: 0, max: 3_600, default: 0 },
@@ -224,106 +216,8 @@ export const configOptions = option.section(
         default: contextWindow,
       }),
     }),
-    tools: option.section({
-      allow_paths: textListOption(
-        "Folders outside the project that file tools and attachments may use, relative to the config file's folder.",
-      ),
-      protected_paths: textListOption(
-        "Paths that file tools can read but not change: see [tools.md](tools.md#protected-paths). `[]`: none.",
-        ["*"],
-      ),
-      env: textListOption(
-        "Environment variables of commands, in addition to `PATH`, `HOME`, `LANG`, `LC_*`, `TERM`, `TMPDIR`, `USER` and `SHELL`.",
-      ),
-      bash: option.section({
-        enabled: option.flag("Whether commands can be run.", { default: true }),
-        timeout: option.number("Default timeout of a command, in seconds. The model can request another one.", {
-          above: 0,
-          default: 120,
-        }),
-        sandbox: option.oneOf(
-          ["auto", "required", "off"],
-          '`"auto"`: bubblewrap if available. `"required"`: only in bubblewrap. `"off"`: no sandbox.',
-          { default: "auto" },
-        ),
-        network: option.flag(
-          'Whether commands in the sandbox have network access, including this server. Default: true, except with `"required"`.',
-        ),
-      }),
-      task: option.section({
-        max_iterations: option.integer("Maximum model calls of a subagent, at most `agent.max_iterations`.", {
-          min: 1,
-          default: 50,
-        }),
-      }),
-      check_edits: option.flag(
-        "Whether the result of a file change includes new syntax errors: see [tools.md](tools.md#checks-after-an-edit).",
-        { default: true },
-      ),
-      checks: option.list(
-        option.section({
-          files: option.text("Glob of the files, relative to the project folder.", { required: true }),
-          command: option.text("Command to run after such a file was changed, in the same way as `bash`.", {
-            required: true,
-          }),
-          timeout: option.number("Timeout in seconds.", { above: 0, max: 600, default: 20 }),
-        }),
-        "Commands that check the project. The result of a change includes their output that is new since the run's first change.",
-        { default: [] },
-      ),
-      webfetch: option.section({
-        allow_private: option.flag("Whether web pages may be fetched from loopback and private addresses.", {
-          default: false,
-        }),
-      }),
-    }),
-    limits: option.section({
-      concurrent_runs: option.integer("Maximum number of concurrent runs; beyond it 503.", {
-        min: 1,
-        default: concurrentRuns,
-      }),
-      streams,
-      connections,
-      attachment_bytes: option.integer("Maximum total size of the attachments of all active runs; beyond it 503.", {
-        min: 1,
-        default: attachmentBytes,
-      }),
-      json_depth,
-      frame_bytes,
-      tool_output_bytes: option.integer("Maximum size of a tool's output. The middle of a longer one is removed.", {
-        min: 1024,
-        default: toolOutputBytes,
-      }),
-      budget: option.section({
-        usd: option.number("Maximum cost of a run, in USD.", usdRange),
-        tokens: option.integer("Maximum prompt and completion tokens of a run.", { min: 1, max: BUDGET_LIMITS.tokens }),
-        seconds: option.number("Maximum duration of a run, without the time that users need to answer.", {
-          unit: "seconds",
-          above: 0,
-          max: BUDGET_LIMITS.seconds,
-        }),
-      }),
-      session_budget: option.section({
-        usd: option.number("Maximum total cost of a session's runs, in USD.", usdRange),
-        tokens: option.integer("Maximum total prompt and completion tokens of a session's runs.", {
-          min: 1,
-          max: BUDGET_LIMITS.tokens,
-        }),
-      }),
-      unknown_price: option.section(
-        {
-          input: option.number("Assumed price of prompt tokens if a model's price is unknown.", {
-            ...priceRange,
-            required: true,
-          }),
-          output: option.number("Assumed price of completion tokens.", { ...priceRange, required: true }),
-        },
-        { optional: true },
-      ),
-      header_timeout: secondsOption("Timeout for a request's headers.", headerTimeout),
-      request_timeout: secondsOption("Timeout for a complete request.", requestTimeout),
-      keep_alive_timeout: secondsOption("Timeout of an idle connection.", keepAliveTimeout),
-    }),
+    tools,
+    limits,
     log: option.section({
       level: option.oneOf(
         ["debug", "info", "warn", "error"],

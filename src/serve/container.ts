@@ -17,7 +17,8 @@ import { resolveAdapter } from "./adapter-container.js";
 import type { LoadedConfig } from "./config.js";
 import { isBuiltIn } from "./plugins.js";
 import { selectTools, warnAboutRules } from "./select-tools.js";
-import { reasonOf, Selection } from "./selected-adapters.js";
+import { reasonOf } from "./error-reason.js";
+import { Selection } from "./selected-adapters.js";
 import * as token from "./tokens.js";
 import { getConfiguredServers, listProgramFiles } from "./mcp-servers.js";
 

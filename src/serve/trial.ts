@@ -11,7 +11,7 @@ import { buildAdapter } from "./adapter-container.js";
 import { startThirdPartyTransport } from "./compose.js";
 import { loadConfig } from "./config.js";
 import { createContainer, provideHttpHost } from "./container.js";
-import { reasonOf } from "./selected-adapters.js";
+import { reasonOf } from "./error-reason.js";
 
 /** An adapter to test without a config. */
 export interface TestedAdapter<Kind extends AdapterKind = AdapterKind> {

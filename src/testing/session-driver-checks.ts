@@ -3,10 +3,12 @@ import type { Check } from "./check.js";
 import { askRules } from "./session-driver/asks.js";
 import { chainRules } from "./session-driver/chains.js";
 import { changeRules } from "./session-driver/changes.js";
+import { headRules } from "./session-driver/heads.js";
 import { leaseRules } from "./session-driver/leases.js";
+import { lifecycleRules } from "./session-driver/lifecycle.js";
 import { listRules } from "./session-driver/lists.js";
 import { messageRules } from "./session-driver/messages.js";
-import { StoreUnderTest, type StoreRules } from "./session-driver/rule.js";
+import { StoreUnderTest, type StoreRules } from "./session-driver/store-under-test.js";
 import { raceRules } from "./session-driver/races.js";
 import { runRules } from "./session-driver/runs.js";
 import { sessionRules } from "./session-driver/sessions.js";
@@ -17,13 +19,13 @@ import { transferRules } from "./session-driver/transfer.js";
 /** Returns one check for each rule of the `SessionDriver` contract. All are required. */
 export function sessionDriverChecks(fixture: SessionDriverFixture): Check[] {
   const rules: Readonly<Record<string, StoreRules>> = {
-    sessions: sessionRules,
+    sessions: { ...sessionRules, ...lifecycleRules },
     lists: listRules,
     messages: messageRules,
     changes: changeRules,
     chains: chainRules,
     leases: leaseRules,
-    runs: runRules,
+    runs: { ...runRules, ...headRules },
     asks: askRules,
     sharing: sharingRules,
     races: raceRules,

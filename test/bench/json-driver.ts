@@ -1,16 +1,15 @@
 // `npm run bench:json`: duration of each operation of the JSON driver, compared with the SQLite driver in the same run.
 // Reports the fastest of several rounds. Not part of the tests, because the result depends on the machine.
 import type { SessionDriver } from "gantry/plugin";
+import { acquireLease, releaseLease } from "../../src/testing/session-driver/driver-calls.js";
 import {
+  aGrowingMessage,
   aMessage,
   aSession,
   at,
   change,
-  aGrowingMessage,
-  acquireLease,
-  releaseLease,
   someMessages,
-} from "../../src/testing/session-driver/rule.js";
+} from "../../src/testing/session-driver/records.js";
 import { makeTempDir } from "../helpers/temp-dir.js";
 
 const ROUND_COUNT = 3;

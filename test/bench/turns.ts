@@ -6,7 +6,14 @@ import type { SessionDriver } from "gantry/plugin";
 import { MemoryDriver } from "gantry";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
-import { aHolder, aMessage, aRun, aSession, change, aGrowingMessage } from "../../src/testing/session-driver/rule.js";
+import {
+  aGrowingMessage,
+  aHolder,
+  aMessage,
+  aRun,
+  aSession,
+  change,
+} from "../../src/testing/session-driver/records.js";
 import { makeTempDir } from "../helpers/temp-dir.js";
 
 const TURN_COUNT = Number(process.env["TURNS"] ?? 2000);

@@ -1,7 +1,8 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { connect, createServer } from "node:net";
+import { connect } from "node:net";
 import { fileURLToPath } from "node:url";
+import { findFreePort } from "./other-user.js";
 import { findProgram } from "./postgres-binaries.js";
 import { makeTempDir, type Hooks } from "./temp-dir.js";
 import { waitFor } from "./wait.js";
@@ -101,13 +102,4 @@ export async function startHaproxy(
       );
     },
   };
-}
-
-async function findFreePort(): Promise<number> {
-  const probe = createServer().listen(0, "127.0.0.1");
-  await once(probe, "listening");
-  const { port } = probe.address() as { port: number };
-  probe.close();
-  await once(probe, "close");
-  return port;
 }

@@ -2,7 +2,7 @@
 import { writeSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { SessionDriver } from "gantry/plugin";
-import { aMessage, aSession, change, aGrowingMessage } from "../../src/testing/session-driver/rule.js";
+import { aGrowingMessage, aMessage, aSession, change } from "../../src/testing/session-driver/records.js";
 
 const [driverName = "", path = "", role = "", ...args] = process.argv.slice(2);
 

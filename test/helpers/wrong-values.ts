@@ -5,7 +5,8 @@ import { hasCode } from "gantry";
 import type { option } from "gantry/plugin";
 import { loadConfigWithFlags, type ConfigFlags } from "../../src/cli/command.js";
 import { loadAdapter } from "../../src/serve/plugins.js";
-import { parseOptions, Selection } from "../../src/serve/selected-adapters.js";
+import { parseOptions } from "../../src/serve/parse-options.js";
+import { Selection } from "../../src/serve/selected-adapters.js";
 
 /** The error of `gantry adapters` for a config; undefined if the config is valid. */
 export async function readConfigError(config: unknown, flags: ConfigFlags = {}): Promise<string | undefined> {

@@ -3,6 +3,7 @@ import {
   linkSignal,
   createResourcePath,
   type CallOptions,
+  type RequestParts,
   type ServerConnection,
 } from "./connection.js";
 import { createDisconnectedError, ApiError, createInvalidAnswerError, NotFoundError } from "./errors.js";
@@ -68,13 +69,8 @@ export async function* watch(
       const withLimit = <T>(work: Promise<T>) => withSilenceLimit(work, connection.silenceMs);
       if (cursor === undefined && afterSeq === undefined && last !== undefined)
         afterSeq = Math.max(0, (await withLimit(fetchNewestSeq(connection, sessionPath, link.signal))) - last);
-      const eventsPath = `${sessionPath}/events`;
       const query = { can_answer: canAnswer, follow, after_seq: cursor === undefined ? afterSeq : undefined };
-      // For a cursor that the store no longer has, this header restarts the stream; `?after=` would be rejected.
-      const headers: Record<string, string> = cursor === undefined ? {} : { "last-event-id": cursor };
-      const response = await withLimit(connection.sendRequest(eventsPath, { query, headers, signal: link.signal }));
-      if (!response.headers.get("content-type")?.startsWith("text/event-stream"))
-        throw createInvalidAnswerError(502, "the answer is not a stream");
+      const response = await withLimit(openEventStream(connection, sessionPath, query, cursor, link.signal));
       onConnection?.("open");
       let first: { first?: true } = { first: true };
       for await (const { type, data, id: eventCursor } of connection.readEvents(response, link.signal)) {
@@ -123,6 +119,22 @@ async function fetchNewestSeq(connection: ServerConnection, sessionPath: string,
     signal,
   });
   return body.messages[0]?.seq ?? 0;
+}
+
+/** Opens the event stream, after `cursor` if it is set. Rejects with `ApiError` if the answer is not a stream. */
+async function openEventStream(
+  connection: ServerConnection,
+  sessionPath: string,
+  query: RequestParts["query"],
+  cursor: string | undefined,
+  signal: AbortSignal,
+): Promise<Response> {
+  // For a cursor that the store no longer has, this header restarts the stream; `?after=` would be rejected.
+  const headers: Record<string, string> = cursor === undefined ? {} : { "last-event-id": cursor };
+  const response = await connection.sendRequest(`${sessionPath}/events`, { query, headers, signal });
+  if (!response.headers.get("content-type")?.startsWith("text/event-stream"))
+    throw createInvalidAnswerError(502, "the answer is not a stream");
+  return response;
 }
 
 /** Whether a retry would get the same answer. */

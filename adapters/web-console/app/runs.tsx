@@ -5,6 +5,7 @@ import { formatAge, formatDuration, formatCost, formatTokens } from "./parts/for
 import { Icon } from "./parts/icon.js";
 import "./runs.css";
 import { useConsole } from "./state/context.js";
+import { isActive } from "./state/watched-session.js";
 import { RunsOverview } from "./runs-overview.js";
 
 const STATE_LABELS: Readonly<Record<ApiRunState, string>> = {
@@ -38,8 +39,8 @@ export function Runs() {
   const currentOverview = overview.value;
   if (!currentOverview) return null;
   const runs = currentOverview.runs.value;
-  const activeRuns = runs?.filter(isActiveRun) ?? [];
-  const endedRuns = runs?.filter((run) => !isActiveRun(run)) ?? [];
+  const activeRuns = runs?.filter(isActive) ?? [];
+  const endedRuns = runs?.filter((run) => !isActive(run)) ?? [];
   return (
     <div class="runs">
       <div class="runs-column">
@@ -143,8 +144,4 @@ function RunRow({ run, title, cancel }: { run: ApiRun; title: string; cancel: Ru
       )}
     </li>
   );
-}
-
-function isActiveRun({ state }: ApiRun): boolean {
-  return state === "queued" || state === "running" || state === "waiting";
 }

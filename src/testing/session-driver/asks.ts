@@ -1,24 +1,9 @@
 import assert from "node:assert/strict";
 import { waitUntil } from "../check.js";
 import type { SessionDriver } from "../../ports/session-driver.js";
-import {
-  aMessage,
-  anAsk,
-  anInstruction,
-  answerAsk,
-  aResolution,
-  aRun,
-  aSession,
-  findAsk,
-  at,
-  change,
-  sendInstruction,
-  acquireLease,
-  findRun,
-  someMessages,
-  type StoreRules,
-  withdrawInstruction,
-} from "./rule.js";
+import { acquireLease, answerAsk, findAsk, findRun, sendInstruction, withdrawInstruction } from "./driver-calls.js";
+import { aMessage, anAsk, anInstruction, aResolution, aRun, aSession, at, change, someMessages } from "./records.js";
+import type { StoreRules } from "./store-under-test.js";
 
 const listAskIds = async (driver: SessionDriver, query: Partial<Parameters<SessionDriver["asks"]>[0]> = {}) =>
   (await driver.asks({ limit: 100, ...query })).map(({ id }) => id);

@@ -1,21 +1,9 @@
 import assert from "node:assert/strict";
 import type { SessionDriver } from "../../ports/session-driver.js";
 import { expectError } from "../check.js";
-import {
-  readAllSeqs,
-  aMessage,
-  aSession,
-  at,
-  change,
-  aGrowingMessage,
-  listIds,
-  findNewest,
-  readSeqs,
-  findSnapshots,
-  someMessages,
-  joinParts,
-} from "./rule.js";
-import type { StoreRules } from "./rule.js";
+import { findNewest, findSnapshots, listIds, readAllSeqs, readSeqs } from "./driver-calls.js";
+import { aGrowingMessage, aMessage, aSession, at, change, joinParts, someMessages } from "./records.js";
+import type { StoreRules } from "./store-under-test.js";
 
 /** Creates the chain `a` (seqs 1 to 4), `a1` (5 to 7), `a2` (8 to 9), and the separate session `b`. */
 async function createChain(driver: SessionDriver): Promise<void> {

@@ -2,19 +2,9 @@ import assert from "node:assert/strict";
 import type { Message } from "../../ports/message.js";
 import type { SessionChange } from "../../ports/session-driver.js";
 import { expectError } from "../check.js";
-import {
-  aMessage,
-  aRun,
-  aSession,
-  at,
-  change,
-  aGrowingMessage,
-  acquireLease,
-  readSeqs,
-  findSnapshots,
-  joinParts,
-} from "./rule.js";
-import type { StoreRules } from "./rule.js";
+import { acquireLease, findSnapshots, readSeqs } from "./driver-calls.js";
+import { aGrowingMessage, aMessage, aRun, aSession, at, change, joinParts } from "./records.js";
+import type { StoreRules } from "./store-under-test.js";
 
 const USAGE = { promptTokens: 10, completionTokens: 3, totalTokens: 13, cost: 0.5 };
 const FINAL_FIELDS: Partial<Message> = {

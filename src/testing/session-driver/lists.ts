@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import type { SessionDriver, SessionQuery } from "../../ports/session-driver.js";
-import { aMessage, aSession, at, change, listIds, type StoreRules } from "./rule.js";
+import { listIds } from "./driver-calls.js";
+import { aMessage, aSession, at, change } from "./records.js";
+import type { StoreRules } from "./store-under-test.js";
 
 export const listRules: StoreRules = {
   "list: sorted by updatedAt, newest first, then by id, greatest first": async ({ driver }) => {

@@ -1,16 +1,8 @@
 import assert from "node:assert/strict";
 import type { Message } from "../../ports/message.js";
-import {
-  readAllSeqs,
-  aMessage,
-  aResult,
-  aSession,
-  at,
-  change,
-  readSeqs,
-  someMessages,
-  type StoreRules,
-} from "./rule.js";
+import { readAllSeqs, readSeqs } from "./driver-calls.js";
+import { aMessage, aResult, aSession, at, change, someMessages } from "./records.js";
+import type { StoreRules } from "./store-under-test.js";
 
 export const messageRules: StoreRules = {
   "messages: in seq order, regardless of creation times and insertion order": async ({ driver }) => {

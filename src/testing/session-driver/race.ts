@@ -4,21 +4,9 @@ import { MemoryDriver } from "../../memory-driver/memory-driver.js";
 import { pause } from "../check.js";
 import type { ChainHead, SessionDriver } from "../../ports/session-driver.js";
 import type { HeldStore } from "./fixture.js";
-import {
-  aHolder,
-  aMessage,
-  anAsk,
-  anInstruction,
-  aRun,
-  aSession,
-  at,
-  change,
-  aGrowingMessage,
-  sendInstruction,
-  acquireLease,
-  releaseLease,
-} from "./rule.js";
-import type { StoreUnderTest } from "./rule.js";
+import { acquireLease, releaseLease, sendInstruction } from "./driver-calls.js";
+import { aGrowingMessage, aHolder, aMessage, anAsk, anInstruction, aRun, aSession, at, change } from "./records.js";
+import type { StoreUnderTest } from "./store-under-test.js";
 
 /** A call of a race. `fence`: the fence of the chain's lease, even if the lease was released. */
 export interface RaceCall {

@@ -1,19 +1,9 @@
 import assert from "node:assert/strict";
 import type { SessionQuery } from "../../ports/session-driver.js";
 import { expectError } from "../check.js";
-import {
-  aMessage,
-  aSession,
-  at,
-  change,
-  aGrowingMessage,
-  listIds,
-  findNewest,
-  readSeqs,
-  someMessages,
-  joinParts,
-} from "./rule.js";
-import type { StoreRules } from "./rule.js";
+import { findNewest, listIds, readSeqs } from "./driver-calls.js";
+import { aGrowingMessage, aMessage, aSession, at, change, joinParts, someMessages } from "./records.js";
+import type { StoreRules } from "./store-under-test.js";
 
 export const sharingRules: StoreRules = {
   "two drivers on one store see each other's changes as soon as the calls have settled": async (store) => {

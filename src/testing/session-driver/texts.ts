@@ -1,15 +1,7 @@
 import assert from "node:assert/strict";
-import {
-  aMessage,
-  aSession,
-  change,
-  aGrowingMessage,
-  acquireLease,
-  listIds,
-  releaseLease,
-  joinParts,
-  type StoreRules,
-} from "./rule.js";
+import { acquireLease, listIds, releaseLease } from "./driver-calls.js";
+import { aGrowingMessage, aMessage, aSession, change, joinParts } from "./records.js";
+import type { StoreRules } from "./store-under-test.js";
 
 const SPECIAL_TEXTS = [
   "NUL \0 in the middle",

@@ -1,22 +1,9 @@
 import assert from "node:assert/strict";
 import type { ChainData, SessionDriver } from "../../ports/session-driver.js";
 import { expectError } from "../check.js";
-import {
-  aMessage,
-  aResult,
-  aRun,
-  aSession,
-  at,
-  change,
-  aGrowingMessage,
-  acquireLease,
-  listIds,
-  findNewest,
-  readSeqs,
-  someMessages,
-  joinParts,
-} from "./rule.js";
-import type { StoreRules } from "./rule.js";
+import { acquireLease, findNewest, listIds, readSeqs } from "./driver-calls.js";
+import { aGrowingMessage, aMessage, aResult, aRun, aSession, at, change, joinParts, someMessages } from "./records.js";
+import type { StoreRules } from "./store-under-test.js";
 
 /**
  * Creates a chain with all features: three sessions with a view, two snapshots of which one hides a session, a growing

@@ -5,7 +5,7 @@ import type { ChainData, SessionDriver } from "gantry/plugin";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { callTools, ScriptedProvider } from "gantry/testing";
-import { findNewest } from "../../../src/testing/session-driver/rule.js";
+import { findNewest } from "../../../src/testing/session-driver/driver-calls.js";
 import { runGantry } from "../../helpers/server.js";
 import { makeTempDir, tempDir, type TempDir } from "../../helpers/temp-dir.js";
 

@@ -3,7 +3,7 @@ import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { it } from "node:test";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
-import { aMessage, change } from "../../../src/testing/session-driver/rule.js";
+import { aMessage, change } from "../../../src/testing/session-driver/records.js";
 import { Child } from "../../helpers/child.js";
 import { readFileMessages } from "../../helpers/json-file-messages.js";
 import { runPrompt, startModelServer, createServerConfig } from "../../helpers/server-runs.js";

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { Agent, ProviderError, type RunRecord } from "gantry";
 import type { CompactionStrategy } from "gantry/plugin";
 import { ScriptedProvider } from "gantry/testing";
-import { aRun, change } from "../../../src/testing/session-driver/rule.js";
+import { aRun, change } from "../../../src/testing/session-driver/records.js";
 import { errorStep } from "../../helpers/fake-model-server.js";
 import { readSessionEvents } from "../../helpers/event-page.js";
 import { startModelServer, createServerConfig } from "../../helpers/server-runs.js";

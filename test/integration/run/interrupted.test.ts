@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { Agent } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { ScriptedProvider } from "gantry/testing";
-import { findRun } from "../../../src/testing/session-driver/rule.js";
+import { findRun } from "../../../src/testing/session-driver/driver-calls.js";
 import { startModelServer, createServerConfig, startStreamedRun } from "../../helpers/server-runs.js";
 import { startServer } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp-dir.js";

@@ -6,7 +6,7 @@ import { after, before, describe, it } from "node:test";
 import Sqlite from "better-sqlite3";
 import { retain, readPragma } from "../../../adapters/sqlite-driver/retained-objects.js";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
-import { aMessage, aSession, change } from "../../../src/testing/session-driver/rule.js";
+import { aMessage, aSession, change } from "../../../src/testing/session-driver/records.js";
 import { Child, runAtOnce } from "../../helpers/child.js";
 import { waitUntil } from "../../helpers/server-runs.js";
 import { createRandom, readSeed } from "../../helpers/random.js";

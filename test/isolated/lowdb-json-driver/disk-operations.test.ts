@@ -6,7 +6,8 @@ import { before, describe, it } from "node:test";
 import { Agent } from "gantry";
 import type { SessionDriver } from "gantry/plugin";
 import { say, ScriptedProvider } from "gantry/testing";
-import { aMessage, aSession, change, acquireLease, releaseLease } from "../../../src/testing/session-driver/rule.js";
+import { acquireLease, releaseLease } from "../../../src/testing/session-driver/driver-calls.js";
+import { aMessage, aSession, change } from "../../../src/testing/session-driver/records.js";
 import { mockTime } from "../../helpers/fake-time.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 

@@ -3,7 +3,7 @@ import fs from "node:fs";
 import { syncBuiltinESMExports } from "node:module";
 import { it } from "node:test";
 import { hasCode, StoreError } from "gantry";
-import { aMessage, aSession, change, aGrowingMessage, joinParts } from "../../../src/testing/session-driver/rule.js";
+import { aGrowingMessage, aMessage, aSession, change, joinParts } from "../../../src/testing/session-driver/records.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
 const { writeSync } = fs;

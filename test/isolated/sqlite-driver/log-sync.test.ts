@@ -3,7 +3,8 @@ import { symlink } from "node:fs/promises";
 import { it } from "node:test";
 import { hasCode } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
-import { aMessage, aSession, change, acquireLease } from "../../../src/testing/session-driver/rule.js";
+import { acquireLease } from "../../../src/testing/session-driver/driver-calls.js";
+import { aMessage, aSession, change } from "../../../src/testing/session-driver/records.js";
 import { OperationRecorder } from "../../helpers/operation-recorder.js";
 import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 

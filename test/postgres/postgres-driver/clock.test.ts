@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
-import { aHolder, aRun, aSession, change, acquireLease, findRun } from "../../../src/testing/session-driver/rule.js";
+import { acquireLease, findRun } from "../../../src/testing/session-driver/driver-calls.js";
+import { aHolder, aRun, aSession, change } from "../../../src/testing/session-driver/records.js";
 import { waitUntil } from "../../helpers/server-runs.js";
 import { NO_POSTGRES, createPostgresSchema } from "../../helpers/postgres.js";
 import { postgresOptions } from "../../helpers/stores.js";

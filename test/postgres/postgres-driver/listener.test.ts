@@ -3,17 +3,15 @@ import { randomBytes } from "node:crypto";
 import { it } from "node:test";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import { Client } from "pg";
+import { acquireLease, answerAsk, sendInstruction } from "../../../src/testing/session-driver/driver-calls.js";
 import {
+  aGrowingMessage,
   anAsk,
   anInstruction,
-  answerAsk,
   aResolution,
   aSession,
   change,
-  aGrowingMessage,
-  sendInstruction,
-  acquireLease,
-} from "../../../src/testing/session-driver/rule.js";
+} from "../../../src/testing/session-driver/records.js";
 import { Child } from "../../helpers/child.js";
 import { waitUntil } from "../../helpers/server-runs.js";
 import {

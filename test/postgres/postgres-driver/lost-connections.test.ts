@@ -2,21 +2,23 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import {
+  acquireLease,
+  answerAsk,
+  releaseLease,
+  sendInstruction,
+  withdrawInstruction,
+} from "../../../src/testing/session-driver/driver-calls.js";
+import {
+  aGrowingMessage,
   aMessage,
   anAsk,
   anInstruction,
-  answerAsk,
   aResolution,
   aRun,
   aSession,
   change,
-  aGrowingMessage,
-  sendInstruction,
-  acquireLease,
-  releaseLease,
   joinParts,
-  withdrawInstruction,
-} from "../../../src/testing/session-driver/rule.js";
+} from "../../../src/testing/session-driver/records.js";
 import { NO_POSTGRES, createPostgresSchema } from "../../helpers/postgres.js";
 import { createRandom } from "../../helpers/random.js";
 import { postgresOptions } from "../../helpers/stores.js";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
-import { aMessage, aSession, change } from "../../../src/testing/session-driver/rule.js";
+import { aMessage, aSession, change } from "../../../src/testing/session-driver/records.js";
 import { pause } from "../../helpers/server-runs.js";
 import { findPostgres } from "../../helpers/postgres-binaries.js";
 import { NO_POSTGRES, startPrivateServer, createPostgresDatabase } from "../../helpers/postgres.js";

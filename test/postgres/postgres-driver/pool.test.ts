@@ -6,7 +6,7 @@ import { it } from "node:test";
 import { StoreError } from "gantry";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import { Client } from "pg";
-import { aSession } from "../../../src/testing/session-driver/rule.js";
+import { aSession } from "../../../src/testing/session-driver/records.js";
 import { waitUntil } from "../../helpers/server-runs.js";
 import { findPostgres } from "../../helpers/postgres-binaries.js";
 import {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
-import { aSession } from "../../../src/testing/session-driver/rule.js";
+import { aSession } from "../../../src/testing/session-driver/records.js";
 import { Child, runAtOnce } from "../../helpers/child.js";
 import { pause } from "../../helpers/server-runs.js";
 import { NO_POSTGRES, createPostgresSchema } from "../../helpers/postgres.js";

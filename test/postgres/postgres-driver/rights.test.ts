@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 import { it } from "node:test";
 import { StoreError } from "gantry";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
-import { aSession } from "../../../src/testing/session-driver/rule.js";
+import { aSession } from "../../../src/testing/session-driver/records.js";
 import { runAsAdmin, NO_POSTGRES, createPostgresDatabase, getPostgresUrl } from "../../helpers/postgres.js";
 
 it("a role that owns the schema needs only CONNECT on the database", { skip: NO_POSTGRES }, async (t) => {

@@ -3,25 +3,27 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import {
+  acquireLease,
+  answerAsk,
+  findAsk,
+  findNewest,
+  findRun,
+  findSnapshots,
+  releaseLease,
+  sendInstruction,
+  withdrawInstruction,
+} from "../../../src/testing/session-driver/driver-calls.js";
+import {
+  aGrowingMessage,
   aMessage,
   anAsk,
   anInstruction,
-  answerAsk,
   aResolution,
   aRun,
   aSession,
-  findAsk,
   at,
   change,
-  aGrowingMessage,
-  sendInstruction,
-  acquireLease,
-  findNewest,
-  releaseLease,
-  findRun,
-  findSnapshots,
-  withdrawInstruction,
-} from "../../../src/testing/session-driver/rule.js";
+} from "../../../src/testing/session-driver/records.js";
 import { runAsAdmin, NO_POSTGRES, createPostgresDatabase } from "../../helpers/postgres.js";
 import { postgresOptions } from "../../helpers/stores.js";
 

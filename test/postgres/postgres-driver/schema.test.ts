@@ -4,7 +4,8 @@ import { describe, it } from "node:test";
 import { PostgresDriver } from "gantry/adapters/postgres-driver";
 import { createSqlResolver } from "../../../adapters/postgres-driver/schema.js";
 import { MIGRATIONS, SCHEMA_VERSION } from "../../../adapters/postgres-driver/tables.js";
-import { aMessage, aSession, change, listIds } from "../../../src/testing/session-driver/rule.js";
+import { listIds } from "../../../src/testing/session-driver/driver-calls.js";
+import { aMessage, aSession, change } from "../../../src/testing/session-driver/records.js";
 import { runAsAdmin, NO_POSTGRES, createPostgresDatabase, getPostgresUrl } from "../../helpers/postgres.js";
 import { postgresOptions } from "../../helpers/stores.js";
 

@@ -3,7 +3,7 @@ import { describe, it, type TestContext } from "node:test";
 import { Agent, ProviderError, type AgentEvent, type AgentOptions, type Message, type Run, type Tool } from "gantry";
 import type { CompactionStrategy, ModelMessage, ModelProvider, SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider } from "gantry/testing";
-import { findNewest } from "../../../src/testing/session-driver/rule.js";
+import { findNewest } from "../../../src/testing/session-driver/driver-calls.js";
 import { QUICK_STORES, STORES, memoryStore } from "../../helpers/stores.js";
 import {
   findHistoryFaults,

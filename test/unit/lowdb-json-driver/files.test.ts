@@ -7,20 +7,22 @@ import { hasCode } from "gantry";
 import type { Logger } from "gantry";
 import { LowdbJsonDriver } from "gantry/adapters/lowdb-json-driver";
 import {
+  acquireLease,
+  findNewest,
+  findRun,
+  listIds,
+  releaseLease,
+} from "../../../src/testing/session-driver/driver-calls.js";
+import {
+  aGrowingMessage,
   aMessage,
   aRun,
   aSession,
   at,
   change,
-  aGrowingMessage,
-  acquireLease,
-  listIds,
-  findNewest,
-  releaseLease,
-  findRun,
-  someMessages,
   joinParts,
-} from "../../../src/testing/session-driver/rule.js";
+  someMessages,
+} from "../../../src/testing/session-driver/records.js";
 import { readFileMessages } from "../../helpers/json-file-messages.js";
 import { waitUntil } from "../../helpers/server-runs.js";
 import { makeTempDir } from "../../helpers/temp-dir.js";

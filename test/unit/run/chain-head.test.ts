@@ -2,14 +2,8 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { currentHolder } from "gantry/plugin";
 import { createHeadRequest, loadMessages } from "../../../src/run/chain-head.js";
-import {
-  aMessage,
-  aRun,
-  aSession,
-  change,
-  releaseLease,
-  someMessages,
-} from "../../../src/testing/session-driver/rule.js";
+import { releaseLease } from "../../../src/testing/session-driver/driver-calls.js";
+import { aMessage, aRun, aSession, change, someMessages } from "../../../src/testing/session-driver/records.js";
 import { STORES } from "../../helpers/stores.js";
 
 for (const [name, makeStore] of STORES) {

@@ -6,7 +6,7 @@ import { Agent, type RunInput } from "gantry";
 import type { Notifier, SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, say, type ScriptedStep } from "gantry/testing";
 import { notifierOf } from "../../../src/sessions/polling-notifier.js";
-import { aMessage, aSession } from "../../../src/testing/session-driver/rule.js";
+import { aMessage, aSession } from "../../../src/testing/session-driver/records.js";
 import { cancelAndWait } from "../../helpers/cancel-run.js";
 import { waitTurns } from "../../helpers/fake-time.js";
 import { waitUntil } from "../../helpers/server-runs.js";

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { it, type TestContext } from "node:test";
 import type { AdapterDescriptor } from "../../../src/plugin/adapter.js";
 import { loadConfig } from "../../../src/serve/config.js";
-import { parseOptions, Selection } from "../../../src/serve/selected-adapters.js";
+import { parseOptions } from "../../../src/serve/parse-options.js";
+import { Selection } from "../../../src/serve/selected-adapters.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
 async function selectTransports(t: TestContext, config: object) {

@@ -2,7 +2,14 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ChainData } from "gantry/plugin";
 import { formatChainLines, ChainReader, formatHeader } from "../../../src/sessions/export-format.js";
-import { aMessage, anAsk, aResult, aRun, aSession, aGrowingMessage } from "../../../src/testing/session-driver/rule.js";
+import {
+  aGrowingMessage,
+  aMessage,
+  anAsk,
+  aResult,
+  aRun,
+  aSession,
+} from "../../../src/testing/session-driver/records.js";
 
 const chain: ChainData = {
   sessions: [

@@ -7,23 +7,25 @@ import type { SessionChange, SessionDriver } from "gantry/plugin";
 import { MemoryDriver } from "gantry";
 import { MemoryDocuments } from "gantry/plugin";
 import {
+  answerAsk,
+  findAsk,
+  findNewest,
+  findRun,
+  findSnapshots,
+  releaseLease,
+  sendInstruction,
+  withdrawInstruction,
+} from "../../../src/testing/session-driver/driver-calls.js";
+import {
   aHolder,
   aMessage,
   anAsk,
   anInstruction,
-  answerAsk,
   aResolution,
   aRun,
   aSession,
-  findAsk,
   at,
-  sendInstruction,
-  findNewest,
-  releaseLease,
-  findRun,
-  findSnapshots,
-  withdrawInstruction,
-} from "../../../src/testing/session-driver/rule.js";
+} from "../../../src/testing/session-driver/records.js";
 import { ALL_STORES } from "../../helpers/stores.js";
 import { fc } from "../../helpers/fast-check.js";
 import { readSeed } from "../../helpers/random.js";

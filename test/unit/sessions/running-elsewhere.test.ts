@@ -3,14 +3,8 @@ import { describe, it } from "node:test";
 import { Agent } from "gantry";
 import { currentHolder, type SessionDriver } from "gantry/plugin";
 import { ScriptedProvider } from "gantry/testing";
-import {
-  aMessage,
-  aRun,
-  aSession,
-  change,
-  aGrowingMessage,
-  findRun,
-} from "../../../src/testing/session-driver/rule.js";
+import { findRun } from "../../../src/testing/session-driver/driver-calls.js";
+import { aGrowingMessage, aMessage, aRun, aSession, change } from "../../../src/testing/session-driver/records.js";
 import { waitUntil } from "../../helpers/server-runs.js";
 import { STORES } from "../../helpers/stores.js";
 import { tempDir, type Hooks } from "../../helpers/temp-dir.js";

@@ -14,18 +14,17 @@ import {
   buildRunsStatement,
   UNFINISHED_RUNS_SQL,
 } from "../../../adapters/sqlite-driver/reads.js";
+import { acquireLease, findRun } from "../../../src/testing/session-driver/driver-calls.js";
 import {
+  aGrowingMessage,
   aHolder,
   aMessage,
   aRun,
   aSession,
   change,
-  aGrowingMessage,
-  acquireLease,
-  findRun,
-  someMessages,
   joinParts,
-} from "../../../src/testing/session-driver/rule.js";
+  someMessages,
+} from "../../../src/testing/session-driver/records.js";
 import { waitUntil } from "../../helpers/server-runs.js";
 
 describe("the file of SqliteDriver", () => {

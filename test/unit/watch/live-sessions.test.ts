@@ -3,7 +3,8 @@ import { describe, it } from "node:test";
 import { Agent, MemoryDriver, type SessionState } from "gantry";
 import { MemoryDocuments, currentHolder } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedChunk } from "gantry/testing";
-import { aMessage, aResult, aRun, aSession, change, releaseLease } from "../../../src/testing/session-driver/rule.js";
+import { releaseLease } from "../../../src/testing/session-driver/driver-calls.js";
+import { aMessage, aResult, aRun, aSession, change } from "../../../src/testing/session-driver/records.js";
 import { createGate, createWaitTool } from "../../helpers/gate.js";
 import { waitUntil } from "../../helpers/server-runs.js";
 

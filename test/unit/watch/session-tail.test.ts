@@ -10,7 +10,7 @@ import { StreamPosition } from "../../../src/watch/stream-position.js";
 import { Presence } from "../../../src/watch/presence.js";
 import { SessionTail, type Page, type TailWriter } from "../../../src/watch/session-tail.js";
 import { notifierOf } from "../../../src/sessions/polling-notifier.js";
-import { aMessage, aSession, change, aGrowingMessage } from "../../../src/testing/session-driver/rule.js";
+import { aGrowingMessage, aMessage, aSession, change } from "../../../src/testing/session-driver/records.js";
 import { mockTime, waitTurns, waitForConditionInTurns } from "../../helpers/fake-time.js";
 import { createGate } from "../../helpers/gate.js";
 import { waitUntil } from "../../helpers/server-runs.js";

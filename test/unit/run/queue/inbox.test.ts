@@ -4,7 +4,7 @@ import { Agent, MemoryDriver, silentLogger, type Message } from "gantry";
 import type { SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { Inbox } from "../../../../src/run/queue/inbox.js";
-import { sendInstruction, withdrawInstruction } from "../../../../src/testing/session-driver/rule.js";
+import { sendInstruction, withdrawInstruction } from "../../../../src/testing/session-driver/driver-calls.js";
 import { STORES } from "../../../helpers/stores.js";
 import { cancelAndWait } from "../../../helpers/cancel-run.js";
 import { waitTurns } from "../../../helpers/fake-time.js";

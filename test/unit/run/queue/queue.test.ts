@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { Agent, MemoryDriver, type Message, type RunInput, type RunRecord } from "gantry";
 import { currentHolder, type SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
-import { sendInstruction, findRun } from "../../../../src/testing/session-driver/rule.js";
+import { findRun, sendInstruction } from "../../../../src/testing/session-driver/driver-calls.js";
 import { cancelAndWait } from "../../../helpers/cancel-run.js";
 import { createGate, createWaitTool } from "../../../helpers/gate.js";
 import { waitUntil } from "../../../helpers/server-runs.js";

@@ -1,9 +1,3 @@
-/** URL path of the console. The page's files and the endpoints for one-time links are below this path. */
-export const CONSOLE_PATH = "/console";
-export const ASSETS_PATH = "/console/assets/";
-export const LINKS_PATH = "/console/links";
-export const LOGIN_PATH = "/console/login";
-
 /** Headers of every response: pages load and run only files of the build, and no other page can frame them. */
 export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
   "Content-Security-Policy":
