@@ -17,6 +17,10 @@ export interface Field<T> extends v.GenericSchema<unknown, T> {
 }
 
 interface FieldSpec {
+  /**
+   * The schema for the model, which every request contains. Therefore it omits what a model does not need: empty
+   * descriptions, bounds and closed objects. `parse` checks the bounds.
+   */
   readonly schema: JsonSchema;
   readonly required: boolean;
   /** Other argument names that models use. */
@@ -90,17 +94,17 @@ export function readerSchema<T>(expected: string, read: (value: unknown) => T | 
   );
 }
 
+/** Adds a description to a schema. `""`: the name of the argument says enough. */
+function describeSchema(description: string, schema: JsonSchema): JsonSchema {
+  return description === "" ? schema : { ...schema, description };
+}
+
 export function text(
-  description: string,
+  description = "",
   options: { minLength?: number; oneOf?: readonly string[]; aliases?: readonly string[] } = {},
 ): Field<string> {
   const { minLength = 0, oneOf, aliases = [] } = options;
-  const schema = {
-    type: "string",
-    description,
-    ...(oneOf ? { enum: [...oneOf] } : {}),
-    ...(minLength > 0 ? { minLength } : {}),
-  };
+  const schema = describeSchema(description, { type: "string", ...(oneOf ? { enum: [...oneOf] } : {}) });
   const expected = oneOf ? `one of ${oneOf.map((choice) => `"${choice}"`).join(", ")}` : "a string";
   const valueSchema = readerSchema(expected, (value) => {
     const candidate = typeof value === "number" || typeof value === "boolean" ? String(value) : value;
@@ -115,7 +119,7 @@ export function integer(
   options: { min: number; max?: number; aliases?: readonly string[] },
 ): Field<number> {
   const { min, max, aliases = [] } = options;
-  const schema = { type: "integer", description, minimum: min, ...(max === undefined ? {} : { maximum: max }) };
+  const schema = describeSchema(description, { type: "integer" });
   const valueSchema = readerSchema(`an integer >= ${min}`, (value) => {
     const number = asNumber(value);
     if (typeof number !== "number" || !Number.isSafeInteger(number) || number < min) return undefined;
@@ -130,17 +134,17 @@ export function asNumber(value: unknown): unknown {
   return typeof value === "string" && value.trim() !== "" ? Number(value) : value;
 }
 
-export function flag(description: string, { aliases = [] }: { aliases?: readonly string[] } = {}): Field<boolean> {
+export function flag(description = "", { aliases = [] }: { aliases?: readonly string[] } = {}): Field<boolean> {
   const valueSchema = readerSchema("true or false", (value) => {
     if (typeof value === "boolean") return value;
     return typeof value === "string" && /^(true|false)$/i.test(value) ? value.toLowerCase() === "true" : undefined;
   });
-  return field(valueSchema, { schema: { type: "boolean", description }, aliases });
+  return field(valueSchema, { schema: describeSchema(description, { type: "boolean" }), aliases });
 }
 
 export function list<T>(description: string, item: Field<T>, options: { min?: number; max: number }): Field<T[]> {
   const { min = 0, max } = options;
-  const schema = { type: "array", description, items: item.spec.schema, ...(min > 0 ? { minItems: min } : {}) };
+  const schema = describeSchema(description, { type: "array", items: item.spec.schema });
   const valueSchema = v.pipe(
     readerSchema("an array", (value) => {
       const unpackedValue = unpackJson(value, "[");
@@ -165,11 +169,11 @@ export function object<ObjectFields extends Fields>(
 ): Field<Values<ObjectFields>> {
   const entries = Object.entries(fields);
   const visibleEntries = entries.filter(([, { spec }]) => spec.hidden !== true);
+  const required = entries.filter(([, { spec }]) => spec.required).map(([name]) => name);
   const schema = {
     type: "object",
     properties: Object.fromEntries(visibleEntries.map(([name, { spec }]) => [name, spec.schema])),
-    required: entries.filter(([, { spec }]) => spec.required).map(([name]) => name),
-    additionalProperties: false,
+    ...(required.length > 0 && { required }),
   };
   const objectSchema = v.pipe(
     readerSchema("an object", (value) => {
@@ -212,11 +216,14 @@ function keyOf(name: string, { aliases }: FieldSpec, value: object): string {
   return [name, ...aliases].find((key) => Object.hasOwn(value, key)) ?? name;
 }
 
-/** Makes a field optional. An absent or null value becomes `fallback`, which is undefined by default. */
+/**
+ * Makes a field optional. An absent or null value becomes `fallback`, which is undefined by default. The schema for the
+ * model names `fallback` unless it is false or 0.
+ */
 export function optional<T>(baseField: Field<T>): Field<T | undefined>;
 export function optional<T>(baseField: Field<T>, fallback: T): Field<T>;
 export function optional<T>(baseField: Field<T>, fallback?: T): Field<T | undefined> {
-  const schema = fallback === undefined ? baseField.spec.schema : { ...baseField.spec.schema, default: fallback };
+  const schema = fallback ? { ...baseField.spec.schema, default: fallback } : baseField.spec.schema;
   // valibot's own default is not used, because valibot would parse it like input of the model.
   const valueSchema = v.pipe(
     v.optional(baseField),

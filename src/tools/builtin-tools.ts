@@ -5,6 +5,7 @@ import { applyPatchTool } from "./files/apply-patch.js";
 import { askUserTool } from "./agent/ask-user.js";
 import { Background } from "../processes/background.js";
 import { bashTool } from "./shell/bash.js";
+import type { BashToolOptions } from "./shell/shell-command.js";
 import { bashInputTool, bashOutputTool, bashStopTool } from "./shell/bash-background.js";
 import { EditChecks } from "./files/checks/check-edits.js";
 import type { EditCheck } from "./files/checks/command-check.js";
@@ -119,22 +120,11 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     secrets: configuredSecrets = [],
     shell,
   } = options;
-  const {
-    enabled = true,
-    timeout = 120,
-    sandbox = "auto",
-    network,
-    scratchPath,
-    outputsPath,
-    keptPath,
-    startMs,
-  } = options.bash ?? {};
   const environmentSecrets = processSecrets();
   const secrets = { [Symbol.iterator]: () => [...configuredSecrets, ...environmentSecrets][Symbol.iterator]() };
   const redactor = new Redactor(() => secrets);
+  const { enabled = true, sandbox = "auto", network, scratchPath, outputsPath } = options.bash ?? {};
   const fileOptions = { allowPaths, deniedPaths, readOnlyPaths, protectedPaths, outputsPath };
-  const cleanText = (output: string): string => redactor.hide(cleanOutput(output));
-  const background = new Background({ outputs: outputsPath, detached: keptPath }, redactor, cleanText);
   const commandOptions = {
     ...{ ...fileOptions, env, sandbox, network, scratchPath },
     ...(shell !== undefined && { shell }),
@@ -152,17 +142,7 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     listTool(fileOptions),
     globTool(fileOptions),
     grepTool(fileOptions),
-    ...(enabled
-      ? [
-          bashTool({
-            ...{ ...fileOptions, env, secrets, timeout, sandbox, network, scratchPath, background, startMs },
-            ...(shell === undefined ? {} : { shell }),
-          }),
-          bashOutputTool(background),
-          bashInputTool(background),
-          bashStopTool(background),
-        ]
-      : []),
+    ...(enabled ? createBashTools({ ...commandOptions, secrets }, options.bash, redactor) : []),
     webfetchTool({ allowPrivate: options.webfetch?.allowPrivate ?? false }),
     todowriteTool(),
     todoreadTool(),
@@ -171,4 +151,20 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     skillTool(fileOptions),
   ];
   return tools.map((tool) => redactTools(tool, redactor));
+}
+
+function createBashTools(
+  commandOptions: Omit<BashToolOptions, "timeout" | "background" | "startMs">,
+  { timeout = 120, keptPath, startMs }: NonNullable<BuiltinToolsOptions["bash"]> = {},
+  redactor: Redactor,
+): Tool[] {
+  const cleanText = (output: string): string => redactor.hide(cleanOutput(output));
+  const folders = { outputs: commandOptions.outputsPath, detached: keptPath };
+  const background = new Background(folders, redactor, cleanText);
+  return [
+    bashTool({ ...commandOptions, timeout, background, startMs }),
+    bashOutputTool(background),
+    bashInputTool(background),
+    bashStopTool(background),
+  ];
 }

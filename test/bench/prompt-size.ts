@@ -1,40 +1,24 @@
-// Prints the size of the constant prompt prefix in bytes: the system prompt and the tools, for each model family.
-import { silentLogger } from "../../src/base/log.js";
-import { selectOfferedTools } from "../../src/run/tools/offered-tools.js";
-import { builtinTools } from "../../src/tools/builtin-tools.js";
-import { createWorkInstructions, type PromptFamily } from "../../src/run/prompt/sections.js";
+// Prints the size of the first request of a session in bytes, for each model family. With the name of a family it also
+// prints the size of each tool and of each section of the system prompt:
+// `npx tsx --conditions=@gantry/source test/bench/prompt-size.ts claude`
+import { captureFirstRequest, countJsonBytes, FAMILY_MODELS, type ChatBody } from "../helpers/first-request.js";
 
-/** A model of each family. */
-const FAMILIES: readonly (readonly [PromptFamily, string])[] = [
-  ["claude", "claude-sonnet-4-5"],
-  ["gpt", "gpt-5.1-codex"],
-  ["gemini", "gemini-2.5-pro"],
-  ["other", "deepseek-chat"],
-  ["small", "qwen2.5-coder:7b"],
-];
+const [, , detailedFamily] = process.argv;
 
-const rows = [["family", "alone", "with a person", "tools"]];
-for (const [family, id] of FAMILIES) {
-  const selectTools = (isAttended: boolean) =>
-    selectOfferedTools(
-      builtinTools(),
-      { provider: "", id },
-      { canAskUser: isAttended, hasSkills: false },
-      silentLogger,
-    );
-  const measureInstructions = (isAttended: boolean) =>
-    Buffer.byteLength(createWorkInstructions({ family, tools: selectTools(isAttended) }));
-  const specs = selectTools(false).map(({ name, description, inputSchema }) => ({ name, description, inputSchema }));
-  rows.push(
-    [family, measureInstructions(false), measureInstructions(true), Buffer.byteLength(JSON.stringify(specs))].map(
-      String,
-    ),
-  );
+function printRow(name: string, ...sizes: readonly (number | string)[]): void {
+  process.stdout.write(`${name.padEnd(32)}${sizes.map((size) => String(size).padStart(12)).join("")}\n`);
 }
-for (const row of rows)
-  process.stdout.write(
-    `${row
-      .map((cell) => cell.padEnd(15))
-      .join("")
-      .trimEnd()}\n`,
-  );
+
+printRow("family", "body", "system", "tools", "tool count");
+for (const { family, id } of FAMILY_MODELS)
+  for (const isAttended of [false, true]) {
+    const body = (await captureFirstRequest(id, "openai", isAttended)) as ChatBody;
+    const { messages, tools } = body;
+    const system = messages.find(({ role }) => role === "system")?.content ?? "";
+    const name = `${family}, ${isAttended ? "attended" : "unattended"}`;
+    printRow(name, countJsonBytes(body), countJsonBytes(system), countJsonBytes(tools), tools.length);
+    if (family !== detailedFamily) continue;
+    for (const tool of tools) printRow(`  ${tool.function.name}`, countJsonBytes(tool));
+    for (const section of system.split("\n\n"))
+      printRow(`  ${section.slice(0, 24).split("\n")[0]}`, countJsonBytes(section));
+  }

@@ -6,17 +6,11 @@ import { defineTool } from "../define-tool.js";
 const MAX_CHOICES = 12;
 
 const schema = defineArguments({
-  question: text("The question, in one or two sentences.", { minLength: 1 }),
+  question: text("", { minLength: 1 }),
   choices: optional(
-    list(
-      "Answers to choose from, a few words each. Without choices the user writes the answer.",
-      text("An answer.", { minLength: 1 }),
-      {
-        max: MAX_CHOICES,
-      },
-    ),
+    list("Without choices the user writes the answer", text("", { minLength: 1 }), { max: MAX_CHOICES }),
   ),
-  free_text: optional(flag("Whether the user may write another answer; default false.")),
+  free_text: optional(flag("Allow another answer")),
 });
 
 const toOneLine = (question: string) => toPrintable(question.trim().replace(/\s+/g, " "));
@@ -25,9 +19,7 @@ const toOneLine = (question: string) => toPrintable(question.trim().replace(/\s+
 export function askUserTool(): Tool {
   return defineTool({
     name: "ask_user",
-    description:
-      "Ask the user for information that you need and cannot find: a preference, a name, a decision. Do not ask for " +
-      "permission to use a tool: that is requested automatically.",
+    description: "Ask the user about a preference or decision. Permission to use a tool is requested automatically.",
     schema,
     kind: "think",
     needsUser: true,

@@ -29,11 +29,8 @@ const MAX_SHOWN_NAME_CHARACTERS = 100;
 const SKIPPED_FOLDERS = new Set([".git", "node_modules"]);
 
 const schema = defineArguments({
-  name: text("Name of the skill.", { minLength: 1, aliases: ["skill"] }),
-  file: optional(
-    text("Another file of the skill, relative to its folder; default the skill itself.", { aliases: ["path"] }),
-    SKILL_FILE,
-  ),
+  name: text("", { minLength: 1, aliases: ["skill"] }),
+  file: optional(text("A file in the folder of the skill", { aliases: ["path"] }), SKILL_FILE),
 });
 
 /**
@@ -42,9 +39,7 @@ const schema = defineArguments({
 export function skillTool({ deniedPaths }: Pick<FileToolOptions, "deniedPaths">): Tool {
   return defineTool({
     name: "skill",
-    description:
-      "Read a skill: instructions for one kind of task, and the names of its other files. " +
-      "Read it before you start a matching task.",
+    description: "Read the instructions of a skill and the names of its other files.",
     schema,
     kind: "read",
     parallel: true,

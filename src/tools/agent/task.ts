@@ -27,26 +27,22 @@ const usd = field(
     const number = asNumber(value);
     return typeof number === "number" && number > 0 && number < Infinity ? number : undefined;
   }),
-  { schema: { type: "number", description: "US dollars.", exclusiveMinimum: 0 } },
+  { schema: { type: "number" } },
 );
 
 const schema = defineArguments({
-  description: text("The task in three to six words, for the user.", { minLength: 1 }),
-  prompt: text(
-    "The task with all the information it needs: the goal, paths, decisions, files that may be changed, and the required content of the answer.",
-    { minLength: 1, aliases: ["message", "task"] },
-  ),
-  tools: optional(
-    list("Names of the tools that it may use. Default: all of yours.", text("A name."), {
-      max: MAX_TOOLS,
-    }),
-  ),
-  read_only: optional(flag("Whether it may only read and search; default false.")),
+  description: text("A few words for the user", { minLength: 1 }),
+  prompt: text("Everything it needs: goal, paths, decisions, what it may change, what to answer", {
+    minLength: 1,
+    aliases: ["message", "task"],
+  }),
+  tools: optional(list("", text(), { max: MAX_TOOLS })),
+  read_only: optional(flag()),
   budget: optional(
     object({
       usd: optional(usd),
-      tokens: optional(integer("Prompt and completion tokens.", { min: 1 })),
-      seconds: optional(integer("Seconds.", { min: 1 })),
+      tokens: optional(integer("", { min: 1 })),
+      seconds: optional(integer("", { min: 1 })),
     }),
   ),
 });
@@ -58,9 +54,8 @@ export function taskTool({ maxIterations = DEFAULT_SUBAGENT_ITERATIONS }: { maxI
   return defineTool({
     name: "task",
     description:
-      "Delegate a self-contained task to a subagent: an agent with its own context, the same files and your tools, which " +
-      "does not see this conversation. Use it for work of many calls of which you need only the result. Several in one " +
-      "answer run in parallel. You receive only its final answer, which may be wrong.",
+      "Delegate a self-contained task to a subagent with the same files, which does not see this conversation. " +
+      "Several in one answer run in parallel. You receive only the final answer.",
     schema,
     // The tool itself changes nothing. Each tool call of the subagent is checked like a call of this run.
     kind: "think",

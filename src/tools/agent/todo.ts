@@ -22,10 +22,10 @@ interface Todo {
 
 const schema = defineArguments({
   todos: list(
-    "The complete list; it replaces the previous one.",
+    "",
     object({
-      content: text("The step.", { minLength: 1 }),
-      status: text("State of the step.", { oneOf: Object.keys(STATUS_MARKS) }),
+      content: text("", { minLength: 1 }),
+      status: text("", { oneOf: Object.keys(STATUS_MARKS) }),
     }),
     { max: 100 },
   ),
@@ -35,9 +35,7 @@ const schema = defineArguments({
 export function todowriteTool(): Tool {
   return defineTool({
     name: PLAN_TOOL,
-    description:
-      "Keep a list of the steps of a longer task. One step is in_progress at a time; mark each as completed as soon as it " +
-      "is done and checked. Send the complete list with each change.",
+    description: "Replace the todo list. Send all steps, at most one as in_progress.",
     schema,
     kind: "think",
     describe: ({ todos }) => {
@@ -72,6 +70,7 @@ export function todoreadTool(): Tool {
   return defineTool({
     name: "todoread",
     description: "Show the todo list.",
+    schema: defineArguments({}),
     kind: "think",
     parallel: true,
     describe: () => "Read todos",

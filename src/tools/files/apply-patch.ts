@@ -5,11 +5,9 @@ import { createLocation, formatPath, type FileToolOptions } from "./files.js";
 import { patchFiles, previewPatch } from "./patch-files.js";
 import { parsePatch, type PatchSection } from "./patch-text.js";
 
-const PATCH_FORMAT = `The complete patch, in this format:
-
-*** Begin Patch
+const PATCH_FORMAT = `*** Begin Patch
 *** Add File: path/new.txt
-+every line of a new file begins with +
++every line begins with +
 *** Update File: path/old.py
 *** Move to: path/renamed.py
 @@ class Reader
@@ -21,7 +19,7 @@ const PATCH_FORMAT = `The complete patch, in this format:
 *** Delete File: path/obsolete.txt
 *** End Patch
 
-Omit Move to if the file keeps its name. Use @@ with a class or function if the context alone is not unique. *** End of File after a chunk means that the file ends there. Chunks follow the order of the file.`;
+Move to is optional. @@ names the class or function if the context is not unique. *** End of File after a chunk: the file ends there. Chunks follow the order of the file.`;
 
 const schema = defineArguments(
   {
@@ -56,9 +54,7 @@ export function supportsPatches({ id }: { readonly id: string }): boolean {
 export function applyPatchTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "apply_patch",
-    description:
-      "Apply a patch to files, all changes or none. Fails if the context is missing or not unique, or if a file " +
-      "changed since you read it.",
+    description: "Change files with a patch, all changes or none.",
     schema,
     kind: "edit",
     models: supportsPatches,

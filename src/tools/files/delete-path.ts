@@ -97,22 +97,8 @@ export async function removePath(
   context: ToolContext,
   checkIdentity: (identity: Identity) => void = () => undefined,
 ): Promise<ToolOutput> {
-  // Resolves the parent but not the last name, so that a link is deleted and not its target.
-  const parent = await guard.resolve(dirname(fullPath)).catch((error: unknown) => {
-    // The parent of a root lies outside the roots. The error must name the root instead.
-    throw error instanceof PathError && error.reason === "outside" && guard.containsRoot(fullPath)
-      ? createRootError(name)
-      : error;
-  });
-  const target = join(parent.path, basename(fullPath));
-  if (guard.containsRoot(target)) throw createRootError(name);
-  if (guard.containsDeniedPathOrRoot(target)) throw new PathError("denied", "access is denied");
-  if (basename(target) === ".git")
-    throw new ToolError(
-      `${name}: contains the history of the repository and cannot be deleted. Ask the user to delete it.`,
-    );
-  guard.refuseProtected(parent.traversedPaths.map((traversedPath) => join(traversedPath, basename(fullPath))));
-  const folder = await guard.openFolder(parent.path);
+  const target = await resolveTarget(guard, fullPath, name);
+  const folder = await guard.openFolder(dirname(target));
   try {
     const entryName = basename(target);
     await guard.refuseProtectedIn(folder, entryName);
@@ -151,6 +137,28 @@ export async function removePath(
   } finally {
     await folder.close();
   }
+}
+
+/**
+ * Resolves the parent of a path but not the last name, so that a link is deleted and not its target. Rejects with
+ * `PathError` and `ToolError` if the entry must not be deleted.
+ */
+async function resolveTarget(guard: PathGuard, fullPath: string, name: string): Promise<string> {
+  const parent = await guard.resolve(dirname(fullPath)).catch((error: unknown) => {
+    // The parent of a root lies outside the roots. The error must name the root instead.
+    throw error instanceof PathError && error.reason === "outside" && guard.containsRoot(fullPath)
+      ? createRootError(name)
+      : error;
+  });
+  const target = join(parent.path, basename(fullPath));
+  if (guard.containsRoot(target)) throw createRootError(name);
+  if (guard.containsDeniedPathOrRoot(target)) throw new PathError("denied", "access is denied");
+  if (basename(target) === ".git")
+    throw new ToolError(
+      `${name}: contains the history of the repository and cannot be deleted. Ask the user to delete it.`,
+    );
+  guard.refuseProtected(parent.traversedPaths.map((traversedPath) => join(traversedPath, basename(fullPath))));
+  return target;
 }
 
 function createRootError(name: string): ToolError {

@@ -5,16 +5,15 @@ import { deletePath, previewDeletion } from "./delete-path.js";
 import { createLocation, formatPath, type FileToolOptions } from "./files.js";
 
 const schema = defineArguments({
-  path: text("File or folder, relative to the project folder or absolute.", { minLength: 1, aliases: PATH_ALIASES }),
-  recursive: optional(flag("Delete a folder with its contents."), false),
+  path: text("", { minLength: 1, aliases: PATH_ALIASES }),
+  recursive: optional(flag(), false),
 });
 
 /** Creates the tool `delete`, which deletes a file, a link (not its target) or a folder. */
 export function deleteTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "delete",
-    description:
-      "Delete a file or an empty folder, or with recursive a folder with its contents. You cannot undo this.",
+    description: "Delete a file or folder. You cannot undo this.",
     schema,
     kind: "delete",
     describe: ({ path, recursive }, projectDir) => ({

@@ -6,16 +6,13 @@ import { editFile, previewEdits } from "./edit-file.js";
 import { createLocation, formatPath, type FileToolOptions } from "./files.js";
 
 export const EDIT_FIELDS = {
-  old_string: text("Exact text in the file, with its indentation. Unique, unless replace_all is set.", {
-    minLength: 1,
-    aliases: ["old_text", "oldText", "oldString", "old"],
-  }),
-  new_string: text("The new text.", { aliases: ["new_text", "newText", "newString", "new"] }),
-  replace_all: optional(flag("Replace every occurrence."), false),
+  old_string: text("", { minLength: 1, aliases: ["old_text", "oldText", "oldString", "old"] }),
+  new_string: text("", { aliases: ["new_text", "newText", "newString", "new"] }),
+  replace_all: optional(flag(), false),
 };
 
 const schema = defineArguments({
-  path: text("File, relative to the project folder or absolute.", { minLength: 1, aliases: PATH_ALIASES }),
+  path: text("", { minLength: 1, aliases: PATH_ALIASES }),
   ...EDIT_FIELDS,
 });
 
@@ -30,8 +27,7 @@ export function editTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "edit",
     description:
-      "Replace exact text in a file. Fails if the text is missing or not unique, or if the file changed since you read it. " +
-      "For several changes in one file use multiedit.",
+      "Replace text in a file. old_string is exact, with its indentation, and occurs once unless replace_all is set.",
     schema,
     kind: "edit",
     describe: ({ path, ...edit }, projectDir) => ({

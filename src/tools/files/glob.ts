@@ -23,15 +23,12 @@ const MAX_GLOB_CHARACTERS = 1_000;
 
 const schema = defineArguments(
   {
-    pattern: text("Glob, for instance src/**/*.{ts,tsx}. Without a slash it matches names in every folder.", {
+    pattern: text("Such as src/**/*.{ts,tsx}. Without / it matches in every folder", {
       minLength: 1,
       aliases: ["glob", "glob_pattern"],
     }),
-    path: optional(
-      text("Folder to search; default the project folder.", { aliases: ["dir", "directory", "folder"] }),
-      ".",
-    ),
-    all: optional(flag("Include files that .gitignore hides."), false),
+    path: optional(text("", { aliases: ["dir", "directory", "folder"] }), "."),
+    all: optional(flag("Include ignored files"), false),
   },
   (args) => {
     checkGlob(args.pattern);
@@ -43,7 +40,7 @@ const schema = defineArguments(
 export function globTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "glob",
-    description: "Find files by name, sorted by path. Omits files that .gitignore hides, unless all is set.",
+    description: "Find files by name.",
     schema,
     kind: "search",
     parallel: true,

@@ -13,21 +13,18 @@ const MAX_PATTERN_CHARACTERS = 10_000;
 
 const schema = defineArguments(
   {
-    pattern: text("Regular expression (ripgrep or PCRE2), matched line by line, or across lines if it contains \\n.", {
+    pattern: text("Matches within a line, unless it contains \\n", {
       minLength: 1,
       aliases: ["regex", "query"],
     }),
-    path: optional(
-      text("File or folder to search; default the project folder.", { aliases: ["dir", "directory", "folder"] }),
-      ".",
-    ),
-    glob: optional(text("Only files that match this glob, for instance *.ts or src/**.", { aliases: ["include"] })),
-    ignore_case: optional(flag("Ignore case."), false),
-    literal: optional(flag("Treat the pattern as plain text."), false),
-    context: optional(integer("Lines to show around each match.", { min: 0, max: 20 }), 0),
-    output: optional(text("Kind of output.", { oneOf: ["lines", "files", "count"] }), "lines"),
-    limit: optional(integer("Maximum matching lines (or files) to show.", { min: 1, max: MAX_LIMIT }), DEFAULT_LIMIT),
-    all: optional(flag("Include files that .gitignore hides."), false),
+    path: optional(text("", { aliases: ["dir", "directory", "folder"] }), "."),
+    glob: optional(text("", { aliases: ["include"] })),
+    ignore_case: optional(flag(), false),
+    literal: optional(flag(), false),
+    context: optional(integer("", { min: 0, max: 20 }), 0),
+    output: optional(text("", { oneOf: ["lines", "files", "count"] }), "lines"),
+    limit: optional(integer("", { min: 1, max: MAX_LIMIT }), DEFAULT_LIMIT),
+    all: optional(flag("Include ignored files"), false),
   },
   (args) => {
     if (args.pattern.length > MAX_PATTERN_CHARACTERS)
@@ -41,9 +38,7 @@ const schema = defineArguments(
 export function grepTool(options: GrepOptions): Tool {
   return defineTool({
     name: "grep",
-    description:
-      "Search file contents. Shows each file's name, then `<number>:<line>` for matches and `<number>-<line>` for context. " +
-      "Skips binary files and files that .gitignore hides.",
+    description: "Search file contents with a regular expression of ripgrep or PCRE2.",
     schema,
     kind: "search",
     parallel: true,

@@ -15,19 +15,16 @@ import { MAX_MODEL_TEXT_BYTES } from "../../base/cut-text.js";
 const MAX_SHOWN_ENTRIES = 1_000;
 
 const schema = defineArguments({
-  path: optional(
-    text("Folder, relative to the project folder or absolute.", { aliases: ["dir", "directory", "folder"] }),
-    ".",
-  ),
-  depth: optional(integer("Folder levels to show.", { min: 1, max: 20 }), 1),
-  all: optional(flag("Include entries that .gitignore hides."), false),
+  path: optional(text("", { aliases: ["dir", "directory", "folder"] }), "."),
+  depth: optional(integer("", { min: 1, max: 20 }), 1),
+  all: optional(flag("Include ignored files"), false),
 });
 
 /** Creates the tool `list`, which lists the entries of a folder. */
 export function listTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "list",
-    description: "List a folder, sorted. Folders end in /. Omits entries that .gitignore hides, unless all is set.",
+    description: "List a folder.",
     schema,
     kind: "read",
     parallel: true,

@@ -8,11 +8,8 @@ import { createLocation, formatPath, type FileToolOptions } from "./files.js";
 const MAX_EDITS = 200;
 
 const schema = defineArguments({
-  path: text("File, relative to the project folder or absolute.", { minLength: 1, aliases: PATH_ALIASES }),
-  edits: list("Replacements, applied in order, each to the previous result.", object(EDIT_FIELDS), {
-    min: 1,
-    max: MAX_EDITS,
-  }),
+  path: text("", { minLength: 1, aliases: PATH_ALIASES }),
+  edits: list("", object(EDIT_FIELDS), { min: 1, max: MAX_EDITS }),
 });
 
 /**
@@ -22,7 +19,7 @@ const schema = defineArguments({
 export function multieditTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "multiedit",
-    description: "Make several replacements in one file, all or none. Each follows the rules of edit.",
+    description: "Make several edits in one file, in this order, all or none.",
     schema,
     kind: "edit",
     describe: ({ path, edits }, projectDir) => ({

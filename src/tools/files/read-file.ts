@@ -32,18 +32,7 @@ export async function readFile(
     throw new ToolError(
       `${name}: is ${fileType.description} (${formatSize(sizeBytes)}) and cannot be shown. Use bash with a program that reads it.`,
     );
-  if (fileType.kind === "image") {
-    if (sizeBytes > MAX_IMAGE_BYTES)
-      throw new ToolError(
-        `${name}: the image is ${formatSize(sizeBytes)}; at most 5 MiB can be shown. Reduce it with bash.`,
-      );
-    const data = (await readWhole(file, MAX_IMAGE_BYTES)).toString("base64");
-    return {
-      text: `${name}: ${fileType.mediaType}, ${formatSize(sizeBytes)}. The image is attached.`,
-      parts: [{ type: "image", mediaType: fileType.mediaType, data }],
-      locations,
-    };
-  }
+  if (fileType.kind === "image") return { ...(await readImage(file, name, fileType.mediaType)), locations };
 
   const page = new Page(offset, limit);
   let isInvalidUtf8 = false;
@@ -55,27 +44,41 @@ export async function readFile(
     const decodedText = new TextDecoder(fileType.encoding).decode(fileBytes);
     isInvalidUtf8 = fileType.encoding === "utf-8" && decodedText.includes("\uFFFD") && !isUtf8(fileBytes);
     page.feed(decodedText);
-  } else {
-    const decoder = new TextDecoder(fileType.encoding);
-    const chunk = Buffer.alloc(CHUNK_BYTES);
-    for (let position = 0; !page.isFull;) {
-      context.signal.throwIfAborted();
-      if (position >= MAX_SCAN_BYTES) {
-        if (!page.hasReachedStart)
-          throw new ToolError(
-            `${name}: line ${offset} is not within the first ${formatSize(MAX_SCAN_BYTES)} of the file (${formatSize(sizeBytes)}). Use bash with sed or tail.`,
-          );
-        page.isFull = true;
-        break;
-      }
-      const { bytesRead: chunkBytes } = await file.handle.read(chunk, 0, chunk.length, position);
-      if (chunkBytes === 0) break;
-      position += chunkBytes;
-      page.feed(decoder.decode(chunk.subarray(0, chunkBytes), { stream: true }));
-    }
-  }
+  } else if (!(await scanLines(file, fileType.encoding, page, context.signal)))
+    throw new ToolError(
+      `${name}: line ${offset} is not within the first ${formatSize(MAX_SCAN_BYTES)} of the file (${formatSize(sizeBytes)}). Use bash with sed or tail.`,
+    );
   page.end();
   return { text: page.format(name, sizeBytes, isInvalidUtf8), locations };
+}
+
+async function readImage(file: OpenedFile, name: string, mediaType: string): Promise<ToolOutput> {
+  const size = formatSize(Number(file.stats.size));
+  if (Number(file.stats.size) > MAX_IMAGE_BYTES)
+    throw new ToolError(`${name}: the image is ${size}; at most 5 MiB can be shown. Reduce it with bash.`);
+  const data = (await readWhole(file, MAX_IMAGE_BYTES)).toString("base64");
+  return {
+    text: `${name}: ${mediaType}, ${size}. The image is attached.`,
+    parts: [{ type: "image", mediaType, data }],
+  };
+}
+
+/** Feeds a large file to the page until the page is full. False if the page's first line is beyond `MAX_SCAN_BYTES`. */
+async function scanLines(file: OpenedFile, encoding: string, page: Page, signal: AbortSignal): Promise<boolean> {
+  const decoder = new TextDecoder(encoding);
+  const chunk = Buffer.alloc(CHUNK_BYTES);
+  for (let position = 0; !page.isFull;) {
+    signal.throwIfAborted();
+    if (position >= MAX_SCAN_BYTES) {
+      page.isFull = true;
+      return page.hasReachedStart;
+    }
+    const { bytesRead } = await file.handle.read(chunk, 0, chunk.length, position);
+    if (bytesRead === 0) break;
+    position += bytesRead;
+    page.feed(decoder.decode(chunk.subarray(0, bytesRead), { stream: true }));
+  }
+  return true;
 }
 
 /** Reads at most `maxBytes` bytes from the start, even if the file grows meanwhile. */

@@ -7,9 +7,9 @@ import { readFile } from "./read-file.js";
 const MAX_LINES = 2_000;
 
 const schema = defineArguments({
-  path: text("File, relative to the project folder or absolute.", { minLength: 1, aliases: PATH_ALIASES }),
-  offset: optional(integer("First line to show, from 1.", { min: 1 }), 1),
-  limit: optional(integer("Number of lines to show.", { min: 1, max: MAX_LINES }), MAX_LINES),
+  path: text("", { minLength: 1, aliases: PATH_ALIASES }),
+  offset: optional(integer("First line", { min: 1 }), 1),
+  limit: optional(integer("", { min: 1, max: MAX_LINES }), MAX_LINES),
 });
 
 /** Creates the tool `read`, which shows lines of text files, and images. */
@@ -17,8 +17,7 @@ export function readTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "read",
     description:
-      "Read a file. Each line comes as `<number><tab><text>`; the number and the tab are not part of the file. " +
-      `At most ${MAX_LINES} lines or 30 kB per call: continue with offset. PNG, JPEG, GIF and WebP files are shown as images.`,
+      "Read a text file or an image, at most 30 kB per call. Lines have the prefix `<number><tab>`, which is not in the file.",
     schema,
     kind: "read",
     parallel: true,

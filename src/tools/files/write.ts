@@ -5,20 +5,15 @@ import { createLocation, formatPath, type FileToolOptions } from "./files.js";
 import { previewWrite, writeFile } from "./write-file.js";
 
 const schema = defineArguments({
-  path: text("File, relative to the project folder or absolute. Missing folders are created.", {
-    minLength: 1,
-    aliases: PATH_ALIASES,
-  }),
-  content: text("Complete content of the file.", { aliases: ["text", "contents", "file_text"] }),
+  path: text("", { minLength: 1, aliases: PATH_ALIASES }),
+  content: text("", { aliases: ["text", "contents", "file_text"] }),
 });
 
 /** Creates the tool `write`, which creates or replaces a file atomically. */
 export function writeTool(options: FileToolOptions): Tool {
   return defineTool({
     name: "write",
-    description:
-      "Create a file, or replace its whole content. To change a part of a file use edit. " +
-      "Fails if the file changed since you read it.",
+    description: "Create or replace a file, with missing folders.",
     schema,
     kind: "edit",
     describe: ({ path, content }, projectDir) => {

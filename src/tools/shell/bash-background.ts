@@ -9,7 +9,7 @@ const MAX_WAIT_SECONDS = 600;
 const DEFAULT_WAIT_SECONDS = 30;
 const MAX_TITLE_TEXT_CHARACTERS = 100;
 
-const id = text("Id that bash returned.", { minLength: 1, aliases: ["bash_id", "process_id"] });
+const id = text("", { minLength: 1, aliases: ["bash_id", "process_id"] });
 
 /** Loads the implementation at first use, because few runs need it. */
 const loadJobs = () => import("./bash-jobs.js");
@@ -19,21 +19,20 @@ export function bashOutputTool(background: Background): Tool {
   const schema = defineArguments({
     id,
     wait_for: optional(
-      text("Wait until a line of its output matches this regular expression.", {
+      text("Regular expression for a line", {
         minLength: 1,
         aliases: ["pattern"],
       }),
     ),
-    wait_end: optional(flag("Wait until the command ends."), false),
+    wait_end: optional(flag(), false),
     timeout: optional(
-      integer(`Maximum seconds to wait; default ${DEFAULT_WAIT_SECONDS}.`, { min: 1, max: MAX_WAIT_SECONDS }),
+      integer(`Seconds, at most ${MAX_WAIT_SECONDS}`, { min: 1, max: MAX_WAIT_SECONDS }),
       DEFAULT_WAIT_SECONDS,
     ),
   });
   const tool = defineTool({
     name: "bash_output",
-    description:
-      "Show the new output of a background command, and whether it is running. To wait for it, set wait_for or wait_end; do not poll.",
+    description: "Show new output and the state of a background command. Wait with wait_for or wait_end; do not poll.",
     schema,
     kind: "read",
     parallel: true,
@@ -55,13 +54,13 @@ export function bashOutputTool(background: Background): Tool {
 export function bashInputTool(background: Background): Tool {
   const schema = defineArguments({
     id,
-    text: text("Text for its standard input.", { aliases: ["input"] }),
-    newline: optional(flag("Whether to append a line feed; default true."), true),
-    close: optional(flag("Then close the input (end of file)."), false),
+    text: text("", { aliases: ["input"] }),
+    newline: optional(flag(), true),
+    close: optional(flag("Then end the input"), false),
   });
   return defineTool({
     name: "bash_input",
-    description: "Write to the standard input of a background command, which has no terminal.",
+    description: "Write to the input of a background command.",
     schema,
     kind: "execute",
     // The reader of the input may be a shell, so that permission rules for commands apply.
@@ -83,7 +82,7 @@ export function bashInputTool(background: Background): Tool {
 export function bashStopTool(background: Background): Tool {
   return defineTool({
     name: "bash_stop",
-    description: "Stop a background command with all processes that it started, and show its last output.",
+    description: "Stop a background command and its processes.",
     schema: defineArguments({ id }),
     // It starts no command, so that permission rules for commands do not apply.
     kind: "other",

@@ -22,49 +22,13 @@ export function bashTool(options: BashToolOptions): Tool {
   let sandbox: Sandbox | undefined;
   const redactor = new Redactor(() => options.secrets);
   const maxSeconds = Math.max(MAX_TIMEOUT_SECONDS, options.timeout);
-  const schema = defineArguments({
-    command: text("Shell command.", { minLength: 1, aliases: ["cmd", "script"] }),
-    workdir: optional(
-      text("Working folder, absolute or relative to the project folder; default the project folder.", {
-        minLength: 1,
-        aliases: ["cwd", "working_directory", "workingDirectory", "dir_path", "directory"],
-      }),
-    ),
-    timeout: optional(
-      // No maximum here: `toTimeLimit` handles larger values.
-      field(
-        integer("", { min: 1 }),
-        integer(`Time limit in seconds; default ${options.timeout}.`, { min: 1, max: maxSeconds }).spec,
-      ),
-      options.timeout,
-    ),
-    timeout_ms: hidden(integer("", { min: 1 })),
-    background: optional(
-      flag(
-        "Keep it running after the call, for example a server; bash_output shows its output. It has no time limit.",
-        {
-          aliases: ["run_in_background", "is_background", "isBackground"],
-        },
-      ),
-      false,
-    ),
-    detached: optional(
-      flag("With background: it also outlives gantry, until it is stopped. Only if the user wants that."),
-      false,
-    ),
-  });
   const tool = defineTool({
     name: "bash",
     description:
-      "Run a shell command. Each call is a new shell in the project folder, without input or terminal. " +
-      "Its processes end with it, unless background is set. Shows output and exit code; for long output, " +
-      "the beginning, the end and the path of a file with all of it.",
-    schema,
+      "Run a command in a new shell, without input or terminal. Its processes end with the call, unless background is set.",
+    schema: createArguments(options.timeout, maxSeconds),
     kind: "execute",
-    describe: ({ command, workdir }) => {
-      const line = formatCommand(command, workdir).replace(/\s*\n\s*/g, " ⏎ ");
-      return line.length > MAX_TITLE_CHARACTERS ? `${line.slice(0, MAX_TITLE_CHARACTERS - 1)}…` : line;
-    },
+    describe: ({ command, workdir }) => formatTitle(command, workdir),
     run: async ({ command: line, workdir, timeout, timeout_ms: timeoutMs, background, detached }, context) => {
       const command = workdir === undefined ? line : createFolderScript(line, workdir);
       const timeLimit =
@@ -88,6 +52,37 @@ export function bashTool(options: BashToolOptions): Tool {
       await sandbox?.close();
     },
   };
+}
+
+function createArguments(defaultSeconds: number, maxSeconds: number) {
+  return defineArguments({
+    command: text("", { minLength: 1, aliases: ["cmd", "script"] }),
+    workdir: optional(
+      text("", {
+        minLength: 1,
+        aliases: ["cwd", "working_directory", "workingDirectory", "dir_path", "directory"],
+      }),
+    ),
+    timeout: optional(
+      // No maximum here: `toTimeLimit` handles larger values.
+      field(integer("", { min: 1 }), integer(`Seconds, at most ${maxSeconds}`, { min: 1 }).spec),
+      defaultSeconds,
+    ),
+    timeout_ms: hidden(integer("", { min: 1 })),
+    background: optional(
+      flag("Keep it running after the call, without a time limit", {
+        aliases: ["run_in_background", "is_background", "isBackground"],
+      }),
+      false,
+    ),
+    detached: optional(flag("Keep it running after gantry ends. Only if the user asks for that"), false),
+  });
+}
+
+/** Formats a command as one line for users. */
+function formatTitle(command: string, workdir: string | undefined): string {
+  const line = formatCommand(command, workdir).replace(/\s*\n\s*/g, " ⏎ ");
+  return line.length > MAX_TITLE_CHARACTERS ? `${line.slice(0, MAX_TITLE_CHARACTERS - 1)}…` : line;
 }
 
 /** Formats a command with its folder for users. */

@@ -27,6 +27,31 @@ it("defineArguments coerces strings, null, aliases and numbers out of range", ()
   assert.equal(definedArguments.parse('{"path":"a"}').path, "a");
 });
 
+it("defineArguments omits from the model's schema what a model does not need", () => {
+  const { schema } = defineArguments({
+    path: text("", { minLength: 1 }),
+    offset: optional(integer("First line", { min: 1, max: 100 }), 1),
+    context: optional(integer("", { min: 0 }), 0),
+    all: optional(flag(), false),
+    edits: optional(list("", object({ old: text() }), { min: 1, max: 3 })),
+  });
+  assert.deepEqual(schema, {
+    type: "object",
+    properties: {
+      path: { type: "string" },
+      offset: { type: "integer", description: "First line", default: 1 },
+      context: { type: "integer" },
+      all: { type: "boolean" },
+      edits: {
+        type: "array",
+        items: { type: "object", properties: { old: { type: "string" } }, required: ["old"] },
+      },
+    },
+    required: ["path"],
+  });
+  assert.deepEqual(defineArguments({}).schema, { type: "object", properties: {} });
+});
+
 it("defineArguments reports the expected value of every wrong argument", () => {
   const getErrorMessage = (input: unknown): string => {
     try {

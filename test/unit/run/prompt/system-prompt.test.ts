@@ -398,14 +398,14 @@ describe("model families", () => {
     assert.equal(familyOfModel("claude-sonnet-4-5", 16_000), "small");
   });
 
-  it("have distinct instructions under 6 kB, and under 2.5 kB for small models", () => {
+  it("have distinct instructions under 3.5 kB, and under 2 kB for small models", () => {
     const tools = builtinTools();
     for (const family of ["claude", "gpt", "gemini", "other"] as const)
       assert.ok(
-        createWorkInstructions({ family, tools }).length < 6_000,
+        createWorkInstructions({ family, tools }).length < 3_500,
         `${family}: ${createWorkInstructions({ family, tools }).length}`,
       );
-    assert.ok(createWorkInstructions({ family: "small", tools }).length < 2_500);
+    assert.ok(createWorkInstructions({ family: "small", tools }).length < 2_000);
     const instructions = (["claude", "gpt", "gemini", "small", "other"] as const).map((family) =>
       createWorkInstructions({ family, tools }),
     );
