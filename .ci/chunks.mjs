@@ -59,7 +59,7 @@ export const CHUNKS = [
     "src/files attachments handle-opener name-opener names opened-folder path-guard resolve-path walk",
     "src/untrusted workers",
     "src/base cut-text",
-    "src/processes clean-stream file-list output-file output-folder ripgrep search-scope",
+    "src/processes clean-stream end-group file-list output-file output-folder process-group ripgrep search-scope",
   ]),
   // Runs with watching clients, questions, subagents or budgets.
   deferredChunk("live", "serve run", [
