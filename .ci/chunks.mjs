@@ -63,7 +63,7 @@ export const CHUNKS = [
     "src/files attachments walk",
     "src/untrusted workers",
     "src/base cut-text",
-    "src/processes clean-stream file-list output-file ripgrep search-scope",
+    "src/processes clean-stream end-group file-list output-file process-group ripgrep search-scope",
   ]),
   // Runs with watching clients, questions, subagents or budgets.
   deferredChunk("live", "serve run", [

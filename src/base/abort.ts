@@ -126,3 +126,24 @@ export function createDeadline(ms: number | undefined, ...signals: AbortSignal[]
     clear,
   };
 }
+
+/**
+ * Calls `work` with a signal that aborts after `ms` milliseconds, or with `signal`. Resolves with the result, or with
+ * undefined at the time limit, even if the work continues. Rejects with the error of `work` or the reason of `signal`.
+ */
+export async function withTimeLimit<T>(
+  ms: number,
+  signal: AbortSignal | undefined,
+  work: (limitedSignal: AbortSignal) => Promise<T>,
+): Promise<T | undefined> {
+  const limit = createDeadline(ms, ...(signal ? [signal] : []));
+  try {
+    return await abortable(work(limit.signal), limit.signal);
+  } catch (error) {
+    signal?.throwIfAborted();
+    if (!limit.hasExpired) throw error;
+    return undefined;
+  } finally {
+    limit.clear();
+  }
+}

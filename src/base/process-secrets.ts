@@ -1,4 +1,4 @@
-import { environmentSecrets } from "./redact.js";
+import { environmentSecrets } from "./secret-detection.js";
 
 /**
  * Secrets in the environment variables of this process. Read at each call, because an embedding program may set

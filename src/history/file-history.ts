@@ -1,9 +1,8 @@
 import { createHash } from "node:crypto";
 import { readdir, rm, stat } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { join } from "node:path";
 import { silentLogger } from "../base/log.js";
-import type { PathGuard } from "../files/path-guard.js";
-import { hasCode, UndoConflictError } from "../ports/errors.js";
+import { UndoConflictError } from "../ports/errors.js";
 import type {
   ChangeOrigin,
   ExpectedChange,
@@ -16,26 +15,12 @@ import type {
 } from "../ports/file-history.js";
 import type { Logger } from "../ports/logger.js";
 import { createChangeGuard, type FileToolOptions } from "../tools/files/files.js";
-import {
-  restoreFiles,
-  discardTemporary,
-  forEachConcurrently,
-  temporaryPath,
-  type RestoreOptions,
-  type RestoreProgress,
-} from "./restore-files.js";
-import type { ChangeLine, PathChange, JournalContents } from "./journal.js";
-import { planRestore, type PlannedPath } from "./plan.js";
-import {
-  findBlockedPaths,
-  readCurrentState,
-  checkPath,
-  NOT_STORED_REASON,
-  reasonOf,
-  type PathsToRemove,
-  type RestoreCheck,
-} from "./restore.js";
-import { isSame, toStoredState, SessionFiles } from "./session-files.js";
+import { applyRestore } from "./apply-restore.js";
+import { findUnfinishedUndos, type JournalContents } from "./journal.js";
+import { comparePaths, planRestore, type PlannedPath } from "./plan.js";
+import { forEachConcurrently, temporaryPath } from "./restore-files.js";
+import { findBlockedPaths, checkPath, NOT_STORED_REASON, type PathsToRemove, type RestoreCheck } from "./restore.js";
+import { SessionFiles } from "./session-files.js";
 
 const DAY_MS = 86_400_000;
 /** Default retention after the last change of a session. */
@@ -43,7 +28,6 @@ const RETENTION_MS = 30 * DAY_MS;
 const DEFAULT_SESSION_BYTES = 512 * 1024 * 1024;
 /** Maximum sessions whose journal is cached. */
 const MAX_CACHED_SESSIONS = 64;
-const PARTIAL_UNDO_NOTE = "; partly done: another undo continues it, a redo reverts it";
 const HISTORY_TOO_SHORT_REASON = "the history of this session does not reach back that far";
 
 /** Options of `FolderHistory`. All paths are absolute. */
@@ -108,77 +92,8 @@ export class FolderHistory implements FileHistory {
     const applicableChecks = checks
       .filter(({ file }) => !isNotRestorable(file.outcome))
       .sort((left, right) => comparePaths(left.file, right.file));
-    await this.#applyRestore(applicableChecks, { request, files, sessionFiles, guard, folders, journal });
+    await applyRestore({ request, files, checks: applicableChecks, sessionFiles, guard, folders, journal });
     return files;
-  }
-
-  /**
-   * Applies the checked plan completely, or rolls it back and throws `UndoConflictError`. If the rollback fails, the
-   * error says that a part is done.
-   */
-  async #applyRestore(
-    checks: readonly RestoreCheck[],
-    { request, files, sessionFiles, guard, folders, journal }: RestoreWork,
-  ): Promise<void> {
-    const { sessionId, mark, undo, seq } = request;
-    // If there is nothing to restore, no undo is recorded.
-    if (checks.length === 0 && mark.snapshotId === "") return;
-    const previousMark = journal.undos.get(mark.id);
-    await discardTemporaries(journal, guard);
-    const paths = new Set(checks.map(({ file }) => file.path));
-    const steps = await Promise.all(
-      checks.map(async ({ plannedPath, current }): Promise<PathChange> => {
-        const { path, targetState } = plannedPath;
-        const missingFolderCount = current.kind === "none" ? await countMissingFolders(guard, path, paths) : 0;
-        return {
-          path,
-          before: current,
-          after: targetState,
-          made: missingFolderCount,
-          ...(!plannedPath.isReported && { isWay: true }),
-        };
-      }),
-    );
-    const throwConflict = (path: string, reason: string): never => {
-      const failedFile = { path, outcome: "failed", reason } as const;
-      throw new UndoConflictError([...files.filter((file) => file.path !== path), failedFile].sort(comparePaths));
-    };
-    let copiedPath = "";
-    const changeId = sessionFiles.recordUndo(
-      { mark, undo, seq, folders, steps },
-      async ({ path, before: recordedState }) => {
-        copiedPath = path;
-        const { state: currentState } = await readCurrentState(guard, path);
-        if (currentState.kind === "file" && currentState.content && isSame(toStoredState(currentState), recordedState))
-          return currentState.content;
-        return throwConflict(path, "another program changed it just now");
-      },
-    );
-    const change = await changeId.catch((error: unknown) => {
-      if (hasCode(error, "undo_conflict") || copiedPath === "") throw error;
-      return throwConflict(copiedPath, `the current content could not be saved: ${reasonOf(error)}`);
-    });
-    const updatedJournal = await sessionFiles.readJournal();
-    const restoreOptions: RestoreOptions = {
-      ...{ guard, change },
-      contentOf: async (hash) => {
-        const content = await sessionFiles.readContent(hash, updatedJournal);
-        if (!content) throw new Error(NOT_STORED_REASON);
-        return content;
-      },
-    };
-    const progress: RestoreProgress = { completedSteps: [], failedSteps: [] };
-    try {
-      const marks = new Map(checks.map(({ file, mark }) => [file.path, mark]));
-      await restoreFiles(steps, { ...restoreOptions, marks }, progress);
-      if (steps.length > 0) sessionFiles.confirmChange(change);
-    } catch (error) {
-      const isRolledBack = await rollBack(progress, restoreOptions);
-      // An undo that was still open before stays open, and a later undo resumes it.
-      if (isRolledBack && previousMark?.isOpen === false) await this.mark(sessionId, previousMark);
-      else if (isRolledBack && !previousMark) await this.mark(sessionId, { redone: mark.id });
-      throwConflict(progress.failedSteps[0]?.path ?? "", `${reasonOf(error)}${isRolledBack ? "" : PARTIAL_UNDO_NOTE}`);
-    }
   }
 
   async mark(sessionId: string, mark: UndoMark | { readonly redone: string }): Promise<void> {
@@ -231,39 +146,6 @@ export class FolderHistory implements FileHistory {
   }
 }
 
-/** Reverts a failed undo. Returns whether every file is as it was before the undo. */
-async function rollBack(
-  { completedSteps, failedSteps }: RestoreProgress,
-  restoreOptions: RestoreOptions,
-): Promise<boolean> {
-  const reverseChange = ({ path, before, after, made }: PathChange): PathChange => {
-    return { path, before: after, after: before, made };
-  };
-  try {
-    // A failed step may have removed the old file without writing the new one.
-    const failedReplacements = failedSteps.filter(({ before }) => before.kind !== "none");
-    const removals: PathChange[] = [];
-    for (const step of failedReplacements)
-      if ((await readCurrentState(restoreOptions.guard, step.path)).state.kind === "none")
-        removals.push({ ...step, before: { kind: "none" }, after: step.before });
-    const steps = [...completedSteps.map(reverseChange), ...removals].sort(comparePaths);
-    await restoreFiles(steps, restoreOptions, { completedSteps: [], failedSteps: [] });
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-/** Input of `#applyRestore`: the request and the results of the check. */
-interface RestoreWork {
-  request: RestoreRequest;
-  files: readonly UndoneFile[];
-  sessionFiles: SessionFiles;
-  guard: PathGuard;
-  folders: readonly string[];
-  journal: JournalContents;
-}
-
 /** Finds expected changes that the history never recorded, with the outcome `lost`. */
 function findUnrecordedChanges(
   journal: JournalContents,
@@ -278,11 +160,6 @@ function findUnrecordedChanges(
   return [...new Set(paths)].map((path) => ({ path, outcome: "lost", reason: NOT_STORED_REASON }));
 }
 
-/** Finds the changes of undos that failed or were killed. */
-function findUnfinishedUndos({ changes, confirmedChangeIds }: JournalContents): ChangeLine[] {
-  return changes.filter(({ undo, change }) => undo !== "" && !confirmedChangeIds.has(change));
-}
-
 /** Finds the paths that the plan removes, and temporary files of interrupted undos. */
 function findPathsToRemove(plan: readonly PlannedPath[], journal: JournalContents): PathsToRemove {
   const removals = plan.filter(({ targetState }) => targetState.kind === "none");
@@ -294,34 +171,10 @@ function findPathsToRemove(plan: readonly PlannedPath[], journal: JournalContent
   return { paths: new Set([...paths(false), ...temporaryPaths]), folders: new Set(paths(true)) };
 }
 
-async function discardTemporaries(journal: JournalContents, guard: PathGuard): Promise<void> {
-  for (const { change, steps } of findUnfinishedUndos(journal))
-    await forEachConcurrently(steps, ({ path }) => discardTemporary(guard, path, change));
-}
-
-/** Counts the missing parent folders of a path that the plan does not restore separately. */
-async function countMissingFolders(guard: PathGuard, path: string, paths: ReadonlySet<string>): Promise<number> {
-  let missingCount = 0;
-  for (
-    let folderPath = dirname(path);
-    !paths.has(folderPath) && dirname(folderPath) !== folderPath;
-    folderPath = dirname(folderPath), missingCount++
-  ) {
-    const folder = await guard.openFolder(folderPath).catch(() => undefined);
-    await folder?.close();
-    if (folder) break;
-  }
-  return missingCount;
-}
-
 function isProblem({ outcome }: UndoneFile): boolean {
   return outcome === "conflict" || isNotRestorable(outcome);
 }
 
 function isNotRestorable(outcome: UndoneFile["outcome"]): boolean {
   return outcome === "lost" || outcome === "failed";
-}
-
-function comparePaths(left: { readonly path: string }, right: { readonly path: string }): number {
-  return left.path < right.path ? -1 : 1;
 }

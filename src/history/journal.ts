@@ -200,3 +200,8 @@ function convertOldMark(mark: UndoMark & { point?: number; to?: string }): UndoM
   const { point, to, ...fields } = mark;
   return point === undefined ? mark : { ...fields, afterSeq: point, lastMessageId: to ?? "" };
 }
+
+/** Finds the changes of undos that failed or were killed. */
+export function findUnfinishedUndos({ changes, confirmedChangeIds }: JournalContents): ChangeLine[] {
+  return changes.filter(({ undo, change }) => undo !== "" && !confirmedChangeIds.has(change));
+}

@@ -39,7 +39,12 @@ export function planRestore(
       addCreatedFolders(plannedByPath, step, isDone);
       addChange(plannedByPath, step, line, isDone);
     }
-  return [...plannedByPath.values()].sort((left, right) => (left.path < right.path ? -1 : 1));
+  return [...plannedByPath.values()].sort(comparePaths);
+}
+
+/** Compares two items for a sort by path. */
+export function comparePaths(left: { readonly path: string }, right: { readonly path: string }): number {
+  return left.path < right.path ? -1 : 1;
 }
 
 /** Adds the folders that were created as parents of a path. */

@@ -1,18 +1,16 @@
 import { lookup } from "node:dns/promises";
-import { createServer, ServerResponse, type IncomingMessage, type Server } from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { isIP, type AddressInfo, type Socket } from "node:net";
-import type { Duplex } from "node:stream";
 import { onAbort } from "../base/abort.js";
 import { ListenError } from "../ports/errors.js";
-import { answer, answerClientError } from "./answers.js";
 import { HTTP_DEFAULTS } from "./defaults.js";
-import { isReadOfPath, HttpGate, type GateOptions } from "./gate.js";
+import { HttpGate, type GateOptions } from "./gate.js";
+import { RequestRouter } from "./request-router.js";
 import { HttpSockets } from "./sockets.js";
-import { pathOf, rewriteToOriginForm } from "./request-target.js";
 import { silentLogger } from "../base/log.js";
 import type { Logger } from "../ports/logger.js";
-import type { HttpHost, HttpMount, Refusal } from "../ports/http-host.js";
-import { authenticates, getHeaderValues, isLoopback } from "./web-safety.js";
+import type { HttpHost, HttpMount } from "../ports/http-host.js";
+import { authenticates, isLoopback } from "./web-safety.js";
 
 /** Address, admission rules and limits of an HTTP listener. */
 export interface HttpHostOptions extends GateOptions {
@@ -55,37 +53,17 @@ export function openHttpHost(options: HttpHostOptions = {}): HttpHost {
   return new NodeHttpHost(options);
 }
 
-/** Matches the `Accept` header of browsers. API clients do not accept HTML. */
-const HTML_ACCEPT_PATTERN = /\btext\/html\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))/i;
-
-const NOT_FOUND_REFUSAL: Refusal = { status: 404, message: "not found", code: "not_found" };
-const INTERNAL_ERROR_REFUSAL: Refusal = { status: 500, message: "internal error", code: "internal" };
-const createBadRequestRefusal = (message: string): Refusal => ({ status: 400, message, code: "bad_request" });
-const SHUTDOWN_REFUSAL: Refusal = {
-  status: 503,
-  message: "server shutting down",
-  code: "shutting_down",
-  // Another server, or this one after a restart, may accept the request immediately.
-  headers: { connection: "close", "Retry-After": "1" },
-};
-const CONNECTION_LIMIT_REFUSAL: Refusal = {
-  status: 503,
-  message: "too many connections",
-  code: "too_many_connections",
-  headers: { connection: "close", "retry-after": "1" },
-};
-
 class NodeHttpHost implements HttpHost {
   readonly #options: HttpHostOptions;
   /** Without brackets around an IPv6 address. */
   readonly #host: string;
   readonly #port: number;
   readonly #logger: Logger;
-  readonly #mounts: HttpMount[] = [];
   readonly #sockets: HttpSockets;
   /** IP address of `#host`; undefined until it is resolved. */
   #address: string | undefined;
   #gate: HttpGate | undefined;
+  #router: RequestRouter | undefined;
   #openStreamCount = 0;
   #server: Server | undefined;
   #originPromise: Promise<string> | undefined;
@@ -115,17 +93,21 @@ class NodeHttpHost implements HttpHost {
           `${this.#remedyFor(mount).listen}, or bind to 127.0.0.1`,
       );
     }
-    if (this.#mounts.some((otherMount) => otherMount.prefix === mount.prefix))
-      throw new ListenError(`two transports use the path ${mount.prefix}`);
-    this.#mounts.push(mount);
+    const router = (this.#router ??= new RequestRouter(
+      gate,
+      this.#sockets,
+      this.#logger,
+      () => this.#refusesNewRequests,
+    ));
+    router.add(mount);
     try {
-      const origin = await (this.#originPromise ??= this.#listen(this.#address, gate));
+      const origin = await (this.#originPromise ??= this.#listen(this.#address, gate, router));
       if (!gate.isAuthenticated(mount)) this.#loadToken(gate);
       this.#warnIfUnauthenticated(mount, gate);
       return origin;
     } catch (error) {
       this.#originPromise = undefined;
-      this.#mounts.splice(this.#mounts.indexOf(mount), 1);
+      router.remove(mount);
       throw error;
     }
   }
@@ -192,13 +174,12 @@ class NodeHttpHost implements HttpHost {
     try {
       return (await lookup(this.#host)).address;
     } catch (error) {
-      throw new ListenError(
-        `cannot listen on ${this.#toUrl()}: ${describeListenError(error as NodeJS.ErrnoException)}`,
-        {
-          cause: error,
-        },
-      );
+      throw this.#createListenError(error as NodeJS.ErrnoException);
     }
+  }
+
+  #createListenError(error: NodeJS.ErrnoException): ListenError {
+    return new ListenError(`cannot listen on ${this.#toUrl()}: ${describeListenError(error)}`, { cause: error });
   }
 
   #toUrl(port = this.#port): string {
@@ -207,7 +188,7 @@ class NodeHttpHost implements HttpHost {
     return `http://${host}:${port}`;
   }
 
-  #listen(address: string, gate: HttpGate): Promise<string> {
+  #listen(address: string, gate: HttpGate, router: RequestRouter): Promise<string> {
     const { headerTimeout, requestTimeout, keepAliveTimeout } = { ...HTTP_DEFAULTS, ...this.#options };
     const requestTimeoutMs = requestTimeout * 1000;
     // Node rejects a header timeout longer than the request timeout.
@@ -219,23 +200,19 @@ class NodeHttpHost implements HttpHost {
       keepAliveTimeout: keepAliveTimeout * 1000,
       // By default node checks only every 30 s, which is too seldom for these limits. A limit of 0 is disabled.
       connectionsCheckingInterval: Math.max(50, Math.min(1000, headersTimeoutMs || 1000, requestTimeoutMs || 1000)),
-      // `#findRefusal` rejects a request without a `Host` header, with a JSON response.
+      // The router rejects a request without a `Host` header, with a JSON response.
       requireHostHeader: false,
     });
     server.on("connection", (socket: Socket) => {
       this.#sockets.add(socket);
       gate.startIdentification(socket);
     });
-    server.on("request", (request, response) => this.#serve(request, response, gate));
-    server.on("checkContinue", (request, response) => this.#serve(request, response, gate));
-    server.on("checkExpectation", (request, response) => this.#serve(request, response, gate));
-    server.on("upgrade", (request, socket, head) => this.#upgrade(request, socket, head, gate));
-    server.on("clientError", (error: NodeJS.ErrnoException, socket) =>
-      answerClientError(error, socket, this.#sockets.hasStartedResponse(socket), this.#fallbackHeaders()),
-    );
+    for (const event of ["request", "checkContinue", "checkExpectation"])
+      server.on(event, (request: IncomingMessage, response: ServerResponse) => router.serve(request, response));
+    server.on("upgrade", (request, socket, head) => router.upgrade(request, socket, head));
+    server.on("clientError", (error, socket) => router.answerClientError(error, socket));
     return new Promise((resolve, reject) => {
-      const onListenError = (error: NodeJS.ErrnoException) =>
-        reject(new ListenError(`cannot listen on ${this.#toUrl()}: ${describeListenError(error)}`, { cause: error }));
+      const onListenError = (error: NodeJS.ErrnoException) => reject(this.#createListenError(error));
       server.once("error", onListenError);
       server.listen({ host: address, port: this.#port }, () => {
         server.off("error", onListenError);
@@ -260,116 +237,6 @@ class NodeHttpHost implements HttpHost {
 
   #remedyFor(mount: HttpMount): Remedy {
     return this.#options.remedy?.(mount) ?? DEFAULT_REMEDY;
-  }
-
-  /** Returns the mount with the longest matching prefix, otherwise the fallback mount. */
-  #findMount(path: string): HttpMount | undefined {
-    const matchingMounts = this.#mounts.filter(
-      ({ prefix }) => prefix === "/" || path === prefix || path.startsWith(`${prefix}/`),
-    );
-    return (
-      matchingMounts.sort((a, b) => b.prefix.length - a.prefix.length)[0] ??
-      this.#mounts.find((mount) => mount.fallback)
-    );
-  }
-
-  /** Headers for responses to requests without a mount: the headers of the fallback mount. */
-  #fallbackHeaders(): Readonly<Record<string, string>> {
-    return (this.#mounts.find(({ fallback }) => fallback) ?? this.#mounts[0])?.headers ?? {};
-  }
-
-  /** Why a request is rejected before its mount sees it; undefined if it is admitted. */
-  #findRefusal(
-    request: IncomingMessage,
-    mount: HttpMount | undefined,
-    gate: HttpGate,
-    isUpgrade: boolean,
-  ): Refusal | undefined {
-    if (this.#sockets.isOverLimit(request.socket)) return CONNECTION_LIMIT_REFUSAL;
-    if (this.#refusesNewRequests && !isReadOfPath(request, mount?.shutdownPaths)) return SHUTDOWN_REFUSAL;
-    const hosts = getHeaderValues(request, "host");
-    if (hosts.length > 1) return createBadRequestRefusal("more than one host header");
-    if (hosts.length === 0 && request.httpVersionMinor > 0) return createBadRequestRefusal("missing host header");
-    if (!mount) return NOT_FOUND_REFUSAL;
-    return gate.findRefusal(request, mount, isUpgrade);
-  }
-
-  #serve(request: IncomingMessage, response: ServerResponse, gate: HttpGate): void {
-    this.#sockets.trackResponse(request.socket, response);
-    const serveIdentified = () => {
-      // If the client has disconnected meanwhile, the request is ignored.
-      if (!response.closed) this.#passToMount(request, response, gate);
-    };
-    if (rewriteToOriginForm(request)) gate.whenIdentified(request, serveIdentified);
-    else answer(response, createBadRequestRefusal("invalid request target"), this.#fallbackHeaders());
-  }
-
-  #passToMount(request: IncomingMessage, response: ServerResponse, gate: HttpGate): void {
-    try {
-      if (this.#redirectToHome(request, response, gate)) return;
-      const mount = this.#findMount(pathOf(request));
-      const refusal = this.#findRefusal(request, mount, gate, false);
-      if (!mount || refusal) this.#refuse(mount, request, response, refusal ?? NOT_FOUND_REFUSAL);
-      else {
-        if (/^100-continue$/i.test(request.headers.expect ?? "")) response.writeContinue();
-        mount.handler(request, response);
-      }
-    } catch (error) {
-      this.#logger.error("a request failed", { error });
-      if (response.headersSent) response.destroy();
-      else answer(response, INTERNAL_ERROR_REFUSAL, this.#fallbackHeaders());
-    }
-  }
-
-  /**
-   * Redirects a browser that opens `/` to the page for users. Returns false if the browser may not open that page; the
-   * request is then handled as usual.
-   */
-  #redirectToHome(request: IncomingMessage, response: ServerResponse, gate: HttpGate): boolean {
-    if (pathOf(request) !== "/" || !HTML_ACCEPT_PATTERN.test(request.headers.accept ?? "")) return false;
-    const mount = this.#mounts.find(({ homePath }) => homePath);
-    if (
-      !mount?.homePath ||
-      !/^(GET|HEAD)$/.test(request.method ?? "") ||
-      this.#findRefusal(request, mount, gate, false)
-    )
-      return false;
-    const headers = { "Cache-Control": "no-store", "Content-Length": 0, Location: mount.homePath, Vary: "Accept" };
-    response.writeHead(302, headers).end();
-    return true;
-  }
-
-  #refuse(mount: HttpMount | undefined, request: IncomingMessage, response: ServerResponse, refusal: Refusal): void {
-    if (mount) mount.refuse(request, response, refusal);
-    else answer(response, refusal, this.#fallbackHeaders());
-  }
-
-  #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, gate: HttpGate): void {
-    // Node's server does not handle errors of an upgraded socket. An unhandled error would end the process.
-    socket.on("error", () => undefined);
-    gate.whenIdentified(request, () => this.#passUpgradeToMount(request, socket, head, gate));
-  }
-
-  #passUpgradeToMount(request: IncomingMessage, socket: Duplex, head: Buffer, gate: HttpGate): void {
-    const mount = rewriteToOriginForm(request) ? this.#findMount(pathOf(request)) : undefined;
-    const isWebSocket = request.headers.upgrade?.toLowerCase() === "websocket";
-    const refusal = this.#findRefusal(request, mount, gate, isWebSocket);
-    if (isWebSocket && mount?.upgrade && !refusal) {
-      this.#sockets.markUpgraded(socket);
-      mount.upgrade(request, socket, head);
-      return;
-    }
-    const response = new ServerResponse(request);
-    response.shouldKeepAlive = false;
-    response.assignSocket(socket as Socket);
-    response.once("finish", () => (socket as Socket).destroySoon());
-    // A request to upgrade to another protocol (`h2c`) is served as HTTP/1.1, as the HTTP specification allows. A body
-    // of such a request cannot be read.
-    const hasNoBody =
-      request.headers["content-length"] === undefined && request.headers["transfer-encoding"] === undefined;
-    if (!isWebSocket && hasNoBody) this.#serve(request, response, gate);
-    else if (!isWebSocket) answer(response, createBadRequestRefusal("upgrade not supported"), this.#fallbackHeaders());
-    else this.#refuse(mount, request, response, refusal ?? NOT_FOUND_REFUSAL);
   }
 }
 

@@ -1,10 +1,8 @@
 import { setMaxListeners } from "node:events";
-import { abortable, createDeadline, delay } from "../base/abort.js";
-import { monotonicMs } from "../base/clock.js";
-import { hasCode, ProviderError } from "../ports/errors.js";
-import type { Logger } from "../ports/logger.js";
+import { withTimeLimit } from "../base/abort.js";
+import { hasCode } from "../ports/errors.js";
 import type { Model, ModelProvider } from "../ports/model-provider.js";
-import { sanitizeModel, isModel } from "./sanitize-model.js";
+import { ProviderListing, type ListingOptions } from "./provider-listing.js";
 
 /** An available model and its provider. */
 export interface ModelEntry {
@@ -37,45 +35,18 @@ export const noCache: CatalogueCache = {
   save: () => Promise.resolve(),
 };
 
-export interface CatalogueOptions {
+export interface CatalogueOptions extends Pick<ListingOptions, "logger" | "refreshMs" | "listTimeoutMs"> {
   providers: readonly ModelProvider[];
   /** The pair in the configuration. The catalogue contains it even if its provider does not list it. */
   configuredPair: ModelPair;
   cache: CatalogueCache;
-  logger: Logger;
-  /** Maximum age of a list in ms before it is requested again on access. 0: never. */
-  refreshMs: number;
-  /** Timeout for one provider's list, in ms. */
-  listTimeoutMs: number;
 }
 
-/** After a failed request, the list is requested again on access, at the earliest after this time in ms. */
-const RETRY_DELAY_MS = 1_000;
 /**
  * Maximum time in ms that a reader waits for a refresh. Most providers answer sooner, and the previous list is
  * available at once.
  */
 const REFRESH_WAIT_MS = 700;
-/** Minimum time in ms between two requests to one provider. */
-const MIN_REQUEST_INTERVAL_MS = 250;
-
-/** The list of a provider and the state of its requests. */
-class Listing {
-  /** Models from an earlier process until this process receives the list. */
-  models: readonly Model[] = [];
-  isReceived = false;
-  /** Whether the models are only the provider's built-in fallback. */
-  isFallback = false;
-  /** Error of the last request; undefined after a success and before the first request. */
-  failure: unknown;
-  /** Start and end of the last request, on the clock of `monotonicMs`. `-Infinity`: none yet. */
-  requestedAtMs = -Infinity;
-  endedAtMs = -Infinity;
-  pendingRequest: Promise<void> | undefined;
-  /** Message of the failure that was last logged; empty if no failure was logged since the last success. */
-  loggedFailure = "";
-  constructor(readonly provider: ModelProvider) {}
-}
 
 /**
  * Models of all providers: configured, cached and listed. Each list is requested separately, so that no provider delays
@@ -84,21 +55,22 @@ class Listing {
 export class Catalogue {
   readonly #options: CatalogueOptions;
   readonly #closeController = new AbortController();
-  readonly #listings: ReadonlyMap<string, Listing>;
+  readonly #listings: readonly ProviderListing[];
   #loadPromise: Promise<void> | undefined;
   #lastSave: Promise<void> = Promise.resolve();
 
   constructor(options: CatalogueOptions) {
     this.#options = options;
-    this.#listings = new Map(options.providers.map((provider) => [provider.name, new Listing(provider)]));
+    this.#listings = options.providers.map((provider) => this.#createListing(provider));
     // Each provider's request adds a listener.
     setMaxListeners(0, this.#closeController.signal);
   }
 
-  /** Loads the cached lists once. Callers that wait for a list wait for this load first. */
+  /** Loads the cached lists once. Must end before a list is awaited. */
   load(): Promise<void> {
     return (this.#loadPromise ??= this.#options.cache.load().then((cachedModels) => {
-      for (const [name, listing] of this.#listings) if (!listing.isReceived) listing.models = cachedModels[name] ?? [];
+      for (const listing of this.#listings)
+        if (!listing.isReceived) listing.models = cachedModels[listing.provider.name] ?? [];
     }));
   }
 
@@ -111,7 +83,7 @@ export class Catalogue {
 
   /** Models of a provider, configured models first. */
   modelsOf(provider: ModelProvider): readonly Model[] {
-    const { models, isReceived } = this.#listingOf(provider);
+    const { models, isReceived } = this.listingOf(provider);
     const listedById = new Map(models.map((model) => [model.id, model]));
     const configuredModels = provider.configuredModels.map((model) => {
       const listedModel = listedById.get(model.id);
@@ -135,7 +107,7 @@ export class Catalogue {
 
   /** Finds a model by both names; undefined if the catalogue does not contain the pair. */
   findModel(pair: ModelPair): ChosenModel | undefined {
-    const provider = this.#listings.get(pair.provider)?.provider;
+    const provider = this.#options.providers.find(({ name }) => name === pair.provider);
     const model = provider && this.modelsOf(provider).find((candidate) => candidate.id === pair.model);
     return provider && model && { provider, model };
   }
@@ -143,187 +115,64 @@ export class Catalogue {
   /** Whether more than the model's name is known. */
   isDescribed({ provider, model }: ChosenModel): boolean {
     const hasSameId = ({ id }: Model): boolean => id === model.id;
-    return provider.configuredModels.some(hasSameId) || this.#listingOf(provider).models.some(hasSameId);
+    return provider.configuredModels.some(hasSameId) || this.listingOf(provider).models.some(hasSameId);
   }
 
-  /** Start of the last request for the list, on the clock of `monotonicMs`; `-Infinity` before the first request. */
-  getLastRequestMs(provider: ModelProvider): number {
-    return this.#listingOf(provider).requestedAtMs;
-  }
-
-  /** Error of the last request for the list; undefined if there is none. */
-  failureOf(provider: ModelProvider): unknown {
-    return this.#listingOf(provider).failure;
-  }
-
-  /** Whether a retry cannot change the list: it was received or rejected, or the provider is unreachable. */
-  isListFinal(provider: ModelProvider): boolean {
-    const { pendingRequest, endedAtMs, failure } = this.#listingOf(provider);
-    return pendingRequest === undefined && endedAtMs !== -Infinity && !isTemporary(failure);
+  /** The list of a provider of this catalogue. */
+  listingOf(provider: ModelProvider): ProviderListing {
+    return this.#listings.find((listing) => listing.provider === provider) ?? this.#createListing(provider);
   }
 
   /** Whether every provider's list was received or failed in this process. */
   hasAllReplies(): boolean {
-    return [...this.#listings.values()].every(({ endedAtMs }) => endedAtMs !== -Infinity);
+    return this.#listings.every(({ hasReply }) => hasReply);
   }
 
-  /** Waits for the running request for the list, or starts the first one. Rejects only with the signal's reason. */
-  async waitForList(provider: ModelProvider, signal: AbortSignal): Promise<void> {
+  /** Waits for each provider's running request, or starts the first one. Rejects only with the signal's reason. */
+  async waitForLists(signal: AbortSignal): Promise<void> {
     await this.load();
-    const { pendingRequest, endedAtMs } = this.#listingOf(provider);
-    const pendingList = endedAtMs === -Infinity ? this.requestList(provider) : pendingRequest;
-    if (pendingList !== undefined) await abortable(pendingList, signal);
-  }
-
-  /** Waits for a list that is requested after this call starts. Rejects only with the signal's reason. */
-  async waitForNewList(provider: ModelProvider, signal: AbortSignal): Promise<void> {
-    await this.load();
-    const listing = this.#listingOf(provider);
-    const calledAtMs = monotonicMs();
-    const remainingMs = listing.requestedAtMs + MIN_REQUEST_INTERVAL_MS - calledAtMs;
-    if (remainingMs > 0 && listing.pendingRequest === undefined) await delay(remainingMs, signal);
-    // Another waiting caller may have requested the list, and the list may already have arrived.
-    const pendingList = listing.requestedAtMs >= calledAtMs ? listing.pendingRequest : this.requestList(provider);
-    if (pendingList !== undefined) await abortable(pendingList, signal);
-  }
-
-  /** Requests the list, or returns the running request. Never rejects. */
-  requestList(provider: ModelProvider): Promise<void> {
-    const listing = this.#listingOf(provider);
-    return (listing.pendingRequest ??= this.#fetchList(listing).finally(() => (listing.pendingRequest = undefined)));
+    await Promise.all(this.#listings.map((listing) => listing.wait(signal)));
   }
 
   /** Requests, in the background, lists that are old or known only from the cache. */
   refresh(): void {
-    for (const listing of this.#listings.values())
-      if (this.#isOld(listing) || (listing.endedAtMs === -Infinity && listing.models.length > 0))
-        void this.requestList(listing.provider);
+    for (const listing of this.#listings)
+      if (listing.isOld || (!listing.hasReply && listing.models.length > 0)) void listing.request();
   }
 
   /** Requests old lists and waits briefly for them. Rejects only with the signal's reason. */
   async refreshAndWait(signal: AbortSignal): Promise<void> {
-    const oldListings = [...this.#listings.values()].filter((listing) => this.#isOld(listing));
+    const oldListings = this.#listings.filter(({ isOld }) => isOld);
     // Providers whose last request timed out are not awaited again.
-    const quickProviders = oldListings.filter(({ failure }) => !isTimeout(failure)).map(({ provider }) => provider);
-    for (const { provider } of oldListings) void this.requestList(provider);
-    const limit = createDeadline(REFRESH_WAIT_MS, signal);
-    try {
-      await abortable(Promise.all(quickProviders.map((provider) => this.requestList(provider))), limit.signal);
-    } catch (error) {
-      if (!limit.hasExpired) throw error;
-    } finally {
-      limit.clear();
-    }
+    const quickListings = oldListings.filter(
+      ({ failure }) => !(hasCode(failure, "provider") && failure.kind === "timeout"),
+    );
+    for (const listing of oldListings) void listing.request();
+    await withTimeLimit(REFRESH_WAIT_MS, signal, () => Promise.all(quickListings.map((listing) => listing.request())));
   }
 
   /** Why no model is available yet, for each provider. */
   describeFailures(): string {
-    return [...this.#listings.values()]
-      .flatMap(({ provider: { name }, failure, pendingRequest, models }) => {
-        if (failure !== undefined) return [describeFailure(name, failure)];
-        if (pendingRequest !== undefined) return [`${name}: no answer yet`];
-        return models.length === 0 ? [`${name}: no models`] : [];
-      })
-      .join("; ");
+    const problems = this.#listings.map((listing) => listing.describeProblem());
+    return problems.filter((problem) => problem !== "").join("; ");
   }
 
   /** Aborts running requests and waits for them. */
   async close(): Promise<void> {
     this.#closeController.abort(new Error("closed"));
-    for (const { pendingRequest } of this.#listings.values()) await pendingRequest;
+    for (const listing of this.#listings) await listing.waitForEnd();
     await this.#lastSave;
   }
 
-  #listingOf(provider: ModelProvider): Listing {
-    return this.#listings.get(provider.name) ?? new Listing(provider);
-  }
-
-  #isOld({ pendingRequest, endedAtMs, failure }: Listing): boolean {
-    if (pendingRequest !== undefined || endedAtMs === -Infinity) return false;
-    const ageMs = monotonicMs() - endedAtMs;
-    const { refreshMs } = this.#options;
-    return failure === undefined ? refreshMs > 0 && ageMs > refreshMs : ageMs > RETRY_DELAY_MS;
-  }
-
-  async #fetchList(listing: Listing): Promise<void> {
-    const { logger, listTimeoutMs } = this.#options;
-    const { provider } = listing;
+  #createListing(provider: ModelProvider): ProviderListing {
     const closeSignal = this.#closeController.signal;
-    listing.requestedAtMs = monotonicMs();
-    const limit = createDeadline(listTimeoutMs, closeSignal);
-    try {
-      // Work that does not wait for the list runs first.
-      await new Promise<void>((resolve) => setImmediate(resolve));
-      const reply: unknown = await abortable(provider.models(limit.signal), limit.signal);
-      // A provider written in JavaScript may return any value, which would damage the whole catalogue.
-      if (!Array.isArray(reply))
-        throw new ProviderError(provider.name, "protocol", "the provider did not return a list of models");
-      listing.models = reply.filter(isModel).map(sanitizeModel);
-      listing.isReceived = true;
-      listing.isFallback = false;
-      listing.failure = undefined;
-      listing.loggedFailure = "";
-      await this.#save();
-    } catch (error) {
-      if (closeSignal.aborted) return;
-      listing.failure = limit.hasExpired
-        ? new ProviderError(provider.name, "timeout", `no list of models within ${listTimeoutMs / 1000} s`)
-        : (error ?? new Error("unexpected failure"));
-      await this.#useFallback(listing);
-      const reason = formatFailure(listing.failure);
-      // Repeated requests would fill the log with the same line.
-      if (reason === listing.loggedFailure) return;
-      listing.loggedFailure = reason;
-      logger.warn(`models of ${provider.name} could not be listed`, { error: reason });
-    } finally {
-      listing.endedAtMs = monotonicMs();
-      limit.clear();
-    }
-  }
-
-  /** Uses the provider's fallback models if no others are known and the failure is not a rejected key. */
-  async #useFallback(listing: Listing): Promise<void> {
-    const { provider, failure, models } = listing;
-    if (models.length > 0 || (hasCode(failure, "provider") && failure.kind === "authentication")) return;
-    try {
-      const reply: unknown = await provider.fallbackModels?.();
-      if (!Array.isArray(reply) || reply.length === 0) return;
-      listing.models = reply.filter(isModel).map((model) => ({ ...sanitizeModel(model), isAssumed: true as const }));
-      listing.isFallback = true;
-      this.#options.logger.info(`models of ${provider.name} could not be listed; using its built-in list`, {
-        models: listing.models.length,
-      });
-    } catch (error) {
-      this.#options.logger.debug(`no built-in model list for ${provider.name}`, { error });
-    }
+    return new ProviderListing(provider, { ...this.#options, closeSignal, onReceived: () => this.#save() });
   }
 
   /** Saves the lists after earlier saves have ended, so that the newest lists are saved last. */
   #save(): Promise<void> {
-    const savedListings = [...this.#listings].filter(
-      ([, { isReceived, isFallback, models }]) => isReceived || (models.length > 0 && !isFallback),
-    );
-    const models = Object.fromEntries(savedListings.map(([name, listing]) => [name, listing.models]));
+    const savedListings = this.#listings.filter(({ isFromProvider }) => isFromProvider);
+    const models = Object.fromEntries(savedListings.map(({ provider, models }) => [provider.name, models]));
     return (this.#lastSave = this.#lastSave.then(() => this.#options.cache.save(models)));
   }
-}
-
-/** Whether a retry may help. False if the provider rejects the request, sent its list, or is unreachable. */
-function isTemporary(failure: unknown): boolean {
-  if (hasCode(failure, "provider")) return failure.retryable && !failure.unreachable;
-  return failure instanceof Error && failure.name === "TimeoutError";
-}
-
-function isTimeout(failure: unknown): boolean {
-  return hasCode(failure, "provider") && failure.kind === "timeout";
-}
-
-export function formatFailure(failure: unknown): string {
-  return failure instanceof Error ? failure.message : String(failure);
-}
-
-/** Adds the provider's name to a failure, unless the message already starts with the name. */
-function describeFailure(name: string, failure: unknown): string {
-  const reason = formatFailure(failure);
-  return reason.startsWith(`${name}: `) ? reason : `${name}: ${reason}`;
 }

@@ -146,7 +146,8 @@ export type { CompactionInput, CompactionStrategy } from "../ports/compaction-st
 
 // Text and secrets.
 export { isRecord, JsonDepthError, JsonError, parseJson } from "../base/json.js";
-export { headerSecrets, Redactor } from "../base/redact.js";
+export { Redactor } from "../base/redact.js";
+export { headerSecrets } from "../base/secret-detection.js";
 export { newId } from "../base/ids.js";
 
 // Types of single fields and arguments of `gantry`'s exports. Most programs let TypeScript infer them.

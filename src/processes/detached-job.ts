@@ -4,7 +4,7 @@ import { attempt } from "../base/attempt.js";
 import { delay } from "../base/abort.js";
 import type { Redactor } from "../base/redact.js";
 import type { ProcessState } from "../ports/background.js";
-import { endGroup } from "./child.js";
+import { endGroup } from "./end-group.js";
 import { countSettledBytes } from "./clean-stream.js";
 import { MIN_HELD_CHARACTERS, type BackgroundJob, type JobOutput, type InputResult } from "./job.js";
 import * as supervisor from "./supervisor.js";

@@ -1,6 +1,6 @@
 import { ConfigError } from "../ports/errors.js";
 import { isRecord } from "../base/json.js";
-import { decodeUri, headerSecrets, isSecretName, looksSecret } from "../base/redact.js";
+import { decodeUri, headerSecrets, isSecretName, looksSecret } from "../base/secret-detection.js";
 
 /** Input of `expandVariables`, and the sets to which it adds the values of variables. */
 export interface ExpansionContext {

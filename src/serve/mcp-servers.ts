@@ -1,7 +1,8 @@
 import { statSync } from "node:fs";
 import { resolve } from "node:path";
 import { attempt } from "../base/attempt.js";
-import { headerSecrets, Redactor } from "../base/redact.js";
+import { Redactor } from "../base/redact.js";
+import { headerSecrets } from "../base/secret-detection.js";
 import { VERSION } from "../base/version.js";
 import { InputError } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";

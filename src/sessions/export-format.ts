@@ -1,159 +1,13 @@
-import { posix, win32 } from "node:path";
 import * as v from "valibot";
 import { attempt } from "../base/attempt.js";
 import { InputError } from "../ports/errors.js";
 import { isRecord } from "../base/json.js";
-import { toPrintable } from "../base/printable.js";
-import { EFFORTS } from "../models/efforts.js";
 import type { ChainData, SessionData } from "../ports/session-driver.js";
-import type { Part } from "../ports/message.js";
+import { LINE_SHAPES, type LineKind, type LineOf } from "./export-lines.js";
 import { currentLine } from "./stored-names.js";
 
 /** Content of the first line of an export. A file may contain several exports in a row. */
 const HEADER = { gantry: "sessions", version: 1 } as const;
-
-const PART_TYPES: readonly unknown[] = ["text", "reasoning", "image", "file", "tool_call"] satisfies Part["type"][];
-const isPart = (value: unknown): boolean =>
-  isRecord(value) && PART_TYPES.includes(value["type"]) && typeof (value["originalText"] ?? "") === "string";
-const naturalNumber = v.pipe(v.number(), v.integer(), v.minValue(0));
-const timestamp = v.pipe(v.string(), v.isoTimestamp());
-/**
- * Folder that a session's tools may change. A root folder is rejected: a third party's file must not open a complete
- * disk.
- */
-const folder = v.custom<string>(isFolderPath, "the absolute path of a folder below the root");
-const readonlyArray = <S extends v.GenericSchema>(itemShape: S) => v.pipe(v.array(itemShape), v.readonly());
-const usageShape = v.object({
-  promptTokens: naturalNumber,
-  completionTokens: naturalNumber,
-  totalTokens: naturalNumber,
-  cost: v.number(),
-});
-const sessionShape = v.object({
-  id: v.pipe(v.string(), v.nonEmpty()),
-  alias: v.string(),
-  title: v.string(),
-  hasFinalTitle: v.boolean(),
-  provider: v.string(),
-  model: v.string(),
-  reasoningEffort: v.picklist(EFFORTS),
-  // Absent in exports of earlier versions, like some of the fields below.
-  mode: v.optional(v.picklist(["auto", "ask", "plan"]), "auto"),
-  permissionGrants: v.optional(
-    readonlyArray(
-      v.object({ tool: v.string(), scope: v.string(), title: v.string(), grantedBy: v.string(), grantedAt: timestamp }),
-    ),
-    [],
-  ),
-  rewinds: v.optional(readonlyArray(naturalNumber), []),
-  projectDir: folder,
-  parentId: v.string(),
-  spawnedBy: v.optional(v.nullable(v.object({ sessionId: v.string(), runId: v.string(), callId: v.string() })), null),
-  chain: v.object({ root: v.string(), index: naturalNumber }),
-  lastSeq: naturalNumber,
-  createdAt: timestamp,
-  updatedAt: timestamp,
-  usage: usageShape,
-});
-const locationsShape = readonlyArray(v.object({ path: v.string(), line: v.exactOptional(naturalNumber) }));
-const diffShape = readonlyArray(v.object({ path: v.string(), oldText: v.nullable(v.string()), newText: v.string() }));
-const messageShape = v.object({
-  id: v.string(),
-  sessionId: v.string(),
-  seq: v.pipe(naturalNumber, v.minValue(1)),
-  role: v.picklist(["user", "assistant", "system", "tool"]),
-  parts: v.array(v.custom<Part>(isPart, "a part")),
-  toolCallId: v.string(),
-  name: v.string(),
-  failed: v.boolean(),
-  createdAt: timestamp,
-  shown: v.exactOptional(v.object({ diff: diffShape, locations: locationsShape })),
-  finished: v.boolean(),
-});
-const holderShape = v.object({
-  id: v.string(),
-  host: v.string(),
-  boot: v.string(),
-  pid: v.pipe(v.number(), v.safeInteger()),
-  started: v.string(),
-});
-const runShape = v.object({
-  id: v.pipe(v.string(), v.nonEmpty()),
-  sessionId: v.string(),
-  idempotencyKey: v.string(),
-  fingerprint: v.optional(v.string(), ""),
-  after: v.optional(naturalNumber, 0),
-  state: v.picklist(["queued", "running", "waiting", "finished", "failed", "cancelled", "interrupted"]),
-  startedAt: timestamp,
-  endedAt: v.union([v.literal(""), timestamp]),
-  provider: v.string(),
-  model: v.string(),
-  usage: usageShape,
-  iterations: naturalNumber,
-  endedBy: v.picklist(["", "model", "max_iterations", "budget"]),
-  error: v.nullable(v.object({ code: v.string(), message: v.string() })),
-  queueLease: v.optional(v.nullable(v.object({ holder: holderShape, expiresAt: timestamp })), null),
-  retry: v.optional(
-    v.nullable(v.object({ attempt: naturalNumber, nextAttemptAt: timestamp, reason: v.string() })),
-    null,
-  ),
-  answer: v.optional(
-    v.nullable(
-      v.object({
-        output: v.string(),
-        finishReason: v.nullable(v.picklist(["stop", "length", "content_filter", "tool_calls"])),
-        structured: v.optional(v.unknown()),
-      }),
-    ),
-    null,
-  ),
-});
-const askShape = v.object({
-  id: v.pipe(v.string(), v.nonEmpty()),
-  sessionId: v.string(),
-  runId: v.string(),
-  callId: v.string(),
-  kind: v.picklist(["permission", "question"]),
-  tool: v.string(),
-  toolKind: v.picklist(["read", "edit", "delete", "search", "execute", "fetch", "think", "other"]),
-  title: v.string(),
-  input: v.unknown(),
-  locations: locationsShape,
-  diff: diffShape,
-  reason: v.string(),
-  choices: readonlyArray(v.object({ id: v.string(), label: v.string() })),
-  freeText: v.boolean(),
-  createdAt: timestamp,
-  deadline: v.union([v.literal(""), timestamp]),
-  state: v.picklist(["open", "answered", "withdrawn"]),
-  reply: v.nullable(v.object({ choice: v.string(), text: v.string() })),
-  answeredBy: v.string(),
-  closedAt: v.union([v.literal(""), timestamp]),
-});
-const shapes = {
-  chain: v.object({
-    root: v.string(),
-    snapshots: v.array(v.object({ id: v.pipe(v.string(), v.nonEmpty()), after: naturalNumber, createdAt: timestamp })),
-  }),
-  session: v.object({ hiddenBy: v.string(), session: sessionShape }),
-  view: v.object({ message: messageShape }),
-  message: v.object({ hiddenBy: v.string(), message: messageShape }),
-  run: v.object({ run: runShape }),
-  ask: v.object({ ask: askShape }),
-  end: v.object({ root: v.string(), messages: naturalNumber }),
-};
-type LineKind = keyof typeof shapes;
-type Line<K extends LineKind> = v.InferOutput<(typeof shapes)[K]>;
-
-function isFolderPath(value: unknown): boolean {
-  if (typeof value !== "string" || toPrintable(value) !== value) return false;
-  // A path of any system, independent of this one. On another system the folder is not found, and nothing runs in it.
-  const pathModule = value.startsWith("/") ? posix : win32;
-  return (
-    (pathModule === posix || /^([A-Za-z]:|\\\\[^\\]+)[\\/]/.test(value)) &&
-    pathModule.resolve(value) !== pathModule.parse(value).root
-  );
-}
 
 /** Formats the first line of an export. */
 export function formatHeader(): string {
@@ -166,7 +20,7 @@ export function formatHeader(): string {
  */
 export function* formatChainLines({ sessions, snapshots, runs, asks }: ChainData): Generator<string> {
   const root = sessions[0]?.session.id ?? "";
-  const formatLine = <K extends LineKind>(type: K, fields: Line<K>): string =>
+  const formatLine = <K extends LineKind>(type: K, fields: LineOf<K>): string =>
     `${JSON.stringify({ type, ...fields })}\n`;
   let messageCount = 0;
   yield formatLine("chain", { root, snapshots });
@@ -184,7 +38,7 @@ export function* formatChainLines({ sessions, snapshots, runs, asks }: ChainData
 /** Returns the id of the original if `line` is an end line; undefined for any other line. */
 export function findEndedRoot(line: string): string | undefined {
   if (!line.startsWith('{"type":"end",')) return undefined;
-  const result = v.safeParse(shapes.end, parseLine(line));
+  const result = v.safeParse(LINE_SHAPES.end, parseLine(line));
   return result.success ? result.output.root : undefined;
 }
 
@@ -250,7 +104,7 @@ export class ChainReader {
       case "end":
         return this.#endChain(this.#parse("end", value));
       default:
-        throw this.#createError(`an object whose type is one of ${Object.keys(shapes).join(", ")}`);
+        throw this.#createError(`an object whose type is one of ${Object.keys(LINE_SHAPES).join(", ")}`);
     }
   }
 
@@ -261,12 +115,12 @@ export class ChainReader {
     if (!this.#hasHeader) throw this.#createError(JSON.stringify(HEADER));
   }
 
-  #beginChain({ root, snapshots }: Line<"chain">): undefined {
+  #beginChain({ root, snapshots }: LineOf<"chain">): undefined {
     if (this.#chain) throw this.#createError(`the end of session ${this.#chain.root} first`);
     this.#chain = { root, data: { sessions: [], snapshots, runs: [], asks: [] }, seqs: new Set() };
   }
 
-  #addSession({ hiddenBy, session }: Line<"session">): undefined {
+  #addSession({ hiddenBy, session }: LineOf<"session">): undefined {
     const { data, root } = this.#requireChain();
     const previousIndex = data.sessions.at(-1)?.session.chain.index ?? -1;
     const belongsToChain = session.chain.root === root && (data.sessions.length > 0 || session.id === root);
@@ -275,7 +129,7 @@ export class ChainReader {
     data.sessions.push({ session, hiddenBy, view: [], messages: [] });
   }
 
-  #addMessage({ hiddenBy, message }: Line<"message">): undefined {
+  #addMessage({ hiddenBy, message }: LineOf<"message">): undefined {
     const { seqs } = this.#requireChain();
     const { session, messages } = this.#requireSession();
     if (message.sessionId !== session.id) throw this.#createError(`a message of the session ${session.id}`);
@@ -284,19 +138,19 @@ export class ChainReader {
     messages.push({ message, hiddenBy });
   }
 
-  #addRun({ run }: Line<"run">): undefined {
+  #addRun({ run }: LineOf<"run">): undefined {
     const { data, root } = this.#requireChain();
     if (run.sessionId !== root) throw this.#createError(`a run of the session ${root}`);
     data.runs.push(run);
   }
 
-  #addAsk({ ask }: Line<"ask">): undefined {
+  #addAsk({ ask }: LineOf<"ask">): undefined {
     const { data, root } = this.#requireChain();
     if (ask.sessionId !== root) throw this.#createError(`an ask of the session ${root}`);
     data.asks.push(ask);
   }
 
-  #endChain({ root, messages }: Line<"end">): ChainData {
+  #endChain({ root, messages }: LineOf<"end">): ChainData {
     const { data, seqs, root: chainRoot } = this.#requireChain();
     if (root !== chainRoot || messages !== seqs.size || data.sessions.length === 0)
       throw this.#createError(`${messages} messages of session ${chainRoot} before its end, and got ${seqs.size}`);
@@ -315,9 +169,9 @@ export class ChainReader {
     return lastSession;
   }
 
-  #parse<K extends LineKind>(kind: K, value: unknown): Line<K> {
-    const result = v.safeParse(shapes[kind], value, { abortEarly: true });
-    if (result.success) return result.output as Line<K>;
+  #parse<K extends LineKind>(kind: K, value: unknown): LineOf<K> {
+    const result = v.safeParse(LINE_SHAPES[kind], value, { abortEarly: true });
+    if (result.success) return result.output as LineOf<K>;
     const [issue] = result.issues;
     const path = (issue.path ?? []).map(({ key }) => String(key)).join(".");
     const expected = issue.type === "custom" ? issue.message : (issue.expected ?? "right");

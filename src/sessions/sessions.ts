@@ -9,12 +9,12 @@ import { InputError, PointNotFoundError, SessionNotFoundError } from "../ports/e
 import type { Bus } from "../base/bus.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import type { Message } from "../ports/message.js";
-import type { PermissionGrant, Session, SessionMode, Snapshot } from "../ports/session.js";
+import type { Session, SessionMode, Snapshot } from "../ports/session.js";
 import type { SessionDriver, SessionFields, SessionPage, SessionQuery } from "../ports/session-driver.js";
 import type { WatchEvent, WatchOptions } from "../ports/watch.js";
 import type { FileHistory, UndoneFile } from "../ports/file-history.js";
 import type { UndoResult, UndoOptions } from "./undo.js";
-import { SESSION_MODES } from "./session-modes.js";
+import { checkSessionUpdate } from "./session-update.js";
 
 export type { NewSession } from "./new-session.js";
 
@@ -133,13 +133,7 @@ export class Sessions {
     const store = await this.#options.store();
     const head = await requireHead(store, id);
     const root = head.root.id;
-    const { mode, permissionGrants } = fields;
-    if (mode !== undefined && !SESSION_MODES.includes(mode))
-      throw new InputError(
-        "mode",
-        `one of ${SESSION_MODES.map((allowedMode) => JSON.stringify(allowedMode)).join(", ")}`,
-      );
-    if (permissionGrants !== undefined) checkGrants(permissionGrants, head.root.permissionGrants);
+    checkSessionUpdate(fields, head.root);
     const set: SessionFields = { ...fields, ...(fields.title === undefined ? {} : { hasFinalTitle: true }) };
     await store.write(head.newest.id, { fence: null, sync: true, set });
     const session = await requireSession(store, root);
@@ -289,19 +283,6 @@ export class Sessions {
       await lease.releaseWithRetries(this.#options.background);
     }
   }
-}
-
-/** Throws `InputError` for a grant that the session does not have. */
-function checkGrants(permissionGrants: readonly PermissionGrant[], storedGrants: readonly PermissionGrant[]): void {
-  const isSameGrant = (left: PermissionGrant, right: PermissionGrant) =>
-    left?.tool === right.tool && left.scope === right.scope;
-  if (
-    !Array.isArray(permissionGrants) ||
-    !permissionGrants.every((grant) =>
-      storedGrants.some((storedGrant) => isSameGrant(grant as PermissionGrant, storedGrant)),
-    )
-  )
-    throw new InputError("permissionGrants", "some of what the session has, or none");
 }
 
 function selectPage(messages: Message[], page: { after?: number; before?: number; limit?: number }): Message[] {

@@ -1,3 +1,4 @@
+import type { Stats } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
 import { PathError, ToolError } from "../../ports/errors.js";
 import { asPathError, type OpenedFolder, type PathGuard } from "../../files/path-guard.js";
@@ -97,41 +98,17 @@ export async function removePath(
   context: ToolContext,
   checkIdentity: (identity: Identity) => void = () => undefined,
 ): Promise<ToolOutput> {
-  const target = await resolveTarget(guard, fullPath, name);
+  const target = await findTarget(guard, fullPath, name);
+  const entryName = basename(target);
   const folder = await guard.openFolder(dirname(target));
   try {
-    const entryName = basename(target);
     await guard.refuseProtectedIn(folder, entryName);
     const stats = await folder.stat(entryName);
-    let hasCopy = true;
     if (!stats) throw new PathError("not_found", "not found");
     checkIdentity(stats);
     context.signal.throwIfAborted();
-    if (stats.isDirectory()) {
-      const record = await (recursive
-        ? recordTree(guard, folder, entryName, context, context.signal)
-        : recordBefore(guard, folder, entryName, NO_FILE, context));
-      if (recursive) await folder.removeTree(entryName, context.signal);
-      else if (!(await folder.removeEmpty(entryName)))
-        throw new ToolError(`${name}: the folder is not empty. Set recursive to delete it with its contents.`);
-      record.commit();
-      hasCopy = record.isRestorable;
-    } else {
-      const deletedText = stats.isFile() ? await readDiffText(guard, folder, entryName) : undefined;
-      const record = await recordBefore(guard, folder, entryName, NO_FILE, context);
-      await folder.unlink(entryName);
-      record.commit();
-      new SeenFiles(context).forget(target);
-      await folder.sync();
-      return {
-        text: `Deleted ${name}${stats.isSymbolicLink() ? " (a symbolic link; its target still exists)" : ` (${formatSize(stats.size)})`}.${record.isRestorable ? "" : NOT_RECORDED_NOTE}`,
-        ...(deletedText === undefined ? {} : { diff: [{ path: target, oldText: deletedText, newText: "" }] }),
-        locations: [{ path: target }],
-      };
-    }
-    await folder.sync();
-    const resultText = `Deleted ${name}/${recursive ? " with its contents" : ""}.${hasCopy ? "" : NOT_RECORDED_NOTE}`;
-    return { text: resultText, locations: [{ path: target }] };
+    const entry: OpenedEntry = { guard, folder, entryName, target, name, context };
+    return await (stats.isDirectory() ? removeFolder(entry, recursive) : removeFile(entry, stats));
   } catch (error) {
     throw error instanceof ToolError || context.signal.aborted ? error : asPathError(error);
   } finally {
@@ -140,10 +117,11 @@ export async function removePath(
 }
 
 /**
- * Resolves the parent of a path but not the last name, so that a link is deleted and not its target. Rejects with
- * `PathError` and `ToolError` if the entry must not be deleted.
+ * Returns the path of the entry to delete. Rejects with `PathError` or `ToolError` if it may not be deleted.
+ *
+ * Resolves the parent but not the last name, so that a link is deleted and not its target.
  */
-async function resolveTarget(guard: PathGuard, fullPath: string, name: string): Promise<string> {
+async function findTarget(guard: PathGuard, fullPath: string, name: string): Promise<string> {
   const parent = await guard.resolve(dirname(fullPath)).catch((error: unknown) => {
     // The parent of a root lies outside the roots. The error must name the root instead.
     throw error instanceof PathError && error.reason === "outside" && guard.containsRoot(fullPath)
@@ -159,6 +137,52 @@ async function resolveTarget(guard: PathGuard, fullPath: string, name: string): 
     );
   guard.refuseProtected(parent.traversedPaths.map((traversedPath) => join(traversedPath, basename(fullPath))));
   return target;
+}
+
+/** An entry of an open folder. */
+interface OpenedEntry {
+  readonly guard: PathGuard;
+  readonly folder: OpenedFolder;
+  readonly entryName: string;
+  /** Complete path of the entry. */
+  readonly target: string;
+  /** Name for messages. */
+  readonly name: string;
+  readonly context: ToolContext;
+}
+
+async function removeFolder(entry: OpenedEntry, recursive: boolean): Promise<ToolOutput> {
+  const { guard, folder, entryName, target, name, context } = entry;
+  const record = await (recursive
+    ? recordTree(guard, folder, entryName, context, context.signal)
+    : recordBefore(guard, folder, entryName, NO_FILE, context));
+  if (recursive) await folder.removeTree(entryName, context.signal);
+  else if (!(await folder.removeEmpty(entryName)))
+    throw new ToolError(`${name}: the folder is not empty. Set recursive to delete it with its contents.`);
+  record.commit();
+  await folder.sync();
+  const note = record.isRestorable ? "" : NOT_RECORDED_NOTE;
+  return {
+    text: `Deleted ${name}/${recursive ? " with its contents" : ""}.${note}`,
+    locations: [{ path: target }],
+  };
+}
+
+/** Deletes a file or a link. */
+async function removeFile(entry: OpenedEntry, stats: Stats): Promise<ToolOutput> {
+  const { guard, folder, entryName, target, name, context } = entry;
+  const deletedText = stats.isFile() ? await readDiffText(guard, folder, entryName) : undefined;
+  const record = await recordBefore(guard, folder, entryName, NO_FILE, context);
+  await folder.unlink(entryName);
+  record.commit();
+  new SeenFiles(context).forget(target);
+  await folder.sync();
+  const detail = stats.isSymbolicLink() ? "a symbolic link; its target still exists" : formatSize(stats.size);
+  return {
+    text: `Deleted ${name} (${detail}).${record.isRestorable ? "" : NOT_RECORDED_NOTE}`,
+    ...(deletedText === undefined ? {} : { diff: [{ path: target, oldText: deletedText, newText: "" }] }),
+    locations: [{ path: target }],
+  };
 }
 
 function createRootError(name: string): ToolError {

@@ -1,5 +1,4 @@
 import { availableParallelism } from "node:os";
-import { MAX_MODEL_TEXT_BYTES } from "../../base/cut-text.js";
 import type { ToolContext } from "../../ports/tool.js";
 import { listFiles } from "../../processes/file-list.js";
 import { runRipgrep } from "../../processes/ripgrep.js";
@@ -10,9 +9,9 @@ import {
   SEARCH_TIMEOUT_MS,
   type SearchScope,
 } from "../../processes/search-scope.js";
-import { formatSize } from "./content.js";
 import { forEachOpenedFile, findRegularFiles } from "./search-results.js";
 import { folderName, type FileToolOptions } from "./files.js";
+import { GrepResult } from "./grep-result.js";
 import { CountRecordParser, FoundLineParser, readLines, type FoundFile, type LinePosition } from "./matched-lines.js";
 import {
   checkSearch,
@@ -31,8 +30,6 @@ const MAX_DECODED_BYTES = 64 * 1024 * 1024;
 const MAX_UNSORTED_LINES = 5_000;
 /** Maximum skipped files that are remembered. */
 const MAX_SKIPPED_FILES = 100;
-/** Maximum skipped files that a note names. */
-const MAX_NAMED_FILES = 3;
 
 export interface GrepOptions extends FileToolOptions {
   /** Time limit of a search, in ms. Default: 60,000. */
@@ -52,23 +49,18 @@ export interface GrepArgs {
   all: boolean;
 }
 
-/** One search, from the pattern to the result text. */
+/** One search with ripgrep, from the arguments of the tool to the result text. */
 export class GrepSearch {
   readonly #options: GrepOptions;
   readonly #args: GrepArgs;
   readonly #context: ToolContext;
   readonly #start: string;
-  readonly #lines: string[] = [];
+  readonly #result: GrepResult;
   readonly #binaryFiles = new Set<string>();
   readonly #tooLargeFiles = new Set<string>();
   #globs: readonly string[] = [];
   #isInGlob = (_name: string): boolean => true;
-  #outputBytes = 0;
-  #shownCount = 0;
-  #matchCount = 0;
-  #fileCount = 0;
   #unreadableCount = 0;
-  #isFull = false;
   #isIncomplete = false;
 
   constructor(options: GrepOptions, args: GrepArgs, context: ToolContext) {
@@ -76,6 +68,7 @@ export class GrepSearch {
     this.#args = args;
     this.#context = context;
     this.#start = args.path || ".";
+    this.#result = new GrepResult(args.limit, args.context);
   }
 
   async run(): Promise<string> {
@@ -176,7 +169,7 @@ export class GrepSearch {
     });
     for (const file of files) {
       const lines = texts.get(file);
-      if (lines && !this.#isFull) this.#addLines(toolScope.nameOf(file.name), file.lines, lines);
+      if (lines && !this.#result.isFull) this.#result.addLines(toolScope.nameOf(file.name), file.lines, lines);
     }
   }
 
@@ -208,28 +201,6 @@ export class GrepSearch {
     return keyedFiles.sort((left, right) => (left.key < right.key ? -1 : 1)).map(({ file }) => file);
   }
 
-  #addLines(name: string, positions: readonly LinePosition[], texts: readonly (string | undefined)[]): void {
-    const { limit, context } = this.#args;
-    const firstIndex = positions.findIndex((_position, index) => texts[index] !== undefined);
-    if (firstIndex < 0) return;
-    if (this.#shownCount >= limit) return void (this.#isFull = true);
-    if (!this.#pushLine(name)) return;
-    this.#fileCount++;
-    let lastLine = 0;
-    for (const [index, { line, isMatch }] of positions.entries()) {
-      const text = texts[index];
-      if (text === undefined) continue;
-      if (this.#shownCount >= limit && (isMatch || line > lastLine + context))
-        return void (this.#isFull = isMatch || this.#isFull);
-      if (lastLine > 0 && line > lastLine + 1 && context > 0) this.#pushLine("--");
-      if (!this.#pushLine(`${line}${isMatch ? ":" : "-"}${text}`)) return;
-      lastLine = line;
-      if (!isMatch) continue;
-      this.#shownCount++;
-      this.#matchCount++;
-    }
-  }
-
   async #searchFiles(toolScope: ToolSearchScope): Promise<void> {
     const { output, limit } = this.#args;
     const isCount = output === "count";
@@ -252,57 +223,28 @@ export class GrepSearch {
       : await findRegularFiles(toolScope.guard, toolScope.scope.base, names);
     if (hasLinks) await forEachOpenedFile(toolScope, checkedNames, (_file, name) => void allowedNames.add(name));
     const refusedNames = new Set(checkedNames.filter((name) => !allowedNames.has(name)));
-    this.#fileCount = firstPaths.count - refusedNames.size;
-    this.#matchCount = isCount
+    const fileCount = firstPaths.count - refusedNames.size;
+    const matchCount = isCount
       ? [...counts].reduce((sum, [name, count]) => sum + (refusedNames.has(name) ? 0 : count), 0)
-      : this.#fileCount;
+      : fileCount;
+    this.#result.setCounts(fileCount, matchCount);
     for (const name of names) {
       if (refusedNames.has(name)) continue;
       const text = toolScope.nameOf(name);
-      if (this.#shownCount >= limit || !this.#pushLine(isCount ? `${text}: ${counts.get(name)}` : text))
-        this.#isFull = true;
-      else this.#shownCount++;
+      this.#result.addFile(isCount ? `${text}: ${counts.get(name)}` : text);
     }
-  }
-
-  #pushLine(line: string): boolean {
-    this.#outputBytes += Buffer.byteLength(line) + 1;
-    if (this.#outputBytes > MAX_MODEL_TEXT_BYTES) {
-      this.#isFull = true;
-      return false;
-    }
-    this.#lines.push(line);
-    return true;
   }
 
   async #formatResult(toolScope: ToolSearchScope): Promise<string> {
-    const { output, pattern } = this.#args;
-    const lines = this.#lines;
+    const { output, pattern, glob } = this.#args;
+    const result = this.#result;
     const folder = folderName(this.#start, this.#context.projectDir);
-    if (this.#matchCount === 0) {
-      const filter = this.#args.glob === undefined ? "" : ` (${this.#args.glob})`;
-      lines.push(`No match for ${pattern} in ${folder}${filter}.`);
-    } else if (output === "count") lines.push(`[${this.#matchCount} matching lines in ${this.#fileCount} files]`);
-    else if (this.#isFull)
-      lines.push(
-        `[${this.#shownCount} ${output === "lines" ? "matching lines" : "files"} shown, more exist; narrow path, glob or pattern, or raise limit]`,
-      );
-    if (this.#isIncomplete) lines.push("[too large to search completely; narrow path or glob]");
-    await this.#pushFileNote("not searched, too large", this.#tooLargeFiles, toolScope);
-    await this.#pushFileNote("not searched completely, binary", this.#binaryFiles, toolScope);
-    if (this.#unreadableCount > 0) lines.push(`[${this.#unreadableCount} entries could not be read]`);
-    return lines.join("\n");
-  }
-
-  /** Adds a note with file names. Each file is checked by the path guard first. */
-  async #pushFileNote(reason: string, files: ReadonlySet<string>, toolScope: ToolSearchScope): Promise<void> {
-    const names = [...files].sort();
-    const sizes = new Map<string, string>();
-    await forEachOpenedFile(toolScope, names.slice(0, MAX_NAMED_FILES), ({ stats }, name) => {
-      sizes.set(name, `${toolScope.nameOf(name)} (${formatSize(Number(stats.size))})`);
-    });
-    if (sizes.size === 0) return;
-    const shownNames = [...sizes].sort(([left], [right]) => (left < right ? -1 : 1)).map(([, text]) => text);
-    this.#lines.push(`[${reason}: ${shownNames.join(", ")}${names.length > MAX_NAMED_FILES ? ", …" : ""}]`);
+    const filter = glob === undefined ? "" : ` (${glob})`;
+    result.addSummary(output, `No match for ${pattern} in ${folder}${filter}.`);
+    if (this.#isIncomplete) result.addNote("too large to search completely; narrow path or glob");
+    await result.addFileNote("not searched, too large", this.#tooLargeFiles, toolScope);
+    await result.addFileNote("not searched completely, binary", this.#binaryFiles, toolScope);
+    if (this.#unreadableCount > 0) result.addNote(`${this.#unreadableCount} entries could not be read`);
+    return result.toString();
   }
 }

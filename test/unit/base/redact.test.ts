@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { headerSecrets, Redactor } from "gantry/plugin";
-import { environmentSecrets, looksSecret, redact } from "../../../src/base/redact.js";
+import { redact } from "../../../src/base/redact.js";
+import { environmentSecrets, looksSecret } from "../../../src/base/secret-detection.js";
 
 const KEY = "k3y-9fQ2xLw7Zr4TbVn8MdHs6JpYc1Ge";
 const redactor = new Redactor(new Set([KEY]));

@@ -59,6 +59,12 @@ export class SandboxRoots {
     }
   }
 
+  /** Opens the folders that exist and can be accessed. Rejects like `open`. */
+  async openAll(paths: readonly string[]): Promise<Root[]> {
+    const roots = await Promise.all(paths.map((path) => this.open(path)));
+    return roots.filter((root) => root !== undefined);
+  }
+
   async #resolveFirstUse(path: string): Promise<string | undefined> {
     const realPath = await realpath(path).catch(() => undefined);
     if (realPath === undefined) return undefined;

@@ -1,0 +1,175 @@
+import { ServerResponse, type IncomingMessage } from "node:http";
+import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
+import { ListenError } from "../ports/errors.js";
+import type { HttpMount, Refusal } from "../ports/http-host.js";
+import type { Logger } from "../ports/logger.js";
+import { answer, answerClientError } from "./answers.js";
+import { isReadOfPath, type HttpGate } from "./gate.js";
+import { pathOf, rewriteToOriginForm } from "./request-target.js";
+import type { HttpSockets } from "./sockets.js";
+import { getHeaderValues } from "./web-safety.js";
+
+/** Matches the `Accept` header of browsers. API clients do not accept HTML. */
+const HTML_ACCEPT_PATTERN = /\btext\/html\b(?!\s*;\s*q=0(\.0*)?\s*(,|$))/i;
+
+const NOT_FOUND_REFUSAL: Refusal = { status: 404, message: "not found", code: "not_found" };
+const INTERNAL_ERROR_REFUSAL: Refusal = { status: 500, message: "internal error", code: "internal" };
+const createBadRequestRefusal = (message: string): Refusal => ({ status: 400, message, code: "bad_request" });
+// Another server, or this one after a restart, may accept the request immediately.
+const RETRY_HEADERS = { connection: "close", "Retry-After": "1" };
+const SHUTDOWN_REFUSAL: Refusal = {
+  status: 503,
+  message: "server shutting down",
+  code: "shutting_down",
+  headers: RETRY_HEADERS,
+};
+const CONNECTION_LIMIT_REFUSAL: Refusal = {
+  status: 503,
+  message: "too many connections",
+  code: "too_many_connections",
+  headers: RETRY_HEADERS,
+};
+
+/** Passes each request and each upgrade to the mount of its path, or refuses it before a mount sees it. */
+export class RequestRouter {
+  readonly #gate: HttpGate;
+  readonly #sockets: HttpSockets;
+  readonly #logger: Logger;
+  readonly #isShuttingDown: () => boolean;
+  readonly #mounts: HttpMount[] = [];
+
+  /** @param isShuttingDown Whether the listener refuses new requests, except those for `shutdownPaths`. */
+  constructor(gate: HttpGate, sockets: HttpSockets, logger: Logger, isShuttingDown: () => boolean) {
+    this.#gate = gate;
+    this.#sockets = sockets;
+    this.#logger = logger;
+    this.#isShuttingDown = isShuttingDown;
+  }
+
+  /** Throws `ListenError` if another mount has the same prefix. */
+  add(mount: HttpMount): void {
+    if (this.#mounts.some(({ prefix }) => prefix === mount.prefix))
+      throw new ListenError(`two transports use the path ${mount.prefix}`);
+    this.#mounts.push(mount);
+  }
+
+  remove(mount: HttpMount): void {
+    this.#mounts.splice(this.#mounts.indexOf(mount), 1);
+  }
+
+  serve(request: IncomingMessage, response: ServerResponse): void {
+    this.#sockets.trackResponse(request.socket, response);
+    const serveIdentified = () => {
+      // If the client has disconnected meanwhile, the request is ignored.
+      if (!response.closed) this.#passToMount(request, response);
+    };
+    if (rewriteToOriginForm(request)) this.#gate.whenIdentified(request, serveIdentified);
+    else this.#answer(response, createBadRequestRefusal("invalid request target"));
+  }
+
+  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    // Node's server does not handle errors of an upgraded socket. An unhandled error would end the process.
+    socket.on("error", () => undefined);
+    this.#gate.whenIdentified(request, () => this.#passUpgradeToMount(request, socket, head));
+  }
+
+  /** Responds to input that is not a valid request. */
+  answerClientError(error: NodeJS.ErrnoException, socket: Duplex): void {
+    answerClientError(error, socket, this.#sockets.hasStartedResponse(socket), this.#fallbackHeaders);
+  }
+
+  /** Headers for responses to requests without a mount: the headers of the fallback mount. */
+  get #fallbackHeaders(): Readonly<Record<string, string>> {
+    return (this.#mounts.find(({ fallback }) => fallback) ?? this.#mounts[0])?.headers ?? {};
+  }
+
+  /** Returns the mount with the longest matching prefix, otherwise the fallback mount. */
+  #findMount(path: string): HttpMount | undefined {
+    const matchingMounts = this.#mounts.filter(
+      ({ prefix }) => prefix === "/" || path === prefix || path.startsWith(`${prefix}/`),
+    );
+    return (
+      matchingMounts.sort((a, b) => b.prefix.length - a.prefix.length)[0] ??
+      this.#mounts.find((mount) => mount.fallback)
+    );
+  }
+
+  /** Why a request is rejected before its mount sees it; undefined if it is admitted. */
+  #findRefusal(request: IncomingMessage, mount: HttpMount | undefined, isUpgrade: boolean): Refusal | undefined {
+    if (this.#sockets.isOverLimit(request.socket)) return CONNECTION_LIMIT_REFUSAL;
+    if (this.#isShuttingDown() && !isReadOfPath(request, mount?.shutdownPaths)) return SHUTDOWN_REFUSAL;
+    const hosts = getHeaderValues(request, "host");
+    if (hosts.length > 1) return createBadRequestRefusal("more than one host header");
+    if (hosts.length === 0 && request.httpVersionMinor > 0) return createBadRequestRefusal("missing host header");
+    if (!mount) return NOT_FOUND_REFUSAL;
+    return this.#gate.findRefusal(request, mount, isUpgrade);
+  }
+
+  #passToMount(request: IncomingMessage, response: ServerResponse): void {
+    try {
+      if (this.#redirectToHome(request, response)) return;
+      const mount = this.#findMount(pathOf(request));
+      const refusal = this.#findRefusal(request, mount, false);
+      if (!mount || refusal) this.#refuse(mount, request, response, refusal);
+      else {
+        if (/^100-continue$/i.test(request.headers.expect ?? "")) response.writeContinue();
+        mount.handler(request, response);
+      }
+    } catch (error) {
+      this.#logger.error("a request failed", { error });
+      if (response.headersSent) response.destroy();
+      else this.#answer(response, INTERNAL_ERROR_REFUSAL);
+    }
+  }
+
+  /**
+   * Redirects a browser that opens `/` to the page for users. Returns false if the browser may not open that page; the
+   * request is then handled as usual.
+   */
+  #redirectToHome(request: IncomingMessage, response: ServerResponse): boolean {
+    if (pathOf(request) !== "/" || !HTML_ACCEPT_PATTERN.test(request.headers.accept ?? "")) return false;
+    const mount = this.#mounts.find(({ homePath }) => homePath);
+    if (!mount?.homePath || !/^(GET|HEAD)$/.test(request.method ?? "") || this.#findRefusal(request, mount, false))
+      return false;
+    const headers = { "Cache-Control": "no-store", "Content-Length": 0, Location: mount.homePath, Vary: "Accept" };
+    response.writeHead(302, headers).end();
+    return true;
+  }
+
+  #refuse(
+    mount: HttpMount | undefined,
+    request: IncomingMessage,
+    response: ServerResponse,
+    refusal = NOT_FOUND_REFUSAL,
+  ): void {
+    if (mount) mount.refuse(request, response, refusal);
+    else this.#answer(response, refusal);
+  }
+
+  #answer(response: ServerResponse, refusal: Refusal): void {
+    answer(response, refusal, this.#fallbackHeaders);
+  }
+
+  #passUpgradeToMount(request: IncomingMessage, socket: Duplex, head: Buffer): void {
+    const mount = rewriteToOriginForm(request) ? this.#findMount(pathOf(request)) : undefined;
+    const isWebSocket = request.headers.upgrade?.toLowerCase() === "websocket";
+    const refusal = this.#findRefusal(request, mount, isWebSocket);
+    if (isWebSocket && mount?.upgrade && !refusal) {
+      this.#sockets.markUpgraded(socket);
+      mount.upgrade(request, socket, head);
+      return;
+    }
+    const response = new ServerResponse(request);
+    response.shouldKeepAlive = false;
+    response.assignSocket(socket as Socket);
+    response.once("finish", () => (socket as Socket).destroySoon());
+    // A request to upgrade to another protocol (`h2c`) is served as HTTP/1.1, as the HTTP specification allows. A body
+    // of such a request cannot be read.
+    const hasNoBody =
+      request.headers["content-length"] === undefined && request.headers["transfer-encoding"] === undefined;
+    if (!isWebSocket && hasNoBody) this.serve(request, response);
+    else if (!isWebSocket) this.#answer(response, createBadRequestRefusal("upgrade not supported"));
+    else this.#refuse(mount, request, response, refusal);
+  }
+}
