@@ -53,7 +53,10 @@ export const CHUNKS = [
   chunk("openai-responses", "serve run", ["adapters/language-models/wires openai-responses"]),
   chunk("offline", "serve", ["adapters/offline-provider index"]),
   // Loaded after the start, to report whether commands run in a sandbox.
-  deferredChunk("sandbox", "serve run", ["src/tools/shell/sandbox sandbox", "src/processes child"]),
+  deferredChunk("sandbox", "serve run", [
+    "src/tools/shell/sandbox sandbox",
+    "src/processes child end-group process-group",
+  ]),
   // Modules for the first tool call.
   deferredChunk("tools", "serve run", [
     "src/run/calls describe execute; src/run/prompt nested-instructions",
@@ -63,7 +66,7 @@ export const CHUNKS = [
     "src/files attachments walk",
     "src/untrusted workers",
     "src/base cut-text",
-    "src/processes clean-stream end-group file-list output-file process-group ripgrep search-scope",
+    "src/processes clean-stream file-list output-file ripgrep search-scope",
   ]),
   // Runs with watching clients, questions, subagents or budgets.
   deferredChunk("live", "serve run", [
