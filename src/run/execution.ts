@@ -27,7 +27,7 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
     }
     run.agent.conversationCache.keep(sessionId, run.lease.fence, run.conversation);
     // Wait for the disk: a power failure must not keep changes under the next lease and lose changes of this run.
-    await Promise.all([run.lease.releaseWithRetries(run.agent), recorder.onDisk]);
+    await Promise.all([run.releaseLease(), recorder.onDisk]);
     const context = { used: usedTokens, size: run.model.contextWindow };
     const result: RunResult = {
       ...outcome,
@@ -50,7 +50,7 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
     await finalizeRun(run, (options) => recorder.end(createFailedFields(error), options)).catch(
       async (writeError: unknown) => {
         logger.debug("end of run was not stored; releasing its lease", { error: writeError });
-        await run.lease.releaseWithRetries(run.agent);
+        await run.releaseLease();
         // A run queued in another process may have checked before the lease was free.
         notifierOf(run.store).publish(sessionId);
       },
@@ -60,7 +60,7 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
     throw error;
   } finally {
     run.clock?.pause();
-    run.release();
+    await run.release();
     events.end();
   }
 }

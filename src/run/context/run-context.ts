@@ -144,6 +144,8 @@ export interface RunContext {
   readonly state: Map<string, unknown>;
   readonly store: SessionDriver;
   readonly lease: ActiveLease;
+  /** Releases the lease before `release`, with retries. Never rejects. */
+  readonly releaseLease: () => Promise<void>;
   /** Writes to the store under the lease. */
   readonly recorder: Recorder;
   readonly bus: Bus<BusEvents>;
@@ -169,6 +171,6 @@ export interface RunContext {
   readonly cancel: AbortController;
   /** The signal of `cancel`, for functions that only listen. */
   readonly signal: AbortSignal;
-  /** Releases the run's slot, tools and signal listeners. Called once, when the run has ended. */
-  readonly release: () => void;
+  /** Releases what the run holds: tools, tail, inbox, lease, slot and signal listeners. Never rejects. */
+  readonly release: () => Promise<void>;
 }
