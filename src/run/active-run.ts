@@ -16,28 +16,28 @@ export class ActiveRun implements Run {
   }
 
   get id(): string {
-    return this.#run.id;
+    return this.#run.info.id;
   }
   get sessionId(): string {
-    return this.#run.sessionId;
+    return this.#run.info.sessionId;
   }
   get provider(): string {
-    return this.#run.provider.name;
+    return this.#run.model.provider.name;
   }
   get model(): Model {
-    return this.#run.model;
+    return this.#run.model.model;
   }
   get after(): number {
-    return this.#run.recorder.run.after;
+    return this.#run.session.recorder.run.after;
   }
   get lastSeq(): number {
-    return this.#run.recorder.lastSeq;
+    return this.#run.session.recorder.lastSeq;
   }
   get droppedTokenEvents(): number {
-    return this.#run.events.droppedTokenEvents;
+    return this.#run.channels.events.droppedTokenEvents;
   }
 
   [Symbol.asyncIterator](): AsyncIterator<AgentEvent> {
-    return this.#run.events;
+    return this.#run.channels.events;
   }
 }

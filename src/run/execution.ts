@@ -10,14 +10,17 @@ import { notifierOf } from "../sessions/polling-notifier.js";
 
 /** Executes a run, from its first model call until its lease is released. Rejects like `Run.result`. */
 export async function executeRun(run: RunContext): Promise<RunResult> {
-  const { id: runId, sessionId, recorder, bus, events, logger } = run;
-  const fields = { sessionId, provider: run.provider.name, model: run.model.id };
+  const { id: runId, sessionId } = run.info;
+  const { recorder } = run.session;
+  const { bus, events, logger } = run.channels;
+  const { provider, model } = run.model;
+  const fields = { sessionId, provider: provider.name, model: model.id };
   bus.emit("run.started", { runId, ...fields });
-  run.clock?.start();
+  run.budget.clock?.start();
   try {
     const { usedTokens, ...outcome } = await runLoopOrCompaction(run).finally(() => {
-      run.clock?.pause();
-      return Promise.all([recorder.close(), run.inbox.close()]);
+      run.budget.clock?.pause();
+      return Promise.all([recorder.close(), run.channels.inbox.close()]);
     });
     // The write of a final answer has already stored the end of the run.
     if (recorder.run.state === "running") {
@@ -25,10 +28,10 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
       const end = createFinishedFields(endedBy, recorder.run.idempotencyKey === "" ? null : { output, finishReason });
       await finalizeRun(run, (options) => recorder.end(end, options));
     }
-    run.agent.conversationCache.keep(sessionId, run.lease.fence, run.conversation);
+    run.agent.caches.conversations.keep(sessionId, run.session.lease.fence, run.session.conversation);
     // Wait for the disk: a power failure must not keep changes under the next lease and lose changes of this run.
-    await Promise.all([run.releaseLease(), recorder.onDisk]);
-    const context = { used: usedTokens, size: run.model.contextWindow };
+    await Promise.all([run.session.releaseLease(), recorder.onDisk]);
+    const context = { used: usedTokens, size: model.contextWindow };
     const result: RunResult = {
       ...outcome,
       usage: recorder.run.usage,
@@ -50,16 +53,16 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
     await finalizeRun(run, (options) => recorder.end(createFailedFields(error), options)).catch(
       async (writeError: unknown) => {
         logger.debug("end of run was not stored; releasing its lease", { error: writeError });
-        await run.releaseLease();
+        await run.session.releaseLease();
         // A run queued in another process may have checked before the lease was free.
-        notifierOf(run.store).publish(sessionId);
+        notifierOf(run.session.store).publish(sessionId);
       },
     );
     bus.emit("run.failed", { runId, sessionId, error });
     events.push({ type: "error", error });
     throw error;
   } finally {
-    run.clock?.pause();
+    run.budget.clock?.pause();
     await run.release();
     events.end();
   }
@@ -67,11 +70,12 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
 
 /** Runs the loop, or only the compaction if the run was started for it. */
 async function runLoopOrCompaction(run: RunContext): Promise<LoopResult> {
-  if (run.compactionInstruction === undefined) return runLoop(run);
-  const window = openWindow(run.agent.compaction, run);
+  const { compactionInstruction } = run.info;
+  if (compactionInstruction === undefined) return runLoop(run);
+  const window = openWindow(run.agent.compaction, run.caller);
   const baseResult = { output: "", iterations: 0 } as const;
   try {
-    const usedTokens = await window.compact(run.compactionInstruction);
+    const usedTokens = await window.compact(compactionInstruction);
     return { ...baseResult, usedTokens, finishReason: "stop", endedBy: "model" };
   } catch (error) {
     if (!hasCode(error, "budget")) throw error;

@@ -10,7 +10,7 @@ export type FinalizeOptions = Pick<SessionChange, "consumedInstructions" | "rele
  * late. Rejects like `write`; the caller must then release the lease.
  */
 export async function finalizeRun(
-  { lease, inbox }: RunContext,
+  { session: { lease }, channels: { inbox } }: RunContext,
   write: (options: FinalizeOptions) => Promise<Instruction[]>,
 ): Promise<void> {
   const lateInstructions = await lease.releaseWith(() => {

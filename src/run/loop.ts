@@ -59,7 +59,7 @@ export async function runLoop(run: RunContext): Promise<LoopResult> {
 }
 
 async function runTurns(run: RunContext, progress: Progress): Promise<LoopResult> {
-  const window = openWindow(run.agent.compaction, run);
+  const window = openWindow(run.agent.compaction, run.caller);
   const repeatedCalls = new RepeatedCalls();
   for (;;) {
     run.signal.throwIfAborted();
@@ -77,10 +77,10 @@ async function runTurns(run: RunContext, progress: Progress): Promise<LoopResult
       const text = toolOutput.text + repeatedCalls.recordCall(call, toolOutput.text);
       const result = withState(createToolMessage(call, text, hasFailed), state);
       result.parts.push(...(toolOutput.parts ?? []));
-      const resultMessage = { ...run.conversation.compose(result), ...(shown && { shown }) };
-      await run.recorder.finish(resultMessage);
-      run.conversation.add(resultMessage);
-      run.events.push({
+      const resultMessage = { ...run.session.conversation.compose(result), ...(shown && { shown }) };
+      await run.session.recorder.finish(resultMessage);
+      run.session.conversation.add(resultMessage);
+      run.channels.events.push({
         type: "tool_result",
         messageId: resultMessage.id,
         callId: call.id,
@@ -95,15 +95,20 @@ async function runTurns(run: RunContext, progress: Progress): Promise<LoopResult
     });
     run.signal.throwIfAborted();
     repeatedCalls.throwIfLooping();
-    const endedBy = findReachedLimit(run.limits, progress);
+    const endedBy = findReachedLimit(run.budget.limits, progress);
     if (endedBy) return endAtLimit(run, progress, endedBy);
   }
 }
 
 function endAtLimit(run: RunContext, progress: Progress, endedBy: Exclude<LoopResult["endedBy"], "model">): LoopResult {
-  const { recorder, sessionId: session, logger } = run;
+  const { recorder } = run.session;
   const usageField = endedBy === "budget" ? { usage: recorder.run.usage } : {};
-  logger.warn("run ended at a limit", { session, iterations: progress.iterations, endedBy, ...usageField });
+  run.channels.logger.warn("run ended at a limit", {
+    session: run.info.sessionId,
+    iterations: progress.iterations,
+    endedBy,
+    ...usageField,
+  });
   return { ...toLoopResult(progress), finishReason: "length", endedBy };
 }
 
@@ -124,10 +129,13 @@ function toStructuredField(parsedOutput: ParsedOutput | undefined): Pick<LoopRes
  * `MAX_SCHEMA_RETRIES`.
  */
 async function retryForSchema(run: RunContext, progress: Progress, mismatch: string): Promise<void> {
-  const { conversation, recorder, logger, sessionId: session } = run;
+  const { conversation, recorder } = run.session;
   if (progress.schemaRetries >= MAX_SCHEMA_RETRIES) throw new OutputSchemaError(mismatch);
   progress.schemaRetries += 1;
-  logger.warn("answer does not match the output schema; retrying", { session, attempt: progress.schemaRetries });
+  run.channels.logger.warn("answer does not match the output schema; retrying", {
+    session: run.info.sessionId,
+    attempt: progress.schemaRetries,
+  });
   const instruction = conversation.compose(createUserMessage(createSchemaInstruction(mismatch)));
   await recorder.write({ sync: true, add: [instruction], set: { updatedAt: now() } });
   conversation.add(instruction);
@@ -146,7 +154,10 @@ interface TurnResult {
 }
 
 /** Adds the steering instructions that have arrived to the conversation. */
-async function applySteering({ inbox, conversation, recorder, events }: RunContext): Promise<void> {
+async function applySteering({
+  session: { conversation, recorder },
+  channels: { inbox, events },
+}: RunContext): Promise<void> {
   const instructions = inbox.takeSteering();
   if (instructions.length === 0) return;
   const messages = instructions.map(({ text }) => conversation.compose(createUserMessage(text)));
@@ -167,7 +178,9 @@ async function applySteering({ inbox, conversation, recorder, events }: RunConte
  * run.
  */
 async function runTurn(run: RunContext, window: ContextWindow, progress: Progress): Promise<TurnResult> {
-  const { conversation, recorder, provider, model, sessionId } = run;
+  const { id: runId, sessionId, agentId } = run.info;
+  const { conversation, recorder } = run.session;
+  const { provider, model, structuredOutput } = run.model;
   let partialMessage: Message | undefined;
   /** Id of the interrupted message, until a retry event has reported it; then `""`. */
   let interruptedId = "";
@@ -187,18 +200,17 @@ async function runTurn(run: RunContext, window: ContextWindow, progress: Progres
   const reportRetry = (attempt: number, delayMs: number, error: Error) => {
     const retry = { attempt, delayMs, error, messageId: interruptedId };
     interruptedId = "";
-    run.bus.emit("model.retried", { runId: run.id, sessionId, provider: provider.name, model: model.id, ...retry });
-    run.events.push({ type: "retry", ...retry });
+    run.channels.bus.emit("model.retried", { runId, sessionId, provider: provider.name, model: model.id, ...retry });
+    run.channels.events.push({ type: "retry", ...retry });
   };
   const retryHooks = createRetryHooks((retry) => recorder.recordRetry(retry));
   const hooks: ModelCallHooks = {
     onText: (type, part, text) => {
       const message = beginMessage();
       recorder.append(message, { part, type, text });
-      const { agentId } = run;
       const agentName = run.agent.name;
       const messageId = message.id;
-      run.events.push(
+      run.channels.events.push(
         type === "text"
           ? { type: "token", agentId, agentName, messageId, text }
           : { type: "token", agentId, agentName, messageId, reasoning: text },
@@ -216,7 +228,7 @@ async function runTurn(run: RunContext, window: ContextWindow, progress: Progres
   };
   let request = await window.buildRequest();
   for (let invalidAnswerCount = 0; ;) {
-    const answer = await callModel(run, "answer", request, run.signal, hooks);
+    const answer = await callModel(run.caller, "answer", request, run.signal, hooks);
     const hasFailed = "error" in answer;
     const isBudgetExhausted = !hasFailed && answer.isBudgetLimited;
     const answerError = hasFailed
@@ -227,13 +239,11 @@ async function runTurn(run: RunContext, window: ContextWindow, progress: Progres
     if (!hasFailed && !answerError) {
       const parts = makeCallIdsUnique(answer.parts, conversation.callIds);
       const message: Message = { ...beginMessage(), parts, finished: true };
-      const isLast = toolCalls(message).length === 0 && !run.inbox.hasSteering && !isBudgetExhausted;
+      const isLast = toolCalls(message).length === 0 && !run.channels.inbox.hasSteering && !isBudgetExhausted;
       const fullOutput = output + textOf(message);
       let readFailure: { error: unknown } | undefined;
       const parsedOutput = isLast
-        ? await run.structuredOutput
-            ?.read(fullOutput, run.signal)
-            .catch((error: unknown) => void (readFailure = { error }))
+        ? await structuredOutput?.read(fullOutput, run.signal).catch((error: unknown) => void (readFailure = { error }))
         : undefined;
       const isEnd = isLast && !readFailure && !(parsedOutput && "mismatch" in parsedOutput);
       const iterations = progress.iterations + 1;
@@ -265,12 +275,12 @@ async function runTurn(run: RunContext, window: ContextWindow, progress: Progres
       await keepInterrupted(hasFailed ? answer.parts : toVisibleParts(answer.parts));
     } catch (writeError) {
       // A failing store must not hide the reason of the interruption.
-      run.logger.warn("end of interrupted answer was not stored", { session: sessionId, error: writeError });
+      run.channels.logger.warn("end of interrupted answer was not stored", { session: sessionId, error: writeError });
       throw error;
     }
     if (answerError && invalidAnswerCount < MAX_INVALID_ANSWER_RETRIES) {
       invalidAnswerCount += 1;
-      run.logger.warn("invalid model answer; retrying", {
+      run.channels.logger.warn("invalid model answer; retrying", {
         provider: provider.name,
         session: sessionId,
         attempt: invalidAnswerCount,

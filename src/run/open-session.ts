@@ -14,7 +14,7 @@ import { createRunRecord } from "../sessions/run-record.js";
 import { isBefore, isQueued } from "../sessions/stored-run.js";
 import type { SessionTail } from "../watch/session-tail.js";
 import { addUsageToParent, createSubagentSession } from "./calls/spawn.js";
-import type { AgentServices } from "./context/run-context.js";
+import type { AgentServices } from "./context/agent-services.js";
 import { Inbox } from "./queue/inbox.js";
 import type { ResolvedRequest } from "./resolve-request.js";
 
@@ -25,6 +25,7 @@ const PAGE_SIZE = 1_000;
 export interface OpenedSession {
   /** Id of the chain's first session. */
   readonly id: string;
+  readonly store: SessionDriver;
   /** The chain as read with the lease. Undefined: the run creates the session. */
   readonly head: LeaseHead | undefined;
   /** Fields that the run sets in the session. */
@@ -52,64 +53,75 @@ export async function openSession(
   request: ResolvedRequest,
   scope: AsyncScope,
 ): Promise<OpenedSession> {
-  const { id: runId, input, handover, parentCall, projectDir, store, storedSession, logger, cancel } = request;
-  const firstSession =
-    storedSession ??
-    (parentCall
-      ? createSubagentSession(parentCall, projectDir)
-      : createNewSession({}, { projectDir, mode: agent.mode }));
+  const { handover, store, storedSession, logger, cancel, chosenModel } = request;
+  const { conversations, toolStates } = agent.caches;
+  const firstSession = storedSession ?? createFirstSession(agent, request);
   const id = firstSession.chain.root;
-  const abort = (reason: unknown) => cancel.abort(reason);
   // The head is read with the lease, because another process may have continued, compacted or deleted the session.
-  const headRequest = storedSession && createHeadRequest(storedSession, agent.conversationCache.getFence(id));
-  const [lease, head] = await ActiveLease.takeWithHead(store, id, headRequest, logger, abort);
-  const releaseLease = scope.defer(() => lease.releaseWithRetries(agent));
+  const headRequest = storedSession && createHeadRequest(storedSession, conversations.getFence(id));
+  const onLeaseLost = (reason: Error) => cancel.abort(reason);
+  const [lease, head] = await ActiveLease.takeWithHead(store, id, headRequest, logger, onLeaseLost);
+  const releaseLease = scope.defer(() => lease.releaseWithRetries(agent.background));
   await handover?.takeOver();
-  const inputWithAttachments = await readAttachments(request);
+  const input = await readAttachments(request);
   if (storedSession && !head) throw new SessionNotFoundError(id);
   if (head?.unfinished.some((run) => isAhead(run, handover?.record))) throw new SessionBusyError();
   const fields = {
-    provider: request.chosenModel.provider.name,
-    model: request.chosenModel.model.id,
+    provider: chosenModel.provider.name,
+    model: chosenModel.model.id,
     reasoningEffort: request.requestedEffort,
     ...(input.mode && { mode: input.mode }),
   };
   const session = { ...(head ? createContinuedSession(head) : firstSession), ...fields };
-  const cachedConversation = head && agent.conversationCache.take(id, lease.previousFence);
+  const cachedConversation = head && conversations.take(id, lease.previousFence);
   const isCached = cachedConversation !== undefined;
   const messages = head && !isCached ? await loadMessages(store, head, headRequest, lease.previousFence) : [];
   const conversation = cachedConversation ?? new Conversation(session, messages);
   conversation.session = session;
-  const { provider, model } = fields;
-  const { idempotencyKey = "", fingerprint = "" } = input;
-  const idFields = { id: runId, sessionId: id, idempotencyKey, fingerprint };
-  const record = createRunRecord({ ...idFields, provider, model, after: conversation.lastSeq });
-  const { usage, rewinds } = head?.root ?? firstSession;
-  const inbox = scope.use(new Inbox({ runId, sessionId: id, store, cancel, logger }), (openInbox) => openInbox.close());
-  const { tail, release: releaseTail } = agent.liveSessions().open(id, store);
-  scope.defer(releaseTail);
-  const tailWriter = scope.use(tail.openWriter(rewinds.length), (writer) => writer.end());
+  const channels = openChannels(agent, request, conversation, head?.root ?? firstSession, lease.fence, scope);
+  const state = await toolStates.load(conversation, store, isCached);
+  return { id, store, head, fields, input, conversation, isCached, state, lease, releaseLease, ...channels };
+}
+
+function createFirstSession(agent: AgentServices, { parentCall, projectDir }: ResolvedRequest): Session {
+  return parentCall
+    ? createSubagentSession(parentCall, projectDir)
+    : createNewSession({}, { projectDir, mode: agent.defaults.mode });
+}
+
+/** Opens what writes to the session and what reads its instructions. `root`: first session, as read with the lease. */
+function openChannels(
+  agent: AgentServices,
+  { id: runId, input, parentCall, store, logger, cancel }: ResolvedRequest,
+  { session, lastSeq }: Conversation,
+  root: Session,
+  fence: number,
+  scope: AsyncScope,
+): Pick<OpenedSession, "inbox" | "tail" | "recorder"> {
+  const sessionId = root.chain.root;
+  const inbox = scope.use(new Inbox({ runId, sessionId, store, cancel, logger }), (openInbox) => openInbox.close());
+  const { tail, release } = agent.channels.liveSessions().open(sessionId, store);
+  scope.defer(release);
+  const tailWriter = scope.use(tail.openWriter(root.rewinds.length), (writer) => writer.end());
   if (input.hasResponder) scope.defer(tail.addResponder(input.hasResponder));
-  const recorder = new Recorder(store, session.id, lease.fence, record, usage, abort, (change) => {
+  const { provider, model } = session;
+  const { idempotencyKey = "", fingerprint = "" } = input;
+  const record = createRunRecord({
+    id: runId,
+    sessionId,
+    provider,
+    model,
+    after: lastSeq,
+    idempotencyKey,
+    fingerprint,
+  });
+  const onFailure = (error: unknown) => cancel.abort(error);
+  const recorder = new Recorder(store, session.id, fence, record, root.usage, onFailure, (change) => {
     tailWriter.reportChange(change);
-    notifierOf(store).publish(id);
+    notifierOf(store).publish(sessionId);
     if (parentCall && change.usage) addUsageToParent(parentCall, runId, change.usage);
   });
-  const state = await agent.toolStates.load(conversation, store, isCached);
-  const channels = { inbox, tail };
-  return {
-    id,
-    head,
-    fields,
-    input: inputWithAttachments,
-    conversation,
-    isCached,
-    state,
-    lease,
-    releaseLease,
-    recorder,
-    ...channels,
-  };
+  return { inbox, tail, recorder };
 }
 
 /** Reads the attachments when a reader slot is free. Returns the input with these attachments. */

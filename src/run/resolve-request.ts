@@ -13,7 +13,7 @@ import { requireSession } from "../sessions/require-session.js";
 import { hasCostLimit, resolveBudget, type BudgetLimits } from "./budget/budget.js";
 import { requirePrices } from "./budget/run-budget.js";
 import type { RunSlot } from "./budget/run-limiter.js";
-import type { AgentServices, SubagentCall } from "./context/run-context.js";
+import type { AgentServices, SubagentCall } from "./context/agent-services.js";
 import type { StructuredOutput } from "./context/structured-output.js";
 import { worksOnFiles } from "./prompt/environment.js";
 import type { QueueHandover } from "./queue/queued-run.js";
@@ -58,9 +58,9 @@ export async function resolveRequest(agent: AgentServices, origin: RunOrigin): P
   const { signal } = cancel;
   const store = await agent.store();
   const storedSession = input.sessionId === undefined ? undefined : await requireFirstSession(store, input.sessionId);
-  const projectDir = input.projectDir ?? storedSession?.projectDir ?? agent.projectDir;
+  const projectDir = input.projectDir ?? storedSession?.projectDir ?? agent.defaults.projectDir;
   const instructions = agent.project.instructions(projectDir);
-  const usesFiles = worksOnFiles(input.tools ?? agent.tools.list.tools);
+  const usesFiles = worksOnFiles(input.tools ?? agent.tools.own.list.tools);
   const environment = storedSession || !usesFiles ? undefined : agent.project.environment(projectDir);
   await checkFolder(projectDir);
   const chosenModel = await agent.models.resolve(
@@ -70,7 +70,7 @@ export async function resolveRequest(agent: AgentServices, origin: RunOrigin): P
     signal,
     input.onWaiting,
   );
-  const budgetLimits = resolveBudget(agent.limits, input);
+  const budgetLimits = resolveBudget(agent.budget.limits, input);
   // A run with a cost limit must not call a model with unknown prices.
   if (hasCostLimit(budgetLimits))
     await requirePrices(chosenModel.provider, chosenModel.model, 0, budgetLimits.unknownPrice);
@@ -83,12 +83,12 @@ export async function resolveRequest(agent: AgentServices, origin: RunOrigin): P
   return {
     ...origin,
     id,
-    logger: createLoggerWithFields(agent.logger, { run: id }),
+    logger: createLoggerWithFields(agent.channels.logger, { run: id }),
     store,
     storedSession,
     projectDir,
     chosenModel,
-    requestedEffort: input.reasoningEffort ?? findSessionEffort(storedSession) ?? agent.reasoningEffort,
+    requestedEffort: input.reasoningEffort ?? findSessionEffort(storedSession) ?? agent.defaults.reasoningEffort,
     budgetLimits,
     structuredOutput,
     usesFiles,

@@ -1,7 +1,9 @@
 import type { AsyncScope } from "../base/async-scope.js";
+import type { Bus } from "../base/bus.js";
 import { now } from "../base/ids.js";
 import { createToolMessage, findDanglingCalls, INTERRUPTED_CALL_RESULT } from "../conversation/messages.js";
 import { withState } from "../conversation/stored-state.js";
+import type { BusEvents } from "../ports/bus-events.js";
 import { hasCode } from "../ports/errors.js";
 import type { Message, ModelMessage } from "../ports/message.js";
 import type { RunRecord } from "../ports/run.js";
@@ -9,7 +11,7 @@ import type { SessionDriver } from "../ports/session-driver.js";
 import type { Skill } from "../ports/skill.js";
 import type { Tool } from "../ports/tool.js";
 import { withEffectiveState, canRestart, toInterruptedRun, isQueued } from "../sessions/stored-run.js";
-import type { AgentServices, RunContext } from "./context/run-context.js";
+import type { AgentServices } from "./context/agent-services.js";
 import { withFolders } from "./input/folders.js";
 import { createToolList, withMcpServers } from "./input/run-input.js";
 import type { OpenedSession } from "./open-session.js";
@@ -42,9 +44,9 @@ export async function openTools(
   { id: sessionId }: OpenedSession,
   scope: AsyncScope,
 ): Promise<RunTools> {
-  const ownTools = input.tools === undefined ? agent.tools.list : createToolList(input.tools);
+  const ownTools = input.tools === undefined ? agent.tools.own.list : createToolList(input.tools);
   const toolRequest = { runId, sessionId, projectDir, logger, signal };
-  return scope.use(await agent.sources.open(withMcpServers(ownTools, agent, input), toolRequest), (tools) =>
+  return scope.use(await agent.tools.sources.open(withMcpServers(ownTools, agent.tools, input), toolRequest), (tools) =>
     tools.release(),
   );
 }
@@ -76,10 +78,10 @@ export async function buildPrompt(
   const skills = tools.some(({ needsSkills }) => needsSkills) ? instructions.skills : [];
   // A subagent requests permission from its parent's clients, but it cannot ask users questions.
   const canAskUser =
-    !parentCall && (input.ask !== undefined || session.tail.isShown || agent.unattended.policy === "wait");
+    !parentCall && (input.ask !== undefined || session.tail.isShown || agent.permissions.unattended.policy === "wait");
   const features = { canAskUser, hasSkills: skills.length > 0 };
   const offeredTools = selectOfferedTools(tools, { provider: provider.name, id: model.id }, features, logger);
-  const extraPrompt = input.systemPrompt ?? agent.prompt.text;
+  const extraPrompt = input.systemPrompt ?? agent.defaults.prompt.text;
   const systemPrompt = buildSystemPrompt({
     model,
     tools: offeredTools,
@@ -87,7 +89,7 @@ export async function buildPrompt(
     environment,
     instructions: { ...instructions, skills },
     extraText: withFolders(extraPrompt, input.folders),
-    promptUse: agent.prompt.use,
+    promptUse: agent.defaults.prompt.use,
     missingSources,
     answerInstructions: structuredOutput?.instructions ?? "",
   });
@@ -112,23 +114,20 @@ function toPromptMessage(input: ExpandedInput): ModelMessage {
   };
 }
 
-/** Stores the user's message, so that the model can be asked. Rejects like the driver's `create` or `write`. */
-export async function persistPrompt(run: RunContext, session: OpenedSession, prompt: RunPrompt): Promise<void> {
-  await (session.head
-    ? continueSession(run, session, session.head.unfinished, prompt)
-    : persistNewSession(run, prompt));
-}
-
-/** Stores a new session and its first message in one write. */
-async function persistNewSession(
-  { id: runId, recorder, bus, conversation }: RunContext,
-  prompt: RunPrompt,
-): Promise<void> {
-  const { session } = conversation;
+/** Stores the run with the user's message. Rejects like the driver's `create` or `write`. */
+export async function persistPrompt(session: OpenedSession, prompt: RunPrompt, bus: Bus<BusEvents>): Promise<void> {
+  const { id: rootId, head, conversation, recorder } = session;
+  const runId = recorder.run.id;
+  if (head) {
+    await continueSession(session, head.unfinished, prompt);
+    bus.emit("session.resume", { runId, sessionId: conversation.session.id, rootId });
+    return;
+  }
+  // A new session and its first message are stored in one write.
   const message = conversation.compose(prompt.message);
-  await recorder.createSession({ ...session, lastSeq: message.seq }, message);
+  await recorder.createSession({ ...conversation.session, lastSeq: message.seq }, message);
   conversation.add(message);
-  bus.emit("session.created", { session, runId });
+  bus.emit("session.created", { session: conversation.session, runId });
 }
 
 /**
@@ -137,12 +136,10 @@ async function persistNewSession(
  * lease.
  */
 async function continueSession(
-  run: RunContext,
-  { fields, isCached }: OpenedSession,
+  { id: rootId, store, fields, conversation, isCached, recorder }: OpenedSession,
   unfinished: readonly RunRecord[],
   prompt: RunPrompt,
 ): Promise<void> {
-  const { id: runId, sessionId, conversation, recorder, bus } = run;
   // A cached conversation has no dangling calls.
   const danglingCalls = isCached ? [] : findDanglingCalls(conversation.messages);
   const repairResults = danglingCalls.map(({ call }) =>
@@ -152,12 +149,12 @@ async function continueSession(
     ...repairResults,
     ...(prompt.input.compact ? [] : [conversation.compose(prompt.message)]),
   ];
-  const deadRuns = unfinished.filter((record) => record.id !== runId && !isQueued(record));
+  const deadRuns = unfinished.filter((record) => record.id !== recorder.run.id && !isQueued(record));
   const change = { sync: "later", set: { ...fields, updatedAt: now() }, add: messages } as const;
   const interruptedRuns = deadRuns.map(toInterruptedRun);
   await recorder.write({ ...change, runs: [...interruptedRuns, recorder.run] }).catch(async (error: unknown) => {
     const keyOwner = hasCode(error, "run_key_taken")
-      ? await findRestartableRun(run.store, sessionId, recorder.run.idempotencyKey)
+      ? await findRestartableRun(store, rootId, recorder.run.idempotencyKey)
       : undefined;
     if (!keyOwner) throw error;
     // Free the key in the same change, so that no other run can take it in between.
@@ -168,7 +165,6 @@ async function continueSession(
     });
   });
   for (const message of messages) conversation.add(message);
-  bus.emit("session.resume", { runId, sessionId: conversation.session.id, rootId: sessionId });
 }
 
 /** Returns the run of a chain that has the key and may be started again. The caller must hold the chain's lease. */

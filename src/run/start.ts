@@ -12,7 +12,8 @@ import { RunBudget } from "./budget/run-budget.js";
 import { RunClock } from "./budget/run-clock.js";
 import { countAttachedBytes } from "./budget/run-limiter.js";
 import { EventBuffer } from "./context/event-buffer.js";
-import type { AgentServices, RunContext, SubagentCall } from "./context/run-context.js";
+import type { AgentServices, SubagentCall } from "./context/agent-services.js";
+import type { RunContext } from "./context/run-context.js";
 import { openSession, type OpenedSession } from "./open-session.js";
 import type { QueueHandover } from "./queue/queued-run.js";
 import { resolveRequest, type ResolvedRequest } from "./resolve-request.js";
@@ -30,20 +31,19 @@ export async function startRun(
   parentCall?: SubagentCall,
 ): Promise<RunContext> {
   const scope = new AsyncScope();
-  const slot = scope.use(agent.limiter.takeSlot(), (takenSlot) => takenSlot.release());
-  const cancel = createCancel(scope, [agent.closeSignal, input.signal, handover?.signal]);
+  const slot = scope.use(agent.budget.limiter.takeSlot(), (takenSlot) => takenSlot.release());
+  const cancel = createCancel(scope, [agent.background.closeSignal, input.signal, handover?.signal]);
   try {
     slot.reserveBytes(countAttachedBytes(input));
     const request = await resolveRequest(agent, { input, handover, parentCall, slot, cancel });
     const session = await openSession(agent, request, scope);
     const tools = await openTools(agent, request, session, scope);
     const prompt = await buildPrompt(agent, request, session, tools);
-    const run = createRunContext(agent, request, session, prompt, scope);
-    await persistPrompt(run, session, prompt);
-    run.inbox.listen();
+    await persistPrompt(session, prompt, agent.channels.bus);
+    session.inbox.listen();
     // Instructions may have arrived while the run was queued.
-    if (handover) void run.inbox.read();
-    return run;
+    if (handover) void session.inbox.read();
+    return createRunContext(agent, request, session, prompt, scope);
   } catch (error) {
     await scope.close();
     throw toRunError(error, cancel.signal);
@@ -61,7 +61,7 @@ function createCancel(scope: AsyncScope, signals: readonly (AbortSignal | undefi
   return cancel;
 }
 
-/** Creates the context of a run, which owns `scope` from then on, unless the prompt cannot be stored. */
+/** Creates the context of a stored run, which owns `scope` from then on. */
 function createRunContext(
   agent: AgentServices,
   request: ResolvedRequest,
@@ -69,50 +69,51 @@ function createRunContext(
   prompt: RunPrompt,
   scope: AsyncScope,
 ): RunContext {
-  const { budgetLimits, cancel, chosenModel, parentCall, structuredOutput } = request;
+  const { id, parentCall, projectDir, store, cancel, chosenModel, budgetLimits, structuredOutput, logger } = request;
+  const { id: sessionId, conversation, state, lease, releaseLease, recorder, inbox, tail } = session;
+  const { input, tools, skills, systemPrompt, extraPrompt } = prompt;
+  const { bus } = agent.channels;
+  const { hooks } = agent.tools;
+  const { limits } = agent.budget;
   const { signal } = cancel;
-  const { input } = prompt;
-  const { recorder } = session;
-  const parentBudget = parentCall?.parentRun.allowance;
+  const effort = selectEffort(request);
+  const events = new EventBuffer(input.overflow ?? "drop");
+  const parentBudget = parentCall?.parentRun.budget.allowance;
   const budgetOwner = { ...chosenModel, recorder, signal, parentBudget };
+  const allowance = isMetered(budgetLimits) || parentBudget ? new RunBudget(budgetLimits, budgetOwner) : undefined;
   const { seconds } = budgetLimits.run;
   return {
     agent,
-    id: request.id,
-    sessionId: session.id,
-    parentCall,
-    agentId: newId(),
-    ...chosenModel,
-    effort: selectEffort(request),
-    extraPrompt: prompt.extraPrompt,
-    systemPrompt: prompt.systemPrompt,
-    tools: prompt.tools,
-    skills: prompt.skills,
-    hooks: agent.hooks,
-    limits: parentCall ? { ...agent.limits, iterations: parentCall.maxIterations } : agent.limits,
-    allowance: isMetered(budgetLimits) || parentBudget ? new RunBudget(budgetLimits, budgetOwner) : undefined,
-    clock: seconds === undefined ? undefined : new RunClock(seconds, () => cancel.abort(new BudgetExceededError())),
-    unknownPrice: budgetLimits.unknownPrice,
-    structuredOutput,
-    outputSchema: structuredOutput?.schema,
-    compactionInstruction: input.compact ? input.message : undefined,
-    projectDir: request.projectDir,
-    folders: input.folders ?? [],
-    conversation: session.conversation,
-    state: session.state,
-    store: request.store,
-    lease: session.lease,
-    releaseLease: session.releaseLease,
-    recorder,
-    tail: session.tail,
-    inbox: session.inbox,
-    bus: agent.bus,
-    logger: request.logger,
-    events: new EventBuffer(input.overflow ?? "drop"),
-    ask: input.ask,
-    alwaysAsk: input.alwaysAsk ?? true,
-    clientName: input.clientName ?? "sdk",
-    pendingAskIds: new Set(),
+    info: {
+      id,
+      sessionId,
+      agentId: newId(),
+      projectDir,
+      folders: input.folders ?? [],
+      parentCall,
+      compactionInstruction: input.compact ? input.message : undefined,
+    },
+    model: { ...chosenModel, effort, extraPrompt, structuredOutput },
+    caller: {
+      ...{ id, sessionId, ...chosenModel, effort, systemPrompt, tools, outputSchema: structuredOutput?.schema },
+      ...{ conversation, state, recorder, bus, logger, events, hooks, signal },
+      ...{ allowance, unknownPrice: budgetLimits.unknownPrice },
+    },
+    session: { conversation, state, store, lease, releaseLease, recorder },
+    tools: { list: tools, skills, hooks },
+    budget: {
+      limits: parentCall ? { ...limits, iterations: parentCall.maxIterations } : limits,
+      allowance,
+      clock: seconds === undefined ? undefined : new RunClock(seconds, () => cancel.abort(new BudgetExceededError())),
+    },
+    channels: { bus, inbox, tail, events, logger },
+    permissions: {
+      ...agent.permissions,
+      ask: input.ask,
+      alwaysAsk: input.alwaysAsk ?? true,
+      clientName: input.clientName ?? "sdk",
+      pendingAskIds: new Set(),
+    },
     cancel,
     signal,
     release: () => scope.close(),

@@ -1,7 +1,7 @@
 import { nearestEffort } from "../models/efforts.js";
 import { createDeadline } from "../base/abort.js";
 import { getDisplayText } from "../conversation/messages.js";
-import { callModel, type ModelCallHooks } from "../models/model-call.js";
+import { callModel, type ModelCaller, type ModelCallHooks } from "../models/model-call.js";
 import { hasCode } from "../ports/errors.js";
 import type { RunContext } from "./context/run-context.js";
 
@@ -20,8 +20,10 @@ At most ${MAX_TITLE_CHARACTERS} characters, in the language of the message. No q
  * Generates a title in the background for a session that has none. At most one generation runs per session.
  */
 export function generateTitle(run: RunContext): void {
-  const { sessionId, conversation, store, bus, logger } = run;
-  const { closeSignal, sessionsBeingTitled, tasks } = run.agent;
+  const { sessionId } = run.info;
+  const { conversation, store } = run.session;
+  const { bus, logger } = run.channels;
+  const { closeSignal, sessionsBeingTitled, tasks } = run.agent.background;
   const { session } = conversation;
   if (session.hasFinalTitle || sessionsBeingTitled.has(sessionId)) return;
   const firstMessage = conversation.messages.find((message) => message.role === "user");
@@ -31,13 +33,13 @@ export function generateTitle(run: RunContext): void {
     try {
       // Let code that waits for the answer run first.
       await new Promise((resolve) => setImmediate(resolve));
-      const title = await requestTitle(run, message, closeSignal);
+      const title = await requestTitle(run.caller, message, closeSignal);
       if (title === "") return;
       // A user may have set a title in the meantime.
       const storedSession = await store.get(sessionId);
       if (storedSession?.hasFinalTitle !== false) return;
       await store.write(session.id, { fence: null, sync: false, set: { title, hasFinalTitle: true } });
-      run.agent.liveSessions().notifyStateChange(sessionId, store);
+      run.agent.channels.liveSessions().notifyStateChange(sessionId, store);
       bus.emit("session.updated", {
         sessionId,
         fields: ["title"],
@@ -60,8 +62,8 @@ export function generateTitle(run: RunContext): void {
  * Requests a title, without tools and at temperature 0.3. Returns `""` if the model gives none. Rejects like the
  * provider, or with the signal's reason.
  */
-async function requestTitle(run: RunContext, message: string, signal: AbortSignal): Promise<string> {
-  const { provider, model, sessionId, logger } = run;
+async function requestTitle(caller: ModelCaller, message: string, signal: AbortSignal): Promise<string> {
+  const { provider, model, sessionId, logger } = caller;
   const request = {
     model,
     system: TITLE_INSTRUCTIONS,
@@ -92,7 +94,7 @@ async function requestTitle(run: RunContext, message: string, signal: AbortSigna
   };
   const timeLimit = createDeadline(TITLE_TIMEOUT_MS, signal, lengthController.signal);
   try {
-    const answer = await callModel(run, "title", request, timeLimit.signal, hooks);
+    const answer = await callModel(caller, "title", request, timeLimit.signal, hooks);
     if ("error" in answer) throw answer.error;
     // The usage of a title counts for no session; only this line reports it.
     const fields = { provider: provider.name, model: model.id };

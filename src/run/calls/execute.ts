@@ -57,8 +57,15 @@ export async function runToolCalls(
   run: RunContext,
   onOutcome: (outcome: ToolOutcome) => Promise<void>,
 ): Promise<void> {
-  const preparedCalls = calls.map((call) => prepareCall(call, run));
-  const nestedInstructions = new NestedInstructions(run);
+  const preparedCalls = calls.map((call) =>
+    prepareCall(call, run.tools.list, run.info.projectDir, run.channels.logger),
+  );
+  const nestedInstructions = new NestedInstructions({
+    project: run.agent.project,
+    projectDir: run.info.projectDir,
+    conversation: run.session.conversation,
+    toolOutputBytes: run.budget.limits.toolOutputBytes,
+  });
   for (let i = 0; i < preparedCalls.length;) {
     const group = [preparedCalls[i]!];
     while (
@@ -74,16 +81,16 @@ export async function runToolCalls(
         // The verdict comes before the announcement, so that clients know at once whether the call needs permission.
         const verdict = await evaluateWithPreview(preparedCall, run);
         announceCall(preparedCall, messageId, run);
-        const state = new CallState(run.state);
+        const state = new CallState(run.session.state);
         const { output, refused = false } = await runCall(preparedCall, verdict, { state, nestedInstructions }, run);
-        run.bus.emit("tool.finished", {
-          runId: run.id,
-          sessionId: run.sessionId,
+        run.channels.bus.emit("tool.finished", {
+          runId: run.info.id,
+          sessionId: run.info.sessionId,
           callId: preparedCall.call.id,
           name: preparedCall.call.name,
           failed: output.failed === true,
         });
-        const shown = toToolDisplay(output, run.limits.toolOutputBytes);
+        const shown = toToolDisplay(output, run.budget.limits.toolOutputBytes);
         await onOutcome({ call: preparedCall.call, output, refused, state: state.collectChanges(), shown });
       }),
     );
@@ -92,13 +99,13 @@ export async function runToolCalls(
 }
 
 function announceCall(preparedCall: PreparedCall, messageId: string, run: RunContext): void {
-  run.bus.emit("tool.started", {
-    runId: run.id,
-    sessionId: run.sessionId,
+  run.channels.bus.emit("tool.started", {
+    runId: run.info.id,
+    sessionId: run.info.sessionId,
     callId: preparedCall.call.id,
     name: preparedCall.call.name,
   });
-  run.events.push({
+  run.channels.events.push({
     type: "tool_call",
     messageId,
     callId: preparedCall.call.id,
@@ -114,9 +121,12 @@ function announceCall(preparedCall: PreparedCall, messageId: string, run: RunCon
 /** Evaluates a call. Adds the tool's preview if a person decides on the call. Never rejects. */
 async function evaluateWithPreview(preparedCall: PreparedCall, run: RunContext): Promise<Verdict> {
   if (preparedCall.refusal !== undefined || !preparedCall.tool) return { denialReason: preparedCall.refusal ?? "" };
-  const verdict = await evaluate(toToolCall(preparedCall, preparedCall.tool, run), preparedCall.args, run);
+  const verdict = await evaluate(toToolCall(preparedCall, preparedCall.tool, run.info), preparedCall.args, run);
   if (typeof verdict === "string" || !("askReason" in verdict)) return verdict;
-  return { ...verdict, preview: await previewCall(preparedCall.tool, preparedCall.args, run) };
+  return {
+    ...verdict,
+    preview: await previewCall(preparedCall.tool, preparedCall.args, { ...run.info, signal: run.signal }),
+  };
 }
 
 /** The resources of a call besides its arguments. */
@@ -151,14 +161,14 @@ async function runCall(
   if (result === undefined) {
     // A tool that is slow to end must not leave subagents running.
     await subagents.end();
-    void run.agent.unsettledTools.add(work);
+    void run.agent.tools.unsettled.add(work);
     return { output: { text: INTERRUPTED_CALL_RESULT, failed: true } };
   }
   return result;
 }
 
 /** Forwards the output that a call prints to the run's reader and to watchers of the session. */
-function createProgress(callId: string, { events, hooks, tail }: RunContext): ThrottledOutput {
+function createProgress(callId: string, { channels: { events, tail }, tools: { hooks } }: RunContext): ThrottledOutput {
   return new ThrottledOutput((text) => {
     // Output must not be shown before the `afterToolCall` hook has seen it.
     if (hooks.afterToolCall) return;
@@ -193,17 +203,18 @@ async function performCall(
   }: CallResources & { progress: ThrottledOutput; subagents: LazySubagents },
   run: RunContext,
 ): Promise<CallResult> {
-  const { limits } = run;
-  const call = toToolCall(preparedCall, tool, run);
+  const { limits } = run.budget;
+  const call = toToolCall(preparedCall, tool, run.info);
   const { callId, sessionId, projectDir } = call;
   const needsRequest = typeof verdict === "object" && "askReason" in verdict;
   const requestPermission = createPermissionRequester(callId, tool, run, needsRequest ? verdict.grantScope : undefined);
   const askForTool = createPermissionRequester(callId, tool, run);
+  const hookScope = { hooks: run.tools.hooks, signal: run.signal, logger: run.channels.logger };
   const denialReason =
     (await findDenialReason(call, verdict, requestPermission, run)) ??
-    (await findStoreFailure(run)) ??
-    (await findHookDenial(call, run)) ??
-    (await recheckMode(call, verdict, run));
+    (await findStoreFailure(run.session.recorder)) ??
+    (await findHookDenial(call, hookScope)) ??
+    (await recheckMode(call, verdict, run, run.tools.hooks.beforeToolCall !== undefined));
   if (denialReason !== undefined) {
     // Invalid arguments and calls that a cancel prevented do not count as denied.
     const refused = preparedCall.refusal === undefined && denialReason !== CANCELLED_TEXT;
@@ -216,17 +227,17 @@ async function performCall(
     refused = decision === "reject";
     return decision;
   };
-  const history = createCallFileHistory(callId, run);
+  const history = createCallFileHistory(callId, run.agent.tools.fileHistory, run);
   const context: ToolContext = {
-    runId: run.id,
+    runId: run.info.id,
     sessionId,
     callId,
     projectDir,
-    folders: run.folders,
+    folders: run.info.folders,
     signal: run.signal,
     // In mode `auto` without a responder, a tool's own permission request is allowed, like every other call.
     ask: (request) =>
-      hasResponder(run) || run.conversation.session.mode !== "auto"
+      hasResponder(run) || run.session.conversation.session.mode !== "auto"
         ? trackAnswer(askForTool(request))
         : Promise.resolve("allow"),
     askUser: createAskUser(callId, tool, preparedCall.input, run),
@@ -234,15 +245,15 @@ async function performCall(
     spawn: async (input) => subagents.getOrCreate().spawn(input),
     state,
     ...history.context,
-    skills: run.skills,
+    skills: run.tools.skills,
   };
-  const toolOutput = history.addNote(await runTool(tool, preparedCall.args, context, run.logger));
+  const toolOutput = history.addNote(await runTool(tool, preparedCall.args, context, run.channels.logger));
   const output = await applyAfterHook(
     call,
     await nestedInstructions.appendTo(toolOutput, tool.kind, preparedCall.locations, state),
-    run,
+    hookScope,
   );
-  recordChanges(listChangedPaths(tool.kind, output, preparedCall), state, run);
+  recordChanges(listChangedPaths(tool.kind, output, preparedCall), state, run.info);
   return {
     output: { ...output, text: capText(output.text, limits.toolOutputBytes) },
     refused: refused && !run.signal.aborted,
@@ -253,7 +264,7 @@ async function performCall(
  * Returns why a call cannot run if the preceding messages could not be stored; undefined if they are on disk. Never
  * rejects.
  */
-async function findStoreFailure({ recorder }: RunContext): Promise<string | undefined> {
+async function findStoreFailure(recorder: { readonly onDisk: Promise<void> }): Promise<string | undefined> {
   return recorder.onDisk.then(
     () => undefined,
     () => CANCELLED_TEXT,

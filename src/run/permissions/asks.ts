@@ -34,9 +34,11 @@ export async function requestAnswer(
   askClient: ((signal: AbortSignal) => Promise<AskReply>) | undefined,
   signal = run.signal,
 ): Promise<Ask | UnansweredReason> {
-  const { recorder, inbox, store, bus, logger } = run;
-  const { timeoutMs, policy: unattended } = run.agent.unattended;
-  const runIds = { runId: run.id, sessionId: run.sessionId };
+  const { recorder, store } = run.session;
+  const { inbox, tail, bus, logger } = run.channels;
+  const { clientName, pendingAskIds } = run.permissions;
+  const { timeoutMs, policy: unattended } = run.permissions.unattended;
+  const runIds = { runId: run.info.id, sessionId: run.info.sessionId };
   // If a client can answer now, the ask has no deadline. Otherwise it waits for at most the timeout.
   const hasDeadline = !isAttended(run);
   const ask: Ask = {
@@ -56,8 +58,8 @@ export async function requestAnswer(
   let timer: NodeJS.Timeout | undefined;
   let finalAsk: Ask = ask;
   try {
-    run.pendingAskIds.add(ask.id);
-    run.clock?.pause();
+    pendingAskIds.add(ask.id);
+    run.budget.clock?.pause();
     // The client is asked before the write, so that a client that shows the call knows that the call waits.
     const clientReply = askClient?.(endController.signal);
     let isClientPending = clientReply !== undefined;
@@ -68,7 +70,7 @@ export async function requestAnswer(
       let waitStartMs = Date.now();
       const checkClients = () => {
         // After the last client has disconnected, the ask waits only with the policy `wait`.
-        const canBeAnswered = isClientPending || run.tail.isAttended;
+        const canBeAnswered = isClientPending || tail.isAttended;
         if (!canBeAnswered && unattended !== "wait") return resolve("no_client");
         if (canBeAnswered && !hasDeadline) waitStartMs = Date.now();
         const remainingMs = waitStartMs + timeoutMs - Date.now();
@@ -86,13 +88,13 @@ export async function requestAnswer(
       outcomes.push(
         clientReply.then<Ask | UnansweredReason, Ask | UnansweredReason>(
           async (reply) => {
-            const answerResult = await answerAsk(store, ask, reply, run.clientName);
+            const answerResult = await answerAsk(store, ask, reply, clientName);
             return answerResult?.ask ?? "no_client";
           },
           (error: unknown): UnansweredReason | Promise<Ask> => {
             if (!endController.signal.aborted) logger.warn("the run's client could not be asked", { error });
             // Another client may still answer.
-            return run.tail.isAttended || unattended === "wait" ? answer : "no_client";
+            return tail.isAttended || unattended === "wait" ? answer : "no_client";
           },
         ),
       );
@@ -112,10 +114,10 @@ export async function requestAnswer(
     removeListener();
     stopWaiting();
     endController.abort();
-    run.pendingAskIds.delete(ask.id);
-    const state = run.pendingAskIds.size > 0 ? "waiting" : "running";
+    pendingAskIds.delete(ask.id);
+    const state = pendingAskIds.size > 0 ? "waiting" : "running";
     // The clock of a cancelled run stays paused.
-    if (state === "running" && !run.signal.aborted) run.clock?.start();
+    if (state === "running" && !run.signal.aborted) run.budget.clock?.start();
     const withdrawal = finalAsk.state === "open" ? { asks: [(finalAsk = toWithdrawnAsk(ask))] } : {};
     await recorder.write({ sync: false, ...withdrawal, run: { state } }).catch((error: unknown) => {
       logger.debug("end of an ask was not stored", { error });

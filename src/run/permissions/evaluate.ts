@@ -2,7 +2,7 @@ import { resolve } from "node:path";
 import { abortable } from "../../base/abort.js";
 import { now } from "../../base/ids.js";
 import type { Ask, AskChoice, AskReply } from "../../ports/ask.js";
-import type { Permission } from "../../ports/permission-policy.js";
+import type { Permission, PermissionRule } from "../../ports/permission-policy.js";
 import type { PermissionGrant } from "../../ports/session.js";
 import { requestAnswerFromParent } from "./subagent-requests.js";
 import { MODE_POLICY, refreshMode, findRootRun, findModeDenial, isAttended } from "./modes.js";
@@ -35,8 +35,9 @@ export type Verdict =
  * arguments as parsed by the tool. Never rejects: an error denies the call.
  */
 export async function evaluate(call: ToolCall, args: unknown, run: PermissionRun): Promise<Verdict> {
-  const { signal, logger, agent } = run;
-  const { policy: unattended } = agent.unattended;
+  const { signal, permissions } = run;
+  const { logger } = run.channels;
+  const unattended = permissions.unattended.policy;
   let decidedBy = "mode";
   let isDenialPossible = false;
   try {
@@ -45,14 +46,14 @@ export async function evaluate(call: ToolCall, args: unknown, run: PermissionRun
     if (denialReason !== undefined) return { denialReason };
     const request = { ...call, mode, canAsk: hasResponder(run) };
     let decision: { action: Action; reason: string } | undefined;
-    for (const policy of agent.permissions) {
+    for (const policy of permissions.policies) {
       decidedBy = policy.name;
       decision = readPermission(await abortable((async () => policy.judge(request, signal))(), signal));
       if (decision.action !== "pass") break;
     }
     if (decision === undefined || decision.action === "pass") {
       decidedBy = "rules";
-      const { rule, mayBeDenied, ...ruleDecision } = await evaluateByRules(call, args, run);
+      const { rule, mayBeDenied, ...ruleDecision } = await evaluateByRules(call, args, permissions.rules, signal);
       isDenialPossible = mayBeDenied;
       if (rule !== undefined) decidedBy = `permissions.rules[${rule}]`;
       decision = ruleDecision;
@@ -97,32 +98,37 @@ function readPermission(answer: Permission): { action: Action; reason: string } 
   return { action, reason: typeof reason === "string" ? reason : "" };
 }
 
-async function evaluateByRules(call: ToolCall, args: unknown, run: PermissionRun): Promise<RuleVerdict> {
-  const { rules } = run.agent;
+async function evaluateByRules(
+  call: ToolCall,
+  args: unknown,
+  rules: readonly PermissionRule[],
+  signal: AbortSignal,
+): Promise<RuleVerdict> {
   const calls = [call, toReadCall(call)];
   if (!rules.some((rule) => calls.some((candidate) => candidate && appliesToCall(rule, candidate))))
     return { action: "pass", reason: "", rule: undefined, mayBeDenied: false };
   const { evaluateRules } = await import("./rules.js");
-  return evaluateRules(rules, call, args, run.signal);
+  return evaluateRules(rules, call, args, signal);
 }
 
 /**
  * Returns why an allowed call must not start: the session's mode was changed during the evaluation. Returns undefined
- * if the call may start. Never rejects.
+ * if the call may start. `hasHook`: whether a hook was called since. Never rejects.
  */
 export async function recheckMode(
   { tool }: ToolCall,
   verdict: Verdict,
   run: PermissionRun,
+  hasHook: boolean,
 ): Promise<string | undefined> {
-  const { permissions, rules } = run.agent;
+  const { policies, rules } = run.permissions;
   // Without policies, rules and hooks, the mode was read immediately before.
-  const isModeCurrent = permissions.length + rules.length === 0 && !run.hooks.beforeToolCall;
+  const isModeCurrent = policies.length + rules.length === 0 && !hasHook;
   if (verdict === "allow" && isModeCurrent) return undefined;
   try {
     return findModeDenial(await refreshMode(run), tool);
   } catch (error) {
-    run.logger.error("session mode could not be read; tool call denied", { tool: tool.name, error });
+    run.channels.logger.error("session mode could not be read; tool call denied", { tool: tool.name, error });
     return CANCELLED_TEXT;
   }
 }
@@ -135,7 +141,7 @@ export async function findDenialReason(
   call: ToolCall,
   verdict: Verdict,
   ask: PermissionRequester,
-  { signal, logger }: PermissionRun,
+  { signal, channels: { logger } }: PermissionRun,
 ): Promise<string | undefined> {
   if (verdict === "allow") return undefined;
   if ("denialReason" in verdict) return verdict.denialReason;
@@ -158,8 +164,8 @@ export async function findDenialReason(
  * with `alwaysAsk`. In other modes any client counts.
  */
 export function hasResponder(run: PermissionRun): boolean {
-  const { ask, alwaysAsk } = findRootRun(run);
-  return (ask !== undefined && alwaysAsk) || (run.conversation.session.mode !== "auto" && isAttended(run));
+  const { ask, alwaysAsk } = findRootRun(run).permissions;
+  return (ask !== undefined && alwaysAsk) || (run.session.conversation.session.mode !== "auto" && isAttended(run));
 }
 
 /** Choices of a permission request. */
@@ -185,10 +191,10 @@ export function createPermissionRequester(
   return async (request) => {
     const shownCall = copyShownCall(request);
     const { title } = shownCall;
-    const scope = grantScope ?? JSON.stringify({ asked: shownCall, projectDir: run.projectDir });
-    const { policy: unattended, timeoutMs } = run.agent.unattended;
+    const scope = grantScope ?? JSON.stringify({ asked: shownCall, projectDir: run.info.projectDir });
+    const { policy: unattended, timeoutMs } = run.permissions.unattended;
     const rootRun = findRootRun(run);
-    const grants = rootRun.conversation.session.permissionGrants;
+    const grants = rootRun.session.conversation.session.permissionGrants;
     if (grants.some((grant) => grant.tool === tool.name && grant.scope === scope)) return "allow";
     if (!isAttended(run) && unattended !== "wait") {
       if (unattended === "allow") return "allow";
@@ -265,7 +271,7 @@ export function createAskUser(
   run: PermissionRun,
 ): ToolContext["askUser"] {
   return async ({ title, choices: labels = [], freeText = labels.length === 0 }) => {
-    if (!isAttended(run) && run.agent.unattended.policy !== "wait") return undefined;
+    if (!isAttended(run) && run.permissions.unattended.policy !== "wait") return undefined;
     const choices = labels.map((label, i) => ({ id: String(i + 1), label: String(label) }));
     const displayFields = { title: String(title), input: copyAsJson(input), locations: [] };
     const askFields = { tool: tool.name, toolKind: tool.kind, diff: [], reason: "", choices, freeText };
@@ -301,7 +307,7 @@ function readReply(answer: unknown): AskReply {
  * revoked.
  */
 async function storeGrant(
-  { conversation, recorder, store, sessionId }: PermissionRun,
+  { info: { sessionId }, session: { conversation, recorder, store } }: PermissionRun,
   grant: PermissionGrant,
 ): Promise<void> {
   const { permissionGrants } = (await store.get(sessionId)) ?? conversation.session;
