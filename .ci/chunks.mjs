@@ -63,9 +63,9 @@ export const CHUNKS = [
   ]),
   // Runs with watching clients, questions, subagents or budgets.
   deferredChunk("live", "serve run", [
-    "src/run runs; src/run/budget run-budget; src/run/calls spawn; src/run/context structured-output",
+    "src/run/budget run-budget; src/run/calls spawn; src/run/context structured-output",
     "src/run/input budget-check; src/run/permissions asks rule-schema rules subagent-requests",
-    "src/run/queue queue; src/watch plan watch",
+    "src/run/queue queue runs; src/watch plan watch",
     "adapters/sqlite-driver asks",
   ]),
   // Modules that only few processes need.

@@ -73,20 +73,22 @@ export function createServices(options: AgentOptions, { closeSignal, ...agentMem
         timeoutMs: (options.askTimeoutSeconds ?? AGENT_DEFAULTS.askTimeoutSeconds) * 1000,
       },
     },
-    budget: {
-      limits: {
-        iterations: options.maxIterations ?? AGENT_DEFAULTS.maxIterations,
-        toolOutputBytes: options.toolOutputBytes ?? AGENT_DEFAULTS.toolOutputBytes,
-        budget: options.budget ?? {},
-        sessionBudget: options.sessionBudget ?? {},
-        unknownPrice: options.unknownPrice,
-      },
-      limiter: new RunLimiter(
-        options.concurrentRuns ?? AGENT_DEFAULTS.concurrentRuns,
-        options.attachmentBytes ?? AGENT_DEFAULTS.attachmentBytes,
-      ),
-    },
+    budget: createBudget(options),
     caches: { conversations: new ConversationCache(), toolStates: new ToolStateCache() },
     background: { tasks: new TaskSet(), closeSignal, sessionsBeingTitled: new Set() },
+  };
+}
+
+function createBudget(options: AgentOptions): AgentServices["budget"] {
+  const { concurrentRuns, attachmentBytes, maxIterations, toolOutputBytes } = AGENT_DEFAULTS;
+  return {
+    limits: {
+      iterations: options.maxIterations ?? maxIterations,
+      toolOutputBytes: options.toolOutputBytes ?? toolOutputBytes,
+      budget: options.budget ?? {},
+      sessionBudget: options.sessionBudget ?? {},
+      unknownPrice: options.unknownPrice,
+    },
+    limiter: new RunLimiter(options.concurrentRuns ?? concurrentRuns, options.attachmentBytes ?? attachmentBytes),
   };
 }

@@ -6,7 +6,7 @@ import { createLateInstructionsInput } from "./queue/late-instructions.js";
 import type { RunQueue, QueueTicket } from "./queue/queue.js";
 import type { AgentServices, SubagentCall } from "./context/agent-services.js";
 import type { RunContext } from "./context/run-context.js";
-import type { LocalRun } from "./runs.js";
+import type { LocalRun } from "./queue/runs.js";
 import { startRun } from "./start.js";
 
 /** The agent's members that `LocalRuns` uses. */

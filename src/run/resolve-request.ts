@@ -10,12 +10,12 @@ import type { Environment } from "../project/environment.js";
 import type { ProjectInstructions } from "../project/project.js";
 import { checkFolder } from "../sessions/new-session.js";
 import { requireSession } from "../sessions/require-session.js";
-import { hasCostLimit, resolveBudget, type BudgetLimits } from "./budget/budget.js";
+import { hasCostLimit, resolveBudget, type BudgetLimits } from "./budget/limits.js";
 import { requirePrices } from "./budget/run-budget.js";
 import type { RunSlot } from "./budget/run-limiter.js";
 import type { AgentServices, SubagentCall } from "./context/agent-services.js";
 import type { StructuredOutput } from "./context/structured-output.js";
-import { worksOnFiles } from "./prompt/environment.js";
+import { worksOnFiles } from "./prompt/system-prompt.js";
 import type { QueueHandover } from "./queue/queued-run.js";
 
 /** A request for a run, as it arrives. */

@@ -5,6 +5,7 @@ import { createToolMessage, findDanglingCalls, INTERRUPTED_CALL_RESULT } from ".
 import { withState } from "../conversation/stored-state.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import { hasCode } from "../ports/errors.js";
+import type { Logger } from "../ports/logger.js";
 import type { Message, ModelMessage } from "../ports/message.js";
 import type { RunRecord } from "../ports/run.js";
 import type { SessionDriver } from "../ports/session-driver.js";
@@ -12,14 +13,11 @@ import type { Skill } from "../ports/skill.js";
 import type { Tool } from "../ports/tool.js";
 import { withEffectiveState, canRestart, toInterruptedRun, isQueued } from "../sessions/stored-run.js";
 import type { AgentServices } from "./context/agent-services.js";
-import { withFolders } from "./input/folders.js";
 import { createToolList, withMcpServers } from "./input/run-input.js";
 import type { OpenedSession } from "./open-session.js";
-import { loadEnvironment } from "./prompt/environment.js";
 import type { ExpandedInput } from "./prompt/slash-commands.js";
-import { buildSystemPrompt } from "./prompt/system-prompt.js";
+import { buildSystemPrompt, loadEnvironment } from "./prompt/system-prompt.js";
 import type { ResolvedRequest } from "./resolve-request.js";
-import { selectOfferedTools } from "./tools/offered-tools.js";
 import type { RunTools } from "./tools/tool-sources.js";
 
 /** What the model of a run receives first, besides the earlier messages. */
@@ -88,13 +86,43 @@ export async function buildPrompt(
     projectDir,
     environment,
     instructions: { ...instructions, skills },
-    extraText: withFolders(extraPrompt, input.folders),
+    extraText: extraPrompt,
+    folders: input.folders ?? [],
     promptUse: agent.defaults.prompt.use,
     missingSources,
     answerInstructions: structuredOutput?.instructions ?? "",
   });
   const message = withState(toPromptMessage(input), newState);
   return { input, message, systemPrompt, extraPrompt, tools: offeredTools, skills };
+}
+
+/**
+ * Selects the tools that a run's model receives: those that suit the model, the user and the skills. Tools that another
+ * selected tool replaces are left out.
+ */
+export function selectOfferedTools(
+  tools: readonly Tool[],
+  model: { readonly provider: string; readonly id: string },
+  features: { readonly canAskUser: boolean; readonly hasSkills: boolean },
+  logger: Logger,
+): Tool[] {
+  const suitableTools = tools.filter(
+    (tool) =>
+      (features.canAskUser || tool.needsUser !== true) &&
+      (features.hasSkills || tool.needsSkills !== true) &&
+      supportsModel(tool, model, logger),
+  );
+  const replacedNames = new Set(suitableTools.flatMap(({ replaces }) => replaces ?? []));
+  return suitableTools.filter(({ name }) => !replacedNames.has(name));
+}
+
+function supportsModel(tool: Tool, model: { readonly provider: string; readonly id: string }, logger: Logger): boolean {
+  try {
+    return tool.models === undefined || tool.models(model) === true;
+  } catch (error) {
+    logger.warn("model check of a tool failed; tool not offered", { tool: tool.name, error });
+    return false;
+  }
 }
 
 /** Converts the user's input to a message. */

@@ -7,7 +7,7 @@ import { BudgetExceededError } from "../ports/errors.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
 import type { RunInput } from "../ports/run.js";
 import { toRunError } from "../sessions/run-record.js";
-import { isMetered } from "./budget/budget.js";
+import { isMetered } from "./budget/limits.js";
 import { RunBudget } from "./budget/run-budget.js";
 import { RunClock } from "./budget/run-clock.js";
 import { countAttachedBytes } from "./budget/run-limiter.js";
@@ -65,55 +65,52 @@ function createCancel(scope: AsyncScope, signals: readonly (AbortSignal | undefi
 function createRunContext(
   agent: AgentServices,
   request: ResolvedRequest,
-  session: OpenedSession,
+  opened: OpenedSession,
   prompt: RunPrompt,
   scope: AsyncScope,
 ): RunContext {
   const { id, parentCall, projectDir, store, cancel, chosenModel, budgetLimits, structuredOutput, logger } = request;
-  const { id: sessionId, conversation, state, lease, releaseLease, recorder, inbox, tail } = session;
+  const { id: sessionId, conversation, state, lease, releaseLease, recorder, inbox, tail } = opened;
   const { input, tools, skills, systemPrompt, extraPrompt } = prompt;
   const { bus } = agent.channels;
   const { hooks } = agent.tools;
   const { limits } = agent.budget;
   const { signal } = cancel;
-  const effort = selectEffort(request);
-  const events = new EventBuffer(input.overflow ?? "drop");
   const parentBudget = parentCall?.parentRun.budget.allowance;
   const budgetOwner = { ...chosenModel, recorder, signal, parentBudget };
   const allowance = isMetered(budgetLimits) || parentBudget ? new RunBudget(budgetLimits, budgetOwner) : undefined;
   const { seconds } = budgetLimits.run;
+  const clock =
+    seconds === undefined ? undefined : new RunClock(seconds, () => cancel.abort(new BudgetExceededError()));
+  const compactionInstruction = input.compact ? input.message : undefined;
+  const { folders = [], ask, alwaysAsk = true, clientName = "sdk", overflow = "drop" } = input;
+  const info = { id, sessionId, agentId: newId(), projectDir, folders, parentCall, compactionInstruction };
+  const model = { ...chosenModel, effort: selectEffort(request), extraPrompt, structuredOutput };
+  const session = { conversation, state, store, lease, releaseLease, recorder };
+  const channels = { bus, inbox, tail, events: new EventBuffer(overflow), logger };
+  const answerForm = { outputSchema: structuredOutput?.schema };
+  const spending = { allowance, unknownPrice: budgetLimits.unknownPrice };
   return {
     agent,
-    info: {
-      id,
-      sessionId,
-      agentId: newId(),
-      projectDir,
-      folders: input.folders ?? [],
-      parentCall,
-      compactionInstruction: input.compact ? input.message : undefined,
-    },
-    model: { ...chosenModel, effort, extraPrompt, structuredOutput },
+    info,
+    model,
     caller: {
-      ...{ id, sessionId, ...chosenModel, effort, systemPrompt, tools, outputSchema: structuredOutput?.schema },
-      ...{ conversation, state, recorder, bus, logger, events, hooks, signal },
-      ...{ allowance, unknownPrice: budgetLimits.unknownPrice },
+      ...info,
+      ...model,
+      ...session,
+      ...channels,
+      ...answerForm,
+      ...spending,
+      systemPrompt,
+      tools,
+      hooks,
+      signal,
     },
-    session: { conversation, state, store, lease, releaseLease, recorder },
+    session,
     tools: { list: tools, skills, hooks },
-    budget: {
-      limits: parentCall ? { ...limits, iterations: parentCall.maxIterations } : limits,
-      allowance,
-      clock: seconds === undefined ? undefined : new RunClock(seconds, () => cancel.abort(new BudgetExceededError())),
-    },
-    channels: { bus, inbox, tail, events, logger },
-    permissions: {
-      ...agent.permissions,
-      ask: input.ask,
-      alwaysAsk: input.alwaysAsk ?? true,
-      clientName: input.clientName ?? "sdk",
-      pendingAskIds: new Set(),
-    },
+    budget: { limits: parentCall ? { ...limits, iterations: parentCall.maxIterations } : limits, allowance, clock },
+    channels,
+    permissions: { ...agent.permissions, ask, alwaysAsk, clientName, pendingAskIds: new Set() },
     cancel,
     signal,
     release: () => scope.close(),

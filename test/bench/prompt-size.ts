@@ -1,6 +1,6 @@
 // Prints the size of the constant prompt prefix in bytes: the system prompt and the tools, for each model family.
 import { silentLogger } from "../../src/base/log.js";
-import { selectOfferedTools } from "../../src/run/tools/offered-tools.js";
+import { selectOfferedTools } from "../../src/run/run-prompt.js";
 import { builtinTools } from "../../src/tools/builtin-tools.js";
 import { createWorkInstructions, type PromptFamily } from "../../src/run/prompt/sections.js";
 
