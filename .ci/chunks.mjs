@@ -38,7 +38,7 @@ export const CHUNKS = [
   ]),
   // The first run. Modules of adapters/language-models that the `serve` chunk contains are not listed again.
   deferredChunk("run", "serve", [
-    "src/run active-run execution local-runs start",
+    "src/run local-runs",
     "src/conversation messages stored-state",
     "src/project git-head instructions skills; src/watch live-sessions session-tail; src/sessions holder lease; src/tools builtin-tools",
     "adapters/language-models answer catalogue-entry claude efforts limits model-list local-catalogue",

@@ -1,7 +1,8 @@
 import { hasCode, SessionNotFoundError, ShuttingDownError } from "../ports/errors.js";
-import type { Run, RunInput } from "../ports/run.js";
-import { ActiveRun } from "./active-run.js";
-import { executeRun } from "./execution.js";
+import type { AgentEvent } from "../ports/events.js";
+import type { Model } from "../ports/model-provider.js";
+import type { Run, RunInput, RunResult } from "../ports/run.js";
+import { executeRun } from "./loop.js";
 import { createLateInstructionsInput } from "./queue/late-instructions.js";
 import type { RunQueue, QueueTicket } from "./queue/queue.js";
 import type { AgentServices, SubagentCall } from "./context/agent-services.js";
@@ -132,5 +133,44 @@ export class LocalRuns {
       const fields = { session: run.info.sessionId, error };
       run.channels.logger.warn("late instructions did not start another run", fields);
     }
+  }
+}
+
+/** An active run, as its caller sees it. */
+class ActiveRun implements Run {
+  readonly result: Promise<RunResult>;
+  readonly #run: RunContext;
+
+  constructor(run: RunContext, result: Promise<RunResult>) {
+    this.#run = run;
+    this.result = result;
+    // A caller that only reads events must not crash the process through an unhandled rejection.
+    this.result.catch(() => undefined);
+  }
+
+  get id(): string {
+    return this.#run.info.id;
+  }
+  get sessionId(): string {
+    return this.#run.info.sessionId;
+  }
+  get provider(): string {
+    return this.#run.model.provider.name;
+  }
+  get model(): Model {
+    return this.#run.model.model;
+  }
+  get after(): number {
+    return this.#run.session.recorder.run.after;
+  }
+  get lastSeq(): number {
+    return this.#run.session.recorder.lastSeq;
+  }
+  get droppedTokenEvents(): number {
+    return this.#run.channels.events.droppedTokenEvents;
+  }
+
+  [Symbol.asyncIterator](): AsyncIterator<AgentEvent> {
+    return this.#run.channels.events;
   }
 }

@@ -3,7 +3,9 @@ import { createDeadline } from "../base/abort.js";
 import { getDisplayText } from "../conversation/messages.js";
 import { callModel, type ModelCaller, type ModelCallHooks } from "../models/model-call.js";
 import { hasCode } from "../ports/errors.js";
-import type { RunContext } from "./context/run-context.js";
+import type { Conversation } from "../conversation/conversation.js";
+import type { SessionDriver } from "../ports/session-driver.js";
+import type { AgentServices } from "./context/agent-services.js";
 
 const MAX_TITLE_CHARACTERS = 50;
 /** Maximum characters of the user's message in the request. The beginning is enough for a title. */
@@ -16,14 +18,19 @@ const TITLE_TIMEOUT_MS = 300_000;
 const TITLE_INSTRUCTIONS = `You name conversations. Answer with a title for the conversation that begins with the user's message, and nothing else.
 At most ${MAX_TITLE_CHARACTERS} characters, in the language of the message. No quotes, no full stop, no tool names. Do not answer the message.`;
 
+/** The members of a run that its title needs. */
+interface TitledRun {
+  readonly agent: Pick<AgentServices, "background" | "channels">;
+  readonly session: { readonly conversation: Conversation; readonly store: SessionDriver };
+  readonly caller: ModelCaller;
+}
+
 /**
  * Generates a title in the background for a session that has none. At most one generation runs per session.
  */
-export function generateTitle(run: RunContext): void {
-  const { sessionId } = run.info;
-  const { conversation, store } = run.session;
-  const { bus, logger } = run.channels;
-  const { closeSignal, sessionsBeingTitled, tasks } = run.agent.background;
+export function generateTitle({ agent, session: { conversation, store }, caller }: TitledRun): void {
+  const { sessionId, bus, logger } = caller;
+  const { closeSignal, sessionsBeingTitled, tasks } = agent.background;
   const { session } = conversation;
   if (session.hasFinalTitle || sessionsBeingTitled.has(sessionId)) return;
   const firstMessage = conversation.messages.find((message) => message.role === "user");
@@ -33,13 +40,13 @@ export function generateTitle(run: RunContext): void {
     try {
       // Let code that waits for the answer run first.
       await new Promise((resolve) => setImmediate(resolve));
-      const title = await requestTitle(run.caller, message, closeSignal);
+      const title = await requestTitle(caller, message, closeSignal);
       if (title === "") return;
       // A user may have set a title in the meantime.
       const storedSession = await store.get(sessionId);
       if (storedSession?.hasFinalTitle !== false) return;
       await store.write(session.id, { fence: null, sync: false, set: { title, hasFinalTitle: true } });
-      run.agent.channels.liveSessions().notifyStateChange(sessionId, store);
+      agent.channels.liveSessions().notifyStateChange(sessionId, store);
       bus.emit("session.updated", {
         sessionId,
         fields: ["title"],
