@@ -3,7 +3,7 @@ import type { StateChanges } from "../../conversation/stored-state.js";
 import type { Logger } from "../../ports/logger.js";
 import type { ToolCallPart } from "../../ports/message.js";
 import type { ToolDisplay } from "../../ports/tool-display.js";
-import type { Tool, ToolContext, ToolOutput } from "../../ports/tool.js";
+import type { Tool, ToolCall, ToolContext, ToolOutput } from "../../ports/tool.js";
 import { onAbort } from "../../base/abort.js";
 import { ThrottledOutput } from "../../base/throttled-output.js";
 import { LazySubagents } from "./subagents.js";
@@ -11,17 +11,14 @@ import { listChangedPaths, recordChanges } from "./changed-files.js";
 import { previewCall } from "./describe.js";
 import { applyAfterHook, findHookDenial } from "./hooks.js";
 import { NestedInstructions } from "../prompt/nested-instructions.js";
+import { CANCELLED_TEXT, evaluate, recheckMode, type Verdict } from "../permissions/evaluate.js";
+import { hasResponder } from "../permissions/modes.js";
 import {
-  createPermissionRequester,
-  hasResponder,
-  evaluate,
-  CANCELLED_TEXT,
   createAskUser,
+  createPermissionRequester,
   findDenialReason,
-  recheckMode,
   type PermissionRequester,
-  type Verdict,
-} from "../permissions/evaluate.js";
+} from "../permissions/permission-request.js";
 import { createCallFileHistory } from "./file-history.js";
 import { toToolCall, prepareCall, formatError, type PreparedCall } from "./prepare.js";
 import type { RunContext } from "../context/run-context.js";
@@ -135,6 +132,8 @@ interface CallResources {
   nestedInstructions: NestedInstructions;
 }
 
+type PerformResources = CallResources & { progress: ThrottledOutput; subagents: LazySubagents };
+
 /** The output of a call, and whether permission was denied. */
 type CallResult = Pick<ToolOutcome, "output"> & { refused?: boolean };
 
@@ -195,21 +194,14 @@ async function performCall(
   preparedCall: PreparedCall,
   tool: Tool,
   verdict: Verdict,
-  {
-    state,
-    nestedInstructions,
-    progress,
-    subagents,
-  }: CallResources & { progress: ThrottledOutput; subagents: LazySubagents },
+  resources: PerformResources,
   run: RunContext,
 ): Promise<CallResult> {
-  const { limits } = run.budget;
+  const { toolOutputBytes } = run.budget.limits;
   const call = toToolCall(preparedCall, tool, run.info);
-  const { callId, sessionId, projectDir } = call;
-  const needsRequest = typeof verdict === "object" && "askReason" in verdict;
-  const requestPermission = createPermissionRequester(callId, tool, run, needsRequest ? verdict.grantScope : undefined);
-  const askForTool = createPermissionRequester(callId, tool, run);
   const hookScope = { hooks: run.tools.hooks, signal: run.signal, logger: run.channels.logger };
+  const grantScope = typeof verdict === "object" && "askReason" in verdict ? verdict.grantScope : undefined;
+  const requestPermission = createPermissionRequester(call.callId, tool, run, grantScope);
   const denialReason =
     (await findDenialReason(call, verdict, requestPermission, run)) ??
     (await findStoreFailure(run.session.recorder)) ??
@@ -218,17 +210,37 @@ async function performCall(
   if (denialReason !== undefined) {
     // Invalid arguments and calls that a cancel prevented do not count as denied.
     const refused = preparedCall.refusal === undefined && denialReason !== CANCELLED_TEXT;
-    return { output: { text: capText(denialReason, limits.toolOutputBytes), failed: true }, refused };
+    return { output: { text: capText(denialReason, toolOutputBytes), failed: true }, refused };
   }
-  let refused = false;
+  const permission = { isDenied: false };
+  const history = createCallFileHistory(call.callId, run.agent.tools.fileHistory, run);
+  const context: ToolContext = { ...createToolContext(call, resources, run, permission), ...history.context };
+  const toolOutput = history.addNote(await runTool(tool, preparedCall.args, context, run.channels.logger));
+  const { state, nestedInstructions } = resources;
+  const extendedOutput = await nestedInstructions.appendTo(toolOutput, tool.kind, preparedCall.locations, state);
+  const output = await applyAfterHook(call, extendedOutput, hookScope);
+  recordChanges(listChangedPaths(tool.kind, output, preparedCall), state, run.info);
+  return {
+    output: { ...output, text: capText(output.text, toolOutputBytes) },
+    refused: permission.isDenied && !run.signal.aborted,
+  };
+}
+
+/** Creates the context of a tool. `permission.isDenied` is set while the tool's own request is denied or unanswered. */
+function createToolContext(
+  { callId, sessionId, projectDir, tool, input }: ToolCall,
+  { state, progress, subagents }: PerformResources,
+  run: RunContext,
+  permission: { isDenied: boolean },
+): ToolContext {
+  const askForTool = createPermissionRequester(callId, tool, run);
   const trackAnswer = async (answer: ReturnType<PermissionRequester>): ReturnType<PermissionRequester> => {
-    refused = true;
+    permission.isDenied = true;
     const decision = await answer;
-    refused = decision === "reject";
+    permission.isDenied = decision === "reject";
     return decision;
   };
-  const history = createCallFileHistory(callId, run.agent.tools.fileHistory, run);
-  const context: ToolContext = {
+  return {
     runId: run.info.id,
     sessionId,
     callId,
@@ -240,23 +252,11 @@ async function performCall(
       hasResponder(run) || run.session.conversation.session.mode !== "auto"
         ? trackAnswer(askForTool(request))
         : Promise.resolve("allow"),
-    askUser: createAskUser(callId, tool, preparedCall.input, run),
+    askUser: createAskUser(callId, tool, input, run),
     progress: (text) => progress.push(text),
-    spawn: async (input) => subagents.getOrCreate().spawn(input),
+    spawn: async (spawnInput) => subagents.getOrCreate().spawn(spawnInput),
     state,
-    ...history.context,
     skills: run.tools.skills,
-  };
-  const toolOutput = history.addNote(await runTool(tool, preparedCall.args, context, run.channels.logger));
-  const output = await applyAfterHook(
-    call,
-    await nestedInstructions.appendTo(toolOutput, tool.kind, preparedCall.locations, state),
-    hookScope,
-  );
-  recordChanges(listChangedPaths(tool.kind, output, preparedCall), state, run.info);
-  return {
-    output: { ...output, text: capText(output.text, limits.toolOutputBytes) },
-    refused: refused && !run.signal.aborted,
   };
 }
 

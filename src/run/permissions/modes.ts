@@ -62,3 +62,12 @@ export function isAttended(run: PermissionRun): boolean {
   const { permissions, channels } = findRootRun(run);
   return permissions.ask !== undefined || channels.tail.isAttended;
 }
+
+/**
+ * Whether a client can answer permission requests. In mode `auto` only the client that started the run counts, and only
+ * with `alwaysAsk`. In other modes any client counts.
+ */
+export function hasResponder(run: PermissionRun): boolean {
+  const { ask, alwaysAsk } = findRootRun(run).permissions;
+  return (ask !== undefined && alwaysAsk) || (run.session.conversation.session.mode !== "auto" && isAttended(run));
+}

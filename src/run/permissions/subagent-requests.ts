@@ -1,5 +1,5 @@
 import type { Ask, AskReply } from "../../ports/ask.js";
-import { requestAnswer, type AskDraft, type UnansweredReason } from "./asks.js";
+import { requestAnswer, type AskDraft, type UnansweredReason } from "./request-answer.js";
 import type { PermissionRun, RunPermissions } from "./permission-run.js";
 
 /** Sends an ask to the client that started the run. */
