@@ -38,7 +38,7 @@ export const CHUNKS = [
   ]),
   // The first run. Modules of adapters/language-models that the `serve` chunk contains are not listed again.
   deferredChunk("run", "serve", [
-    "src/run active-run execution local-runs start; src/run/input server-check; src/compaction summary",
+    "src/run local-runs; src/run/input server-check; src/compaction summary",
     "src/conversation messages stored-state",
     "src/project git-head instructions skills tree; src/files handle-opener name-opener names opened-folder path-guard resolve-path",
     "src/processes output-folder",
@@ -70,9 +70,9 @@ export const CHUNKS = [
   ]),
   // Runs with watching clients, questions, subagents or budgets.
   deferredChunk("live", "serve run", [
-    "src/run runs; src/run/budget run-budget; src/run/calls spawn; src/run/context structured-output",
+    "src/run/budget run-budget; src/run/calls spawn; src/run/context structured-output",
     "src/run/input budget-check; src/run/permissions asks rule-schema rules subagent-requests",
-    "src/run/queue queue",
+    "src/run/queue queue runs",
     "adapters/sqlite-driver asks",
   ]),
   // Modules that only few processes need.

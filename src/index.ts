@@ -17,7 +17,7 @@ export type { EndedBy } from "./ports/budget.js";
 export type { Sessions } from "./sessions/sessions.js";
 export type { NewSession } from "./sessions/new-session.js";
 export type { UndoResult } from "./sessions/undo.js";
-export type { Runs } from "./run/runs.js";
+export type { Runs } from "./run/queue/runs.js";
 export type { Asks } from "./run/permissions/asks.js";
 export type { ModelEntry, ModelPair, Models } from "./models/models.js";
 

@@ -1,5 +1,5 @@
 import { checkOptions, BUS_EVENTS, type AgentOptions } from "./options.js";
-import { createServices } from "./agent-services.js";
+import { createServices } from "./create-services.js";
 import type { ReadinessCheck } from "./readiness.js";
 import { Bus } from "../base/bus.js";
 import { newId, now } from "../base/ids.js";
@@ -22,10 +22,10 @@ import type { ListedCommand } from "../run/prompt/slash-commands.js";
 import { describeCall, type DescribedCall } from "../run/calls/describe.js";
 import { AGENT_DEFAULTS } from "../ports/defaults.js";
 import { checkInput, checkOneOf } from "../run/input/run-input.js";
-import type { AgentServices, SubagentCall } from "../run/context/run-context.js";
-import { Runs } from "../run/runs.js";
+import type { AgentServices, SubagentCall } from "../run/context/agent-services.js";
+import { Runs } from "../run/queue/runs.js";
 import type { LocalRuns } from "../run/local-runs.js";
-import { SessionProcesses } from "../run/session-processes.js";
+import { SessionProcesses } from "../run/tools/session-processes.js";
 import { forgetFilesOnDelete } from "../sessions/forget-files.js";
 import { AgentStore } from "./agent-store.js";
 import { throttleOutageLogs } from "../sessions/outage.js";
@@ -82,16 +82,16 @@ export class Agent {
     this.#services = createServices(options, {
       name: this.name,
       store,
-      bus,
-      logger,
-      liveSessions: () => this.#watchers.liveSessions,
+      channels: { bus, logger, liveSessions: () => this.#watchers.liveSessions },
       spawn: (input, subagentCall) => this.#start(input, subagentCall),
       closeSignal,
     });
-    const { conversationCache, mode, models, projectDir, tasks, tools } = this.#services;
-    bus.on("session.deleted", ({ ids }) => ids.forEach((id) => conversationCache.drop(id)));
+    const { caches, models, tools, background } = this.#services;
+    const { mode, projectDir } = this.#services.defaults;
+    const { tasks } = background;
+    bus.on("session.deleted", ({ ids }) => ids.forEach((id) => caches.conversations.drop(id)));
     forgetFilesOnDelete(bus, fileHistory, tasks, logger);
-    this.#processes = new SessionProcesses(tools, bus, tasks, store, (rootId) => notifyChange(rootId, false));
+    this.#processes = new SessionProcesses(tools.own, bus, tasks, store, (rootId) => notifyChange(rootId, false));
     this.#providers = options.providers;
     this.projectDir = projectDir;
     this.mcpServerFactory = options.mcpServerFactory;
@@ -106,14 +106,14 @@ export class Agent {
       notifyWatchers: notifyChange,
       watch: (id, options) => this.#watchers.watch(id, options),
       stopRun: async (rootId) => this.#localRuns?.stop(rootId),
-      background: { tasks, closeSignal },
+      background,
       fileHistory,
     });
   }
 
   /** Default mode for new sessions. */
   get mode(): SessionMode {
-    return this.#services.mode;
+    return this.#services.defaults.mode;
   }
 
   /**
@@ -121,7 +121,7 @@ export class Agent {
    * If a function creates the tools, the list is empty until `prepare` resolves or a run starts.
    */
   get tools(): readonly Tool[] {
-    return this.#services.tools.list.tools;
+    return this.#services.tools.own.list.tools;
   }
 
   /** Runs of this process and of other processes on the same store. */
@@ -178,14 +178,14 @@ export class Agent {
 
   /** Describes a stored tool call for display. `input` is undefined if the arguments are invalid JSON. Never throws. */
   describeCall(name: string, args: string, projectDir: string): DescribedCall {
-    const tool = this.tools.find((candidate) => candidate.name === name) ?? this.#services.sources.find(name);
+    const tool = this.tools.find((candidate) => candidate.name === name) ?? this.#services.tools.sources.find(name);
     return describeCall(tool, name, args, projectDir);
   }
 
   /** Adds a listener to the bus. The returned function removes it. */
   on<E extends keyof BusEvents>(event: E, listener: (event: BusEvents[E]) => void): () => void {
     checkOneOf("event", BUS_EVENTS, event);
-    return this.#services.bus.on(event, listener);
+    return this.#services.channels.bus.on(event, listener);
   }
 
   /** Opens the store now instead of at the first use. Rejects with `StoreError`. */
@@ -200,8 +200,9 @@ export class Agent {
    */
   async prepare(): Promise<void> {
     if (this.#isRejectingRuns) return;
-    const { tasks, tools } = this.#services;
-    await tasks.add(Promise.all([this.#loadLocalRuns(), tools.load()])).catch(() => undefined);
+    const { tools } = this.#services;
+    const { tasks } = this.#services.background;
+    await tasks.add(Promise.all([this.#loadLocalRuns(), tools.own.load()])).catch(() => undefined);
     this.#preparePromise ??= tasks.add(this.#prepareModels());
   }
 
@@ -247,12 +248,12 @@ export class Agent {
   async #close(): Promise<void> {
     this.stopAccepting();
     this.#closeController.abort(new ShuttingDownError());
-    await this.#services.tasks.settled();
-    this.#services.conversationCache.clear();
+    await this.#services.background.tasks.settled();
+    this.#services.caches.conversations.clear();
     this.#processes.close();
     await this.#store.stopHousekeeping();
-    await this.#services.unsettledTools.settled(UNSETTLED_TOOLS_TIMEOUT_MS);
-    await this.#services.sources.close();
+    await this.#services.tools.unsettled.settled(UNSETTLED_TOOLS_TIMEOUT_MS);
+    await this.#services.tools.sources.close();
     await this.models.close();
     const closePromises = [...this.#providers.map((provider) => provider.close())];
     for (const tool of this.tools) closePromises.push(Promise.resolve(tool.close?.()));
@@ -264,7 +265,7 @@ export class Agent {
   #start(input: RunInput, subagentCall?: SubagentCall): Promise<Run> {
     // The ticket is created before any await, so that runs keep the order of their requests.
     const ticket = { id: newId(), requestedAt: now() };
-    return this.#services.tasks.add(
+    return this.#services.background.tasks.add(
       this.#loadLocalRuns().then((localRuns) => localRuns.start(input, ticket, subagentCall)),
     );
   }
@@ -290,8 +291,8 @@ export class Agent {
 
   #loadReadinessCheck(): Promise<ReadinessCheck> {
     return (this.#readinessCheck ??= import("./readiness.js").then(({ ReadinessCheck }) => {
-      const { store, models, logger } = this.#services;
-      return new ReadinessCheck({ store, models, logger });
+      const { store, models, channels } = this.#services;
+      return new ReadinessCheck({ store, models, logger: channels.logger });
     }));
   }
 }

@@ -1,6 +1,5 @@
-import { nearestEffort } from "../models/efforts.js";
-import { abortable } from "../base/abort.js";
-import { bytesOfAll, BYTES_PER_TOKEN, estimatePrompt, cachedBytesOf, estimateTokens } from "../models/estimate.js";
+import { bytesOfAll, BYTES_PER_TOKEN, cachedBytesOf, estimateTokens } from "../models/estimate.js";
+import { applyStrategy, type StrategyCaller } from "./apply-strategy.js";
 import { fitMessages, shortenMessage } from "./fit.js";
 import { startFollowUp } from "./follow-up.js";
 import { fitPrefix, type PromptPrefix } from "./prompt-prefix.js";
@@ -12,14 +11,11 @@ import type { Conversation } from "../conversation/conversation.js";
 import { hasCode, ProviderError } from "../ports/errors.js";
 import type { AgentEvent } from "../ports/events.js";
 import { toModelView, repairMessages } from "../conversation/messages.js";
-import { callModel, type ModelCaller } from "../models/model-call.js";
-import { createRetryHooks } from "../models/retry-hooks.js";
-import type { CompactionInput, CompactionStrategy } from "../ports/compaction-strategy.js";
+import type { CompactionStrategy } from "../ports/compaction-strategy.js";
 import type { ModelRequest, ModelUsage, ReasoningEffort } from "../ports/model-provider.js";
-import type { Message, ModelMessage } from "../ports/message.js";
+import type { Message } from "../ports/message.js";
 import type { JsonSchema, ToolSpec } from "../ports/tool.js";
 import type { Recorder } from "../conversation/recorder.js";
-import { cutMiddle } from "../base/cut-text.js";
 
 /** Share of the tokens for messages that a compaction may fill, so that the next compaction is not needed soon. */
 const TARGET_SHARE = 0.6;
@@ -47,7 +43,7 @@ const MIN_OUTPUT_BYTES = 600;
 const MAX_BYTES_PER_TOKEN = 8;
 
 /** The members of a run that its context window uses. */
-export interface WindowContext extends ModelCaller {
+export interface WindowContext extends StrategyCaller {
   readonly effort: ReasoningEffort;
   readonly systemPrompt: string;
   readonly tools: readonly ToolSpec[];
@@ -58,7 +54,6 @@ export interface WindowContext extends ModelCaller {
   readonly state: ReadonlyMap<string, unknown>;
   readonly recorder: Recorder;
   readonly events: { push(event: AgentEvent): void };
-  readonly signal: AbortSignal;
 }
 
 /** Opens the context window of one run. */
@@ -81,11 +76,6 @@ interface CompactionRequest {
   /** Maximum tokens of the messages after the prefix. */
   maxMessageTokens?: number;
   instructions?: string;
-}
-
-interface CompactionResult {
-  strategy: string;
-  messages: ModelMessage[];
 }
 
 type Rules = Omit<WindowRules, "strategy"> & { strategy: CompactionStrategy };
@@ -249,11 +239,13 @@ export class ContextWindow {
     const messageTokens = this.#limit - this.#prefix.tokens;
     const prompt = repairMessages(this.#getVisibleMessages(conversation.messages)) as Message[];
     const sourceMessages = prompt.map(detachState);
-    const { strategy, messages } = await this.#applyStrategy(
-      sourceMessages,
-      Math.min(maxMessageTokens, Math.floor(messageTokens * TARGET_SHARE)),
+    const { strategy, messages } = await applyStrategy(this.#context, this.#rules.strategy, {
+      messages: sourceMessages,
+      budget: Math.min(maxMessageTokens, Math.floor(messageTokens * TARGET_SHARE)),
+      keepMessages: this.#rules.keepMessages,
       instructions,
-    );
+      promptLimit: this.#limit,
+    });
     const fittedMessages = fitMessages(repairMessages(messages), messageTokens);
     const isUnchanged =
       fittedMessages.length === sourceMessages.length &&
@@ -274,69 +266,5 @@ export class ContextWindow {
     logger.info("context compacted", { session: sessionId, strategy, tokens: tokensBefore, messages: view.length });
     bus.emit("session.compacted", { runId, rootId: sessionId, from: previousSession.id, to: nextSession.id, strategy });
     events.push({ type: "compaction", strategy, messages: view.length, tokens: tokensBefore });
-  }
-
-  /** Compacts with the configured strategy; with the sliding window if that strategy fails or returns no messages. */
-  async #applyStrategy(
-    messages: Message[],
-    budget: number,
-    instructions: string | undefined,
-  ): Promise<CompactionResult> {
-    const { signal, sessionId, logger } = this.#context;
-    const { strategy: configuredStrategy, keepMessages } = this.#rules;
-    // A requested compaction may take the time of a summary, which loses less.
-    const strategy =
-      instructions !== undefined && configuredStrategy instanceof SlidingWindow ? new Summary() : configuredStrategy;
-    const input: CompactionInput = {
-      messages,
-      budget,
-      keepMessages,
-      instructions,
-      estimate: estimateTokens,
-      ask: (question, askSignal) => this.#askModel(question, askSignal),
-    };
-    try {
-      // A strategy that ignores the signal must not block the run.
-      const compactedMessages = await abortable((async () => strategy.compact(input, signal))(), signal);
-      signal.throwIfAborted();
-      if (repairMessages(compactedMessages).length > 0) return { strategy: strategy.name, messages: compactedMessages };
-      throw new Error("the compaction strategy returned no messages");
-    } catch (error) {
-      signal.throwIfAborted();
-      // A requested compaction is not necessary. Failing is better than dropping messages without a summary.
-      if (instructions !== undefined) throw error;
-      const reason = error instanceof Error ? error.message : String(error);
-      logger.warn("compaction strategy failed; dropping older messages instead", {
-        session: sessionId,
-        strategy: strategy.name,
-        error: reason,
-      });
-    }
-    const fallback = new SlidingWindow();
-    return { strategy: fallback.name, messages: await fallback.compact(input, signal) };
-  }
-
-  async #askModel(question: Parameters<CompactionInput["ask"]>[0], signal: AbortSignal): Promise<string> {
-    const { model, sessionId, recorder } = this.#context;
-    const maxTokens = Math.min(question.maxTokens, model.maxOutput ?? question.maxTokens);
-    const createRequest = (text: string): ModelRequest => ({
-      model,
-      system: question.system,
-      messages: [{ role: "user", parts: [{ type: "text", text }], toolCallId: "", name: "", failed: false }],
-      tools: [],
-      maxTokens,
-      effort: nearestEffort(model.reasoning ? "minimal" : "", model.efforts),
-      needsReasoning: false,
-      cacheKey: `${sessionId}-compaction`,
-    });
-    const questionTokens = this.#limit - estimatePrompt(createRequest("")) - maxTokens;
-    const request = createRequest(cutMiddle(question.message, Math.max(0, questionTokens) * BYTES_PER_TOKEN));
-    const retryRecorder = createRetryHooks((retry) => recorder.recordRetry(retry));
-    const answer = await callModel(this.#context, "summary", request, signal, retryRecorder);
-    if ("error" in answer) throw answer.error;
-    await recorder.write({ sync: false, usage: answer.usageWithCost });
-    const text = answer.parts.map((part) => (part.type === "text" ? part.text : "")).join("");
-    if (text.trim() === "") throw new ProviderError(this.#context.provider.name, "protocol", "the summary is empty");
-    return text;
   }
 }

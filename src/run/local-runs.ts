@@ -1,11 +1,13 @@
 import { hasCode, SessionNotFoundError, ShuttingDownError } from "../ports/errors.js";
-import type { Run, RunInput } from "../ports/run.js";
-import { ActiveRun } from "./active-run.js";
-import { executeRun } from "./execution.js";
+import type { AgentEvent } from "../ports/events.js";
+import type { Model } from "../ports/model-provider.js";
+import type { Run, RunInput, RunResult } from "../ports/run.js";
+import { executeRun } from "./loop.js";
 import { createLateInstructionsInput } from "./queue/late-instructions.js";
 import type { RunQueue, QueueTicket } from "./queue/queue.js";
-import type { AgentServices, RunContext, SubagentCall } from "./context/run-context.js";
-import type { LocalRun } from "./runs.js";
+import type { AgentServices, SubagentCall } from "./context/agent-services.js";
+import type { RunContext } from "./context/run-context.js";
+import type { LocalRun } from "./queue/runs.js";
 import { startRun } from "./start.js";
 
 /** The agent's members that `LocalRuns` uses. */
@@ -37,7 +39,7 @@ export class LocalRuns {
   /** Starts a run and resolves when it is active. Rejects like `Agent.run`. */
   async start(input: RunInput, ticket: QueueTicket, parentCall: SubagentCall | undefined): Promise<Run> {
     const { services, watchProcesses, freeKey } = this.#options;
-    await services.tools.load();
+    await services.tools.own.load();
     void watchProcesses();
     const run = await this.#startOrQueue(input, ticket, parentCall).catch(async (error: unknown) => {
       // The key of a run that died, or that ended more than a day ago, can be reused.
@@ -45,18 +47,23 @@ export class LocalRuns {
       return this.#startOrQueue(input, ticket);
     });
     const work = executeRun(run);
-    const { id, sessionId, cancel, inbox } = run;
-    const localRun: LocalRun = { id, cancel, inbox, completion: work.catch(() => undefined) };
+    const { id, sessionId } = run.info;
+    const localRun: LocalRun = {
+      id,
+      cancel: run.cancel,
+      inbox: run.channels.inbox,
+      completion: work.catch(() => undefined),
+    };
     this.#activeRuns.set(sessionId, localRun);
     const result = work.finally(() => {
       if (this.find(sessionId) === localRun) this.#activeRuns.delete(sessionId);
       this.#queue?.poll(sessionId);
     });
-    void services.tasks.add(localRun.completion.then(() => this.#runLateInstructions(run, input)));
-    void services.tasks.add(result);
+    void services.background.tasks.add(localRun.completion.then(() => this.#runLateInstructions(run, input)));
+    void services.background.tasks.add(result);
     const activeRun = new ActiveRun(run, result);
     // The run prepares its first model request during this write.
-    await run.recorder.onDisk;
+    await run.session.recorder.onDisk;
     return activeRun;
   }
 
@@ -95,12 +102,17 @@ export class LocalRuns {
     const canQueue = input.queue === true && input.sessionId !== undefined;
     try {
       // Without a free slot the run is queued too.
-      if (!canQueue || !services.limiter.isFull) return await startRun(services, input, undefined, parentCall);
+      if (!canQueue || !services.budget.limiter.isFull) return await startRun(services, input, undefined, parentCall);
     } catch (error) {
       if (!canQueue || !hasCode(error, "session_busy")) throw error;
     }
     const { RunQueue } = await import("./queue/queue.js");
-    this.#queue ??= new RunQueue<RunContext>(services);
+    this.#queue ??= new RunQueue<RunContext>({
+      store: services.store,
+      limiter: services.budget.limiter,
+      tasks: services.background.tasks,
+      logger: services.channels.logger,
+    });
     if (isRejectingRuns()) throw new ShuttingDownError();
     return this.#queue.enqueue(input, ticket, (handover) => startRun(services, input, handover));
   }
@@ -108,13 +120,57 @@ export class LocalRuns {
   /** Starts a run for instructions that arrived too late, after the queued runs. Never rejects. */
   async #runLateInstructions(run: RunContext, input: RunInput): Promise<void> {
     try {
-      const nextInput = await createLateInstructionsInput(run, input);
+      const nextInput = await createLateInstructionsInput(
+        run.info.sessionId,
+        run.channels.inbox,
+        run.session.recorder,
+        input,
+      );
       if (nextInput && !this.#options.isRejectingRuns()) await this.#options.run(nextInput);
     } catch (error) {
       // The session was deleted, so there is nothing to continue.
       if (hasCode(error, "session_not_found")) return;
-      const fields = { session: run.sessionId, error };
-      run.logger.warn("late instructions did not start another run", fields);
+      const fields = { session: run.info.sessionId, error };
+      run.channels.logger.warn("late instructions did not start another run", fields);
     }
+  }
+}
+
+/** An active run, as its caller sees it. */
+class ActiveRun implements Run {
+  readonly result: Promise<RunResult>;
+  readonly #run: RunContext;
+
+  constructor(run: RunContext, result: Promise<RunResult>) {
+    this.#run = run;
+    this.result = result;
+    // A caller that only reads events must not crash the process through an unhandled rejection.
+    this.result.catch(() => undefined);
+  }
+
+  get id(): string {
+    return this.#run.info.id;
+  }
+  get sessionId(): string {
+    return this.#run.info.sessionId;
+  }
+  get provider(): string {
+    return this.#run.model.provider.name;
+  }
+  get model(): Model {
+    return this.#run.model.model;
+  }
+  get after(): number {
+    return this.#run.session.recorder.run.after;
+  }
+  get lastSeq(): number {
+    return this.#run.session.recorder.lastSeq;
+  }
+  get droppedTokenEvents(): number {
+    return this.#run.channels.events.droppedTokenEvents;
+  }
+
+  [Symbol.asyncIterator](): AsyncIterator<AgentEvent> {
+    return this.#run.channels.events;
   }
 }

@@ -1,9 +1,11 @@
 import { nearestEffort } from "../models/efforts.js";
 import { createDeadline } from "../base/abort.js";
 import { getDisplayText } from "../conversation/messages.js";
-import { callModel, type ModelCallHooks } from "../models/model-call.js";
+import { callModel, type ModelCaller, type ModelCallHooks } from "../models/model-call.js";
 import { hasCode } from "../ports/errors.js";
-import type { RunContext } from "./context/run-context.js";
+import type { Conversation } from "../conversation/conversation.js";
+import type { SessionDriver } from "../ports/session-driver.js";
+import type { AgentServices } from "./context/agent-services.js";
 
 const MAX_TITLE_CHARACTERS = 50;
 /** Maximum characters of the user's message in the request. The beginning is enough for a title. */
@@ -16,12 +18,19 @@ const TITLE_TIMEOUT_MS = 300_000;
 const TITLE_INSTRUCTIONS = `You name conversations. Answer with a title for the conversation that begins with the user's message, and nothing else.
 At most ${MAX_TITLE_CHARACTERS} characters, in the language of the message. No quotes, no full stop, no tool names. Do not answer the message.`;
 
+/** The members of a run that its title needs. */
+interface TitledRun {
+  readonly agent: Pick<AgentServices, "background" | "channels">;
+  readonly session: { readonly conversation: Conversation; readonly store: SessionDriver };
+  readonly caller: ModelCaller;
+}
+
 /**
  * Generates a title in the background for a session that has none. At most one generation runs per session.
  */
-export function generateTitle(run: RunContext): void {
-  const { sessionId, conversation, store, bus, logger } = run;
-  const { closeSignal, sessionsBeingTitled, tasks } = run.agent;
+export function generateTitle({ agent, session: { conversation, store }, caller }: TitledRun): void {
+  const { sessionId, bus, logger } = caller;
+  const { closeSignal, sessionsBeingTitled, tasks } = agent.background;
   const { session } = conversation;
   if (session.hasFinalTitle || sessionsBeingTitled.has(sessionId)) return;
   const firstMessage = conversation.messages.find((message) => message.role === "user");
@@ -31,13 +40,13 @@ export function generateTitle(run: RunContext): void {
     try {
       // Let code that waits for the answer run first.
       await new Promise((resolve) => setImmediate(resolve));
-      const title = await requestTitle(run, message, closeSignal);
+      const title = await requestTitle(caller, message, closeSignal);
       if (title === "") return;
       // A user may have set a title in the meantime.
       const storedSession = await store.get(sessionId);
       if (storedSession?.hasFinalTitle !== false) return;
       await store.write(session.id, { fence: null, sync: false, set: { title, hasFinalTitle: true } });
-      run.agent.liveSessions().notifyStateChange(sessionId, store);
+      agent.channels.liveSessions().notifyStateChange(sessionId, store);
       bus.emit("session.updated", {
         sessionId,
         fields: ["title"],
@@ -60,8 +69,8 @@ export function generateTitle(run: RunContext): void {
  * Requests a title, without tools and at temperature 0.3. Returns `""` if the model gives none. Rejects like the
  * provider, or with the signal's reason.
  */
-async function requestTitle(run: RunContext, message: string, signal: AbortSignal): Promise<string> {
-  const { provider, model, sessionId, logger } = run;
+async function requestTitle(caller: ModelCaller, message: string, signal: AbortSignal): Promise<string> {
+  const { provider, model, sessionId, logger } = caller;
   const request = {
     model,
     system: TITLE_INSTRUCTIONS,
@@ -92,7 +101,7 @@ async function requestTitle(run: RunContext, message: string, signal: AbortSigna
   };
   const timeLimit = createDeadline(TITLE_TIMEOUT_MS, signal, lengthController.signal);
   try {
-    const answer = await callModel(run, "title", request, timeLimit.signal, hooks);
+    const answer = await callModel(caller, "title", request, timeLimit.signal, hooks);
     if ("error" in answer) throw answer.error;
     // The usage of a title counts for no session; only this line reports it.
     const fields = { provider: provider.name, model: model.id };

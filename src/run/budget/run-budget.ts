@@ -6,7 +6,7 @@ import type { ModelPurpose } from "../../ports/bus-events.js";
 import { abortable } from "../../base/abort.js";
 import { BudgetExceededError, ModelSelectionError } from "../../ports/errors.js";
 import type { Model, ModelPrices, ModelProvider, ModelRequest, ModelUsage } from "../../ports/model-provider.js";
-import { hasCostLimit, type BudgetLimits } from "./budget.js";
+import { hasCostLimit, type BudgetLimits } from "./limits.js";
 
 /** Minimum answer tokens of a call. Fewer are useless, and some providers reject such a low limit. */
 const MIN_ANSWER_TOKENS = 16;

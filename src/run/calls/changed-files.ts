@@ -1,7 +1,7 @@
 import type { ToolKind, ToolOutput } from "../../ports/tool.js";
 import { recordChangedFiles } from "../../tools/files/changed-files.js";
 import type { PreparedCall } from "./prepare.js";
-import type { RunContext } from "../context/run-context.js";
+import type { SubagentCall } from "../context/agent-services.js";
 import { toToolDisplay } from "./display.js";
 
 /** Kinds of tools that change the files of their locations. */
@@ -23,7 +23,7 @@ export function listChangedPaths(
 export function recordChanges(
   paths: readonly string[],
   state: Map<string, unknown>,
-  { projectDir, parentCall }: Pick<RunContext, "projectDir" | "parentCall">,
+  { projectDir, parentCall }: { projectDir: string; parentCall: Pick<SubagentCall, "recordChanges"> | undefined },
 ): void {
   recordChangedFiles(state, paths, projectDir);
   parentCall?.recordChanges(paths);

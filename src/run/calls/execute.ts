@@ -3,7 +3,7 @@ import type { StateChanges } from "../../conversation/stored-state.js";
 import type { Logger } from "../../ports/logger.js";
 import type { ToolCallPart } from "../../ports/message.js";
 import type { ToolDisplay } from "../../ports/tool-display.js";
-import type { Tool, ToolContext, ToolOutput } from "../../ports/tool.js";
+import type { Tool, ToolCall, ToolContext, ToolOutput } from "../../ports/tool.js";
 import { onAbort } from "../../base/abort.js";
 import { ThrottledOutput } from "../../base/throttled-output.js";
 import { LazySubagents } from "./subagents.js";
@@ -11,17 +11,14 @@ import { listChangedPaths, recordChanges } from "./changed-files.js";
 import { previewCall } from "./describe.js";
 import { applyAfterHook, findHookDenial } from "./hooks.js";
 import { NestedInstructions } from "../prompt/nested-instructions.js";
+import { CANCELLED_TEXT, evaluate, recheckMode, type Verdict } from "../permissions/evaluate.js";
+import { hasResponder } from "../permissions/modes.js";
 import {
-  createPermissionRequester,
-  hasResponder,
-  evaluate,
-  CANCELLED_TEXT,
   createAskUser,
+  createPermissionRequester,
   findDenialReason,
-  recheckMode,
   type PermissionRequester,
-  type Verdict,
-} from "../permissions/evaluate.js";
+} from "../permissions/permission-request.js";
 import { createCallFileHistory } from "./file-history.js";
 import { toToolCall, prepareCall, formatError, type PreparedCall } from "./prepare.js";
 import type { RunContext } from "../context/run-context.js";
@@ -57,8 +54,15 @@ export async function runToolCalls(
   run: RunContext,
   onOutcome: (outcome: ToolOutcome) => Promise<void>,
 ): Promise<void> {
-  const preparedCalls = calls.map((call) => prepareCall(call, run));
-  const nestedInstructions = new NestedInstructions(run);
+  const preparedCalls = calls.map((call) =>
+    prepareCall(call, run.tools.list, run.info.projectDir, run.channels.logger),
+  );
+  const nestedInstructions = new NestedInstructions({
+    project: run.agent.project,
+    projectDir: run.info.projectDir,
+    conversation: run.session.conversation,
+    toolOutputBytes: run.budget.limits.toolOutputBytes,
+  });
   for (let i = 0; i < preparedCalls.length;) {
     const group = [preparedCalls[i]!];
     while (
@@ -74,16 +78,16 @@ export async function runToolCalls(
         // The verdict comes before the announcement, so that clients know at once whether the call needs permission.
         const verdict = await evaluateWithPreview(preparedCall, run);
         announceCall(preparedCall, messageId, run);
-        const state = new CallState(run.state);
+        const state = new CallState(run.session.state);
         const { output, refused = false } = await runCall(preparedCall, verdict, { state, nestedInstructions }, run);
-        run.bus.emit("tool.finished", {
-          runId: run.id,
-          sessionId: run.sessionId,
+        run.channels.bus.emit("tool.finished", {
+          runId: run.info.id,
+          sessionId: run.info.sessionId,
           callId: preparedCall.call.id,
           name: preparedCall.call.name,
           failed: output.failed === true,
         });
-        const shown = toToolDisplay(output, run.limits.toolOutputBytes);
+        const shown = toToolDisplay(output, run.budget.limits.toolOutputBytes);
         await onOutcome({ call: preparedCall.call, output, refused, state: state.collectChanges(), shown });
       }),
     );
@@ -92,13 +96,13 @@ export async function runToolCalls(
 }
 
 function announceCall(preparedCall: PreparedCall, messageId: string, run: RunContext): void {
-  run.bus.emit("tool.started", {
-    runId: run.id,
-    sessionId: run.sessionId,
+  run.channels.bus.emit("tool.started", {
+    runId: run.info.id,
+    sessionId: run.info.sessionId,
     callId: preparedCall.call.id,
     name: preparedCall.call.name,
   });
-  run.events.push({
+  run.channels.events.push({
     type: "tool_call",
     messageId,
     callId: preparedCall.call.id,
@@ -114,9 +118,12 @@ function announceCall(preparedCall: PreparedCall, messageId: string, run: RunCon
 /** Evaluates a call. Adds the tool's preview if a person decides on the call. Never rejects. */
 async function evaluateWithPreview(preparedCall: PreparedCall, run: RunContext): Promise<Verdict> {
   if (preparedCall.refusal !== undefined || !preparedCall.tool) return { denialReason: preparedCall.refusal ?? "" };
-  const verdict = await evaluate(toToolCall(preparedCall, preparedCall.tool, run), preparedCall.args, run);
+  const verdict = await evaluate(toToolCall(preparedCall, preparedCall.tool, run.info), preparedCall.args, run);
   if (typeof verdict === "string" || !("askReason" in verdict)) return verdict;
-  return { ...verdict, preview: await previewCall(preparedCall.tool, preparedCall.args, run) };
+  return {
+    ...verdict,
+    preview: await previewCall(preparedCall.tool, preparedCall.args, { ...run.info, signal: run.signal }),
+  };
 }
 
 /** The resources of a call besides its arguments. */
@@ -124,6 +131,8 @@ interface CallResources {
   state: CallState;
   nestedInstructions: NestedInstructions;
 }
+
+type PerformResources = CallResources & { progress: ThrottledOutput; subagents: LazySubagents };
 
 /** The output of a call, and whether permission was denied. */
 type CallResult = Pick<ToolOutcome, "output"> & { refused?: boolean };
@@ -151,14 +160,14 @@ async function runCall(
   if (result === undefined) {
     // A tool that is slow to end must not leave subagents running.
     await subagents.end();
-    void run.agent.unsettledTools.add(work);
+    void run.agent.tools.unsettled.add(work);
     return { output: { text: INTERRUPTED_CALL_RESULT, failed: true } };
   }
   return result;
 }
 
 /** Forwards the output that a call prints to the run's reader and to watchers of the session. */
-function createProgress(callId: string, { events, hooks, tail }: RunContext): ThrottledOutput {
+function createProgress(callId: string, { channels: { events, tail }, tools: { hooks } }: RunContext): ThrottledOutput {
   return new ThrottledOutput((text) => {
     // Output must not be shown before the `afterToolCall` hook has seen it.
     if (hooks.afterToolCall) return;
@@ -185,67 +194,69 @@ async function performCall(
   preparedCall: PreparedCall,
   tool: Tool,
   verdict: Verdict,
-  {
-    state,
-    nestedInstructions,
-    progress,
-    subagents,
-  }: CallResources & { progress: ThrottledOutput; subagents: LazySubagents },
+  resources: PerformResources,
   run: RunContext,
 ): Promise<CallResult> {
-  const { limits } = run;
-  const call = toToolCall(preparedCall, tool, run);
-  const { callId, sessionId, projectDir } = call;
-  const needsRequest = typeof verdict === "object" && "askReason" in verdict;
-  const requestPermission = createPermissionRequester(callId, tool, run, needsRequest ? verdict.grantScope : undefined);
-  const askForTool = createPermissionRequester(callId, tool, run);
+  const { toolOutputBytes } = run.budget.limits;
+  const call = toToolCall(preparedCall, tool, run.info);
+  const hookScope = { hooks: run.tools.hooks, signal: run.signal, logger: run.channels.logger };
+  const grantScope = typeof verdict === "object" && "askReason" in verdict ? verdict.grantScope : undefined;
+  const requestPermission = createPermissionRequester(call.callId, tool, run, grantScope);
   const denialReason =
     (await findDenialReason(call, verdict, requestPermission, run)) ??
-    (await findStoreFailure(run)) ??
-    (await findHookDenial(call, run)) ??
-    (await recheckMode(call, verdict, run));
+    (await findStoreFailure(run.session.recorder)) ??
+    (await findHookDenial(call, hookScope)) ??
+    (await recheckMode(call, verdict, run, run.tools.hooks.beforeToolCall !== undefined));
   if (denialReason !== undefined) {
     // Invalid arguments and calls that a cancel prevented do not count as denied.
     const refused = preparedCall.refusal === undefined && denialReason !== CANCELLED_TEXT;
-    return { output: { text: capText(denialReason, limits.toolOutputBytes), failed: true }, refused };
+    return { output: { text: capText(denialReason, toolOutputBytes), failed: true }, refused };
   }
-  let refused = false;
+  const permission = { isDenied: false };
+  const history = createCallFileHistory(call.callId, run.agent.tools.fileHistory, run);
+  const context: ToolContext = { ...createToolContext(call, resources, run, permission), ...history.context };
+  const toolOutput = history.addNote(await runTool(tool, preparedCall.args, context, run.channels.logger));
+  const { state, nestedInstructions } = resources;
+  const extendedOutput = await nestedInstructions.appendTo(toolOutput, tool.kind, preparedCall.locations, state);
+  const output = await applyAfterHook(call, extendedOutput, hookScope);
+  recordChanges(listChangedPaths(tool.kind, output, preparedCall), state, run.info);
+  return {
+    output: { ...output, text: capText(output.text, toolOutputBytes) },
+    refused: permission.isDenied && !run.signal.aborted,
+  };
+}
+
+/** Creates the context of a tool. `permission.isDenied` is set while the tool's own request is denied or unanswered. */
+function createToolContext(
+  { callId, sessionId, projectDir, tool, input }: ToolCall,
+  { state, progress, subagents }: PerformResources,
+  run: RunContext,
+  permission: { isDenied: boolean },
+): ToolContext {
+  const askForTool = createPermissionRequester(callId, tool, run);
   const trackAnswer = async (answer: ReturnType<PermissionRequester>): ReturnType<PermissionRequester> => {
-    refused = true;
+    permission.isDenied = true;
     const decision = await answer;
-    refused = decision === "reject";
+    permission.isDenied = decision === "reject";
     return decision;
   };
-  const history = createCallFileHistory(callId, run);
-  const context: ToolContext = {
-    runId: run.id,
+  return {
+    runId: run.info.id,
     sessionId,
     callId,
     projectDir,
-    folders: run.folders,
+    folders: run.info.folders,
     signal: run.signal,
     // In mode `auto` without a responder, a tool's own permission request is allowed, like every other call.
     ask: (request) =>
-      hasResponder(run) || run.conversation.session.mode !== "auto"
+      hasResponder(run) || run.session.conversation.session.mode !== "auto"
         ? trackAnswer(askForTool(request))
         : Promise.resolve("allow"),
-    askUser: createAskUser(callId, tool, preparedCall.input, run),
+    askUser: createAskUser(callId, tool, input, run),
     progress: (text) => progress.push(text),
-    spawn: async (input) => subagents.getOrCreate().spawn(input),
+    spawn: async (spawnInput) => subagents.getOrCreate().spawn(spawnInput),
     state,
-    ...history.context,
-    skills: run.skills,
-  };
-  const toolOutput = history.addNote(await runTool(tool, preparedCall.args, context, run.logger));
-  const output = await applyAfterHook(
-    call,
-    await nestedInstructions.appendTo(toolOutput, tool.kind, preparedCall.locations, state),
-    run,
-  );
-  recordChanges(listChangedPaths(tool.kind, output, preparedCall), state, run);
-  return {
-    output: { ...output, text: capText(output.text, limits.toolOutputBytes) },
-    refused: refused && !run.signal.aborted,
+    skills: run.tools.skills,
   };
 }
 
@@ -253,7 +264,7 @@ async function performCall(
  * Returns why a call cannot run if the preceding messages could not be stored; undefined if they are on disk. Never
  * rejects.
  */
-async function findStoreFailure({ recorder }: RunContext): Promise<string | undefined> {
+async function findStoreFailure(recorder: { readonly onDisk: Promise<void> }): Promise<string | undefined> {
   return recorder.onDisk.then(
     () => undefined,
     () => CANCELLED_TEXT,

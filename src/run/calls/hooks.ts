@@ -1,13 +1,21 @@
 import { abortable } from "../../base/abort.js";
 import { INTERRUPTED_CALL_RESULT } from "../../conversation/messages.js";
+import type { Hooks } from "../../ports/hooks.js";
+import type { Logger } from "../../ports/logger.js";
 import type { ToolCall, ToolOutput } from "../../ports/tool.js";
 import { CANCELLED_TEXT } from "../permissions/evaluate.js";
-import type { RunContext } from "../context/run-context.js";
+
+/** The hooks of a run, with its signal and logger. */
+interface HookScope {
+  readonly hooks: Hooks;
+  readonly signal: AbortSignal;
+  readonly logger: Logger;
+}
 
 /** Returns why the `beforeToolCall` hook denies a call, for the model; undefined if the call may run. Never rejects. */
 export async function findHookDenial(
   call: ToolCall,
-  { hooks, signal, logger }: RunContext,
+  { hooks, signal, logger }: HookScope,
 ): Promise<string | undefined> {
   if (!hooks.beforeToolCall) return undefined;
   try {
@@ -21,8 +29,11 @@ export async function findHookDenial(
 }
 
 /** Returns the output after the `afterToolCall` hook. Never rejects. */
-export async function applyAfterHook(call: ToolCall, output: ToolOutput, run: RunContext): Promise<ToolOutput> {
-  const { hooks, signal, logger } = run;
+export async function applyAfterHook(
+  call: ToolCall,
+  output: ToolOutput,
+  { hooks, signal, logger }: HookScope,
+): Promise<ToolOutput> {
   if (!hooks.afterToolCall) return output;
   try {
     const replacement: ToolOutput | undefined | void = await abortable(

@@ -1,10 +1,10 @@
 import { parseJson } from "../../base/json.js";
 import { ToolInputError } from "../../ports/errors.js";
+import type { Logger } from "../../ports/logger.js";
 import type { ToolCallPart } from "../../ports/message.js";
 import type { Diff, Location } from "../../ports/tool-display.js";
 import type { Tool, ToolCall } from "../../ports/tool.js";
 import { describeWithTool } from "./describe.js";
-import type { RunContext } from "../context/run-context.js";
 
 /** Maximum quoted characters of an unknown tool name. */
 const MAX_NAME_CHARACTERS = 100;
@@ -27,11 +27,16 @@ export interface PreparedCall {
 }
 
 /** Parses a model's call. Never throws: errors are reported to the model. */
-export function prepareCall(call: ToolCallPart, run: RunContext): PreparedCall {
-  const tool = run.tools.find(({ name }) => name === call.name);
+export function prepareCall(
+  call: ToolCallPart,
+  tools: readonly Tool[],
+  projectDir: string,
+  logger: Logger,
+): PreparedCall {
+  const tool = tools.find(({ name }) => name === call.name);
   const base = { call, tool, args: undefined, input: undefined, title: call.name, locations: [], diff: [] };
   if (!tool) {
-    const names = run.tools.map(({ name }) => name).join(", ");
+    const names = tools.map(({ name }) => name).join(", ");
     // The model may invent any name, so quote it as JSON and limit its length.
     const shownName =
       call.name.length > MAX_NAME_CHARACTERS ? `${call.name.slice(0, MAX_NAME_CHARACTERS)}…` : call.name;
@@ -49,10 +54,10 @@ export function prepareCall(call: ToolCallPart, run: RunContext): PreparedCall {
   }
   try {
     const args: unknown = tool.parse(input);
-    const description = describeWithTool(tool, args, run.projectDir);
+    const description = describeWithTool(tool, args, projectDir);
     return { ...base, args, input, ...description, refusal: undefined };
   } catch (error) {
-    if (!(error instanceof ToolInputError)) run.logger.debug("tool rejected its input", { tool: call.name, error });
+    if (!(error instanceof ToolInputError)) logger.debug("tool rejected its input", { tool: call.name, error });
     return { ...base, input, refusal: `${call.name}: ${formatError(error)}` };
   }
 }
@@ -61,9 +66,8 @@ export function prepareCall(call: ToolCallPart, run: RunContext): PreparedCall {
 export function toToolCall(
   { call, input, title, locations, diff, actsAs, reads }: PreparedCall,
   tool: Tool,
-  run: RunContext,
+  { id: runId, sessionId, projectDir }: { id: string; sessionId: string; projectDir: string },
 ): ToolCall {
-  const { id: runId, sessionId, projectDir } = run;
   return {
     runId,
     sessionId,

@@ -13,7 +13,8 @@ import { createNewSession } from "../../sessions/new-session.js";
 import { recordChanges } from "./changed-files.js";
 import { checkInput } from "../input/run-input.js";
 import { findModeDenial } from "../permissions/modes.js";
-import type { RunContext, SubagentCall } from "../context/run-context.js";
+import type { SubagentCall } from "../context/agent-services.js";
+import type { RunContext } from "../context/run-context.js";
 import type { CallState } from "../tools/tool-state.js";
 
 /** Appended to the parent's instructions in a subagent's system prompt. */
@@ -49,12 +50,14 @@ export class Subagents {
   /** Implements `ToolContext.spawn`. */
   async spawn(input: SpawnInput): Promise<Subagent> {
     const run = this.#run;
+    const { provider, model, effort, extraPrompt } = run.model;
+    const { projectDir, folders } = run.info;
     const title = readTitle(input);
     const usageTasks = new TaskSet();
-    const maxIterations = readMaxIterations(input, run);
-    const { mode } = run.conversation.session;
+    const maxIterations = readMaxIterations(input, run.budget.limits.iterations);
+    const { mode } = run.session.conversation.session;
     const { id: callId, state } = this.#call;
-    const recordCallChanges = (paths: readonly string[]) => recordChanges(paths, state, run);
+    const recordCallChanges = (paths: readonly string[]) => recordChanges(paths, state, run.info);
     const parentCall: SubagentCall = {
       parentRun: run,
       callId,
@@ -72,14 +75,14 @@ export class Subagents {
     try {
       const runInput = {
         message: input.message,
-        provider: run.provider.name,
-        model: run.model.id,
-        reasoningEffort: run.effort,
-        projectDir: run.projectDir,
-        systemPrompt: [run.extraPrompt, SUBAGENT_INSTRUCTIONS].filter((text) => text !== "").join("\n\n"),
-        tools: selectTools(input, run, this.#call.tool),
-        clientName: run.clientName,
-        folders: run.folders,
+        provider: provider.name,
+        model: model.id,
+        reasoningEffort: effort,
+        projectDir,
+        systemPrompt: [extraPrompt, SUBAGENT_INSTRUCTIONS].filter((text) => text !== "").join("\n\n"),
+        tools: selectTools(input, run.tools.list, this.#call.tool),
+        clientName: run.permissions.clientName,
+        folders,
         signal: endController.signal,
         ...(input.budget && { budget: input.budget }),
       };
@@ -113,40 +116,42 @@ export class Subagents {
     for await (const event of subagent)
       if (event.type === "tool_call") this.#progress.push(`${toOneLine(event.title)}\n`);
     await subagent.result.catch(() => undefined);
-    this.#run.allowance?.releaseReservation(subagent.id);
+    this.#run.budget.allowance?.releaseReservation(subagent.id);
     await this.#deleteIfOrphaned(subagent);
     // No other run will use the background work that the subagent left running.
-    const backgroundWorks = new Set(this.#run.tools.flatMap(({ background }) => background ?? []));
+    const backgroundWorks = new Set(this.#run.tools.list.flatMap(({ background }) => background ?? []));
     await Promise.allSettled([...backgroundWorks].map((work) => work.end(subagent.sessionId)));
     await usageTasks.settled();
   }
 
   /** Deletes the subagent's session if another process deleted the parent's: no list would show it. */
   async #deleteIfOrphaned({ sessionId }: Run): Promise<void> {
-    const { signal, store, sessionId: parentSessionId, logger } = this.#run;
+    const { signal, info, session, channels } = this.#run;
+    const { store } = session;
     if (!signal.aborted) return;
     try {
-      if ((await store.get(parentSessionId)) === undefined) await store.delete([sessionId]);
+      if ((await store.get(info.sessionId)) === undefined) await store.delete([sessionId]);
     } catch (error) {
-      logger.debug("orphaned subagent session could not be checked; it is kept", { error });
+      channels.logger.debug("orphaned subagent session could not be checked; it is kept", { error });
     }
   }
 }
 
 /** Creates the session for a subagent's run. */
 export function createSubagentSession({ parentRun, callId, title, mode }: SubagentCall, projectDir: string): Session {
-  const spawnedBy = { sessionId: parentRun.sessionId, runId: parentRun.id, callId };
+  const spawnedBy = { sessionId: parentRun.info.sessionId, runId: parentRun.info.id, callId };
   return { ...createNewSession({ title }, { projectDir, mode }), hasFinalTitle: true, spawnedBy };
 }
 
 /** Adds the usage of a subagent to its parent's run and session immediately. */
 export function addUsageToParent({ parentRun, usageTasks }: SubagentCall, runId: string, usage: Usage): void {
-  const { recorder, allowance, logger } = parentRun;
+  const { recorder } = parentRun.session;
+  const { allowance } = parentRun.budget;
   const amount = allowance?.findReservation(runId);
   const usageWrite = recorder.write({ sync: false, usage, set: { updatedAt: now() } }).then(
     () => undefined,
     // The error that prevents the write also ends the parent run.
-    (error: unknown) => logger.debug("subagent usage was not stored in the parent run", { error }),
+    (error: unknown) => parentRun.channels.logger.debug("subagent usage was not stored in the parent run", { error }),
   );
   void usageTasks.add(usageWrite.finally(() => allowance?.releaseReservation(runId, amount)));
 }
@@ -157,19 +162,19 @@ function readTitle({ message, title }: SpawnInput): string {
   return toOneLine(title);
 }
 
-function readMaxIterations({ maxIterations = Infinity }: SpawnInput, { limits }: RunContext): number {
+function readMaxIterations({ maxIterations = Infinity }: SpawnInput, limit: number): number {
   if (maxIterations !== Infinity && (!Number.isSafeInteger(maxIterations) || maxIterations < 1))
     throw new InputError("maxIterations", "a whole number, at least 1");
-  return Math.min(maxIterations, limits.iterations);
+  return Math.min(maxIterations, limit);
 }
 
 /** Selects the tools of a subagent. Throws `InputError` for a name that is not a tool of the run. */
 function selectTools(
   { tools: names, readOnly = false }: SpawnInput,
-  run: RunContext,
+  tools: readonly Tool[],
   spawningTool: string,
 ): readonly Tool[] {
-  const allowedTools = run.tools.filter(({ name, needsUser }) => name !== spawningTool && needsUser !== true);
+  const allowedTools = tools.filter(({ name, needsUser }) => name !== spawningTool && needsUser !== true);
   if (
     names !== undefined &&
     (!Array.isArray(names) || !names.every((name) => allowedTools.some((tool) => tool.name === name)))

@@ -2,8 +2,12 @@ import type { Conversation } from "../../conversation/conversation.js";
 
 /** Maximum size of all cached conversations, in estimated bytes. */
 const MAX_CACHE_BYTES = 32 * 1024 * 1024;
-/** Estimated overhead of a message besides its content, in bytes. */
-const MESSAGE_OVERHEAD_BYTES = 400;
+/**
+ * Estimated heap of a conversation and of a message besides their content, in bytes. Measured with V8's heap after a
+ * garbage collection; a message counts with the form that a model reads.
+ */
+const CONVERSATION_OVERHEAD_BYTES = 2_000;
+const MESSAGE_OVERHEAD_BYTES = 1_000;
 /** Time after which an unused conversation is removed, in ms. */
 const CACHE_TTL_MS = 300_000;
 
@@ -66,6 +70,11 @@ export class ConversationCache {
     this.#bytes -= entry.bytes;
   }
 
+  /** Estimated size of all entries, in bytes. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
   /** Removes all entries. */
   clear(): void {
     for (const id of [...this.#entries.keys()]) this.drop(id);
@@ -74,5 +83,7 @@ export class ConversationCache {
 
 /** Estimates the size in memory. Attached files count with all bytes, not only with the bytes that a model reads. */
 function estimateBytes({ messages, size }: Conversation): number {
-  return size.bytes + size.attachedBytes + messages.length * MESSAGE_OVERHEAD_BYTES;
+  return (
+    CONVERSATION_OVERHEAD_BYTES + size.bytes + size.attachedBytes + messages.length * MESSAGE_OVERHEAD_BYTES
+  );
 }

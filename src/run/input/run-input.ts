@@ -1,8 +1,8 @@
+import { isAbsolute } from "node:path";
 import { InputError } from "../../ports/errors.js";
 import { EFFORTS } from "../../models/efforts.js";
 import type { RunInput } from "../../ports/run.js";
 import { checkBudget } from "./budget-check.js";
-import { checkFolders } from "./folders.js";
 import { checkServers } from "./server-check.js";
 import type { Tool } from "../../ports/tool.js";
 import type { McpServerFactory } from "../../ports/mcp-server.js";
@@ -81,6 +81,12 @@ export function checkInput(input: RunInput): void {
   if (input.compact) return checkCompact(input);
   if (input.message.trim() === "" && (input.attachments ?? []).length === 0)
     throw new InputError("message", "a non-empty prompt");
+}
+
+/** Checks the list of additional folders of a run. Throws `InputError` unless it is a list of absolute paths. */
+function checkFolders(folders: unknown): void {
+  if (!Array.isArray(folders) || !folders.every((folder) => typeof folder === "string" && isAbsolute(folder)))
+    throw new InputError("folders", "a list of absolute paths");
 }
 
 /** Rejects fields for a prompt or an answer, because a run that compacts has neither. */

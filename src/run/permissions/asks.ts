@@ -1,136 +1,12 @@
-import { onAbort } from "../../base/abort.js";
-import { newId, now } from "../../base/ids.js";
+import { now } from "../../base/ids.js";
 import { AskClosedError, AskNotFoundError, hasCode, InputError } from "../../ports/errors.js";
 import type { Ask, AskReply } from "../../ports/ask.js";
 import type { AnswerResult, AskQuery, SessionDriver } from "../../ports/session-driver.js";
 import { withEffectiveState, isOpen } from "../../sessions/stored-run.js";
-import { isAttended } from "./modes.js";
-import type { PermissionRun } from "./permission-run.js";
 import type { Inbox } from "../queue/inbox.js";
 
 /** Default number of asks in a list. */
 const PAGE_SIZE = 50;
-
-/** The fields of an ask that a run sets. */
-export type AskDraft = Pick<
-  Ask,
-  "callId" | "kind" | "tool" | "toolKind" | "title" | "input" | "locations" | "diff" | "reason" | "choices" | "freeText"
->;
-
-/** Why an ask ended without an answer: no client can answer (`no_client`), or none answered in time (`timeout`). */
-export type UnansweredReason = "no_client" | "timeout";
-
-/** Interval for checking whether a client can still answer an open ask, in ms. */
-const POLL_INTERVAL_MS = 1000;
-
-/**
- * Stores an ask, so that any client can answer it, and waits. `askClient` also sends the ask to the client that started
- * the run; undefined: that client cannot be asked. Resolves with the first answer, or with the reason why there is
- * none. Rejects with the reason of `signal`, which must be aborted with the run's signal at the latest.
- */
-export async function requestAnswer(
-  run: PermissionRun,
-  draft: AskDraft,
-  askClient: ((signal: AbortSignal) => Promise<AskReply>) | undefined,
-  signal = run.signal,
-): Promise<Ask | UnansweredReason> {
-  const { recorder, inbox, store, bus, logger } = run;
-  const { timeoutMs, policy: unattended } = run.agent.unattended;
-  const runIds = { runId: run.id, sessionId: run.sessionId };
-  // If a client can answer now, the ask has no deadline. Otherwise it waits for at most the timeout.
-  const hasDeadline = !isAttended(run);
-  const ask: Ask = {
-    ...draft,
-    ...runIds,
-    id: newId(),
-    createdAt: now(),
-    deadline: hasDeadline ? new Date(Date.now() + timeoutMs).toISOString() : "",
-    state: "open",
-    reply: null,
-    answeredBy: "",
-    closedAt: "",
-  };
-  const [answer, stopWaiting] = inbox.waitForAnswer(ask.id);
-  const endController = new AbortController();
-  const removeListener = onAbort(signal, () => endController.abort(signal.reason));
-  let timer: NodeJS.Timeout | undefined;
-  let finalAsk: Ask = ask;
-  try {
-    run.pendingAskIds.add(ask.id);
-    run.clock?.pause();
-    // The client is asked before the write, so that a client that shows the call knows that the call waits.
-    const clientReply = askClient?.(endController.signal);
-    let isClientPending = clientReply !== undefined;
-    clientReply?.catch(() => (isClientPending = false));
-    await recorder.write({ sync: false, asks: [ask], run: { state: "waiting" } });
-    bus.emit("ask.opened", { ...runIds, ask });
-    const timeout = new Promise<UnansweredReason>((resolve) => {
-      let waitStartMs = Date.now();
-      const checkClients = () => {
-        // After the last client has disconnected, the ask waits only with the policy `wait`.
-        const canBeAnswered = isClientPending || run.tail.isAttended;
-        if (!canBeAnswered && unattended !== "wait") return resolve("no_client");
-        if (canBeAnswered && !hasDeadline) waitStartMs = Date.now();
-        const remainingMs = waitStartMs + timeoutMs - Date.now();
-        if (remainingMs > 0)
-          timer = setTimeout(checkClients, hasDeadline ? remainingMs : Math.min(remainingMs, POLL_INTERVAL_MS));
-        else resolve("timeout");
-      };
-      checkClients();
-    });
-    const cancellation = new Promise<never>((_, reject) =>
-      onAbort(endController.signal, () => reject(toAbortError(endController.signal))),
-    );
-    const outcomes: Promise<Ask | UnansweredReason>[] = [answer, timeout, cancellation];
-    if (clientReply)
-      outcomes.push(
-        clientReply.then<Ask | UnansweredReason, Ask | UnansweredReason>(
-          async (reply) => {
-            const answerResult = await answerAsk(store, ask, reply, run.clientName);
-            return answerResult?.ask ?? "no_client";
-          },
-          (error: unknown): UnansweredReason | Promise<Ask> => {
-            if (!endController.signal.aborted) logger.warn("the run's client could not be asked", { error });
-            // Another client may still answer.
-            return run.tail.isAttended || unattended === "wait" ? answer : "no_client";
-          },
-        ),
-      );
-    const outcome = await Promise.race(outcomes);
-    if (typeof outcome !== "string") finalAsk = outcome;
-    else {
-      finalAsk = toWithdrawnAsk(ask);
-      await recorder.write({ sync: false, asks: [finalAsk] });
-      // An answer stored before the withdrawal was accepted, so it counts.
-      const [storedAsk] = await store.asks({ id: ask.id, limit: 1 });
-      finalAsk = storedAsk ?? finalAsk;
-    }
-    if (finalAsk.state === "answered") return finalAsk;
-    return typeof outcome === "string" ? outcome : "no_client";
-  } finally {
-    clearTimeout(timer);
-    removeListener();
-    stopWaiting();
-    endController.abort();
-    run.pendingAskIds.delete(ask.id);
-    const state = run.pendingAskIds.size > 0 ? "waiting" : "running";
-    // The clock of a cancelled run stays paused.
-    if (state === "running" && !run.signal.aborted) run.clock?.start();
-    const withdrawal = finalAsk.state === "open" ? { asks: [(finalAsk = toWithdrawnAsk(ask))] } : {};
-    await recorder.write({ sync: false, ...withdrawal, run: { state } }).catch((error: unknown) => {
-      logger.debug("end of an ask was not stored", { error });
-    });
-    bus.emit("ask.closed", { ...runIds, ask: finalAsk });
-  }
-}
-
-function toWithdrawnAsk(ask: Ask): Ask {
-  return { ...ask, state: "withdrawn", closedAt: now() };
-}
-
-function toAbortError(signal: AbortSignal): Error {
-  return signal.reason as Error;
-}
 
 /** The agent's members that `Asks` uses. */
 export interface AsksOptions {
@@ -194,7 +70,7 @@ export class Asks {
 }
 
 /** Stores an answer. Resolves with undefined if the ask was deleted with its session. Rejects with `StoreError`. */
-async function answerAsk(
+export async function answerAsk(
   store: SessionDriver,
   { id: askId, sessionId }: Ask,
   reply: AskReply,

@@ -20,7 +20,10 @@ export function findModeDenial(mode: SessionMode, { kind, name }: ToolSpec): str
  * Reads the current mode and permission grants from the store, because a client may have changed them since the run
  * started. An unknown mode counts as `plan`, the strictest. Also updates the conversation's session.
  */
-export async function refreshMode({ store, sessionId, conversation, parentCall }: PermissionRun): Promise<SessionMode> {
+export async function refreshMode({
+  info: { sessionId, parentCall },
+  session: { store, conversation },
+}: Pick<PermissionRun, "info" | "session">): Promise<SessionMode> {
   const storedSession = (await store.get(sessionId)) ?? conversation.session;
   const { permissionGrants } = storedSession;
   const storedMode = SESSION_MODES.includes(storedSession.mode) ? storedSession.mode : "plan";
@@ -39,7 +42,8 @@ async function resolveSubagentMode(storedMode: SessionMode, { parentRun, mode }:
 
 /** Returns the run whose clients receive requests. For a subagent this is the outermost parent run. */
 export function findRootRun(run: PermissionRun): PermissionRun {
-  return run.parentCall ? findRootRun(run.parentCall.parentRun) : run;
+  const { parentCall } = run.info;
+  return parentCall ? findRootRun(parentCall.parentRun) : run;
 }
 
 /**
@@ -55,6 +59,15 @@ export const MODE_POLICY: PermissionPolicy = {
 
 /** Whether a client can answer requests of a run. */
 export function isAttended(run: PermissionRun): boolean {
-  const { ask, tail } = findRootRun(run);
-  return ask !== undefined || tail.isAttended;
+  const { permissions, channels } = findRootRun(run);
+  return permissions.ask !== undefined || channels.tail.isAttended;
+}
+
+/**
+ * Whether a client can answer permission requests. In mode `auto` only the client that started the run counts, and only
+ * with `alwaysAsk`. In other modes any client counts.
+ */
+export function hasResponder(run: PermissionRun): boolean {
+  const { ask, alwaysAsk } = findRootRun(run).permissions;
+  return (ask !== undefined && alwaysAsk) || (run.session.conversation.session.mode !== "auto" && isAttended(run));
 }

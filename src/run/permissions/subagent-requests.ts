@@ -1,6 +1,6 @@
 import type { Ask, AskReply } from "../../ports/ask.js";
-import { requestAnswer, type AskDraft, type UnansweredReason } from "./asks.js";
-import type { PermissionRun } from "./permission-run.js";
+import { requestAnswer, type AskDraft, type UnansweredReason } from "./request-answer.js";
+import type { PermissionRun, RunPermissions } from "./permission-run.js";
 
 /** Sends an ask to the client that started the run. */
 type AskClient = (draft: Pick<AskDraft, "callId" | "title">, signal: AbortSignal) => Promise<AskReply>;
@@ -13,24 +13,25 @@ type AskClient = (draft: Pick<AskDraft, "callId" | "title">, signal: AbortSignal
 export async function requestAnswerFromParent(
   run: PermissionRun,
   draft: AskDraft,
-  createAskClient: (askClient: NonNullable<PermissionRun["ask"]>) => AskClient,
+  createAskClient: (askClient: NonNullable<RunPermissions["ask"]>) => AskClient,
   signal = run.signal,
 ): Promise<Ask | UnansweredReason> {
-  const { parentCall, recorder, clock, pendingAskIds } = run;
+  const { parentCall } = run.info;
+  const { ask, pendingAskIds } = run.permissions;
   if (!parentCall) {
-    const askClient = run.ask && createAskClient(run.ask);
+    const askClient = ask && createAskClient(ask);
     return requestAnswer(run, draft, askClient && ((clientSignal) => askClient(draft, clientSignal)), signal);
   }
   const { parentRun, callId, title } = parentCall;
   const storeState = async (state: "waiting" | "running"): Promise<void> => {
-    await recorder.write({ sync: false, run: { state } }).catch((error: unknown) => {
-      run.logger.debug("waiting state of a subagent was not stored", { error });
+    await run.session.recorder.write({ sync: false, run: { state } }).catch((error: unknown) => {
+      run.channels.logger.debug("waiting state of a subagent was not stored", { error });
     });
   };
   // The ask is stored in the parent's session, so it is tracked here by the call id.
   pendingAskIds.add(draft.callId);
   try {
-    clock?.pause();
+    run.budget.clock?.pause();
     await storeState("waiting");
     return await requestAnswerFromParent(
       parentRun,
@@ -41,7 +42,7 @@ export async function requestAnswerFromParent(
   } finally {
     pendingAskIds.delete(draft.callId);
     if (pendingAskIds.size === 0) {
-      if (!run.signal.aborted) clock?.start();
+      if (!run.signal.aborted) run.budget.clock?.start();
       await storeState("running");
     }
   }

@@ -12,11 +12,13 @@ import type { McpServerFactory } from "../../ports/mcp-server.js";
 /** The agent's services that are needed to find its commands. */
 interface CommandServices {
   readonly store: () => Promise<SessionDriver>;
-  /** Absolute path of the agent's folder, the default for the query. */
-  readonly projectDir: string;
-  readonly tools: AgentTools;
-  readonly sources: ToolSources;
-  readonly mcpServerFactory: McpServerFactory | undefined;
+  /** `projectDir`: absolute path of the agent's folder, the default for the query. */
+  readonly defaults: { readonly projectDir: string };
+  readonly tools: {
+    readonly own: AgentTools;
+    readonly sources: ToolSources;
+    readonly mcpServerFactory: McpServerFactory | undefined;
+  };
   readonly commands: CommandOptions;
 }
 
@@ -36,9 +38,11 @@ export async function listCommands(
   { sessionId, projectDir, servers = [] }: CommandQuery,
 ): Promise<ListedCommand[]> {
   const session = sessionId === undefined ? undefined : await requireSession(await agent.store(), sessionId);
-  const folder = projectDir ?? session?.projectDir ?? agent.projectDir;
-  const { sources } = withMcpServers(agent.tools.list, agent, { mcpServers: servers });
-  const prompts = session ? agent.sources.prompts({ sessionId: session.chain.root, projectDir: folder }, sources) : [];
+  const folder = projectDir ?? session?.projectDir ?? agent.defaults.projectDir;
+  const { sources } = withMcpServers(agent.tools.own.list, agent.tools, { mcpServers: servers });
+  const prompts = session
+    ? agent.tools.sources.prompts({ sessionId: session.chain.root, projectDir: folder }, sources)
+    : [];
   return new Commands(agent.commands).list(folder, { prompts, sources });
 }
 
@@ -53,7 +57,7 @@ export async function expandCommand(
   slot: RunSlot,
   signal: AbortSignal,
 ): Promise<ExpandedInput> {
-  const { sources } = withMcpServers(agent.tools.list, agent, input);
+  const { sources } = withMcpServers(agent.tools.own.list, agent.tools, input);
   const expandedInput = await new Commands(agent.commands).expand(input, projectDir, { prompts, sources }, signal);
   slot.reserveBytes(countAttachedBytes(expandedInput) - countAttachedBytes(input));
   return expandedInput;

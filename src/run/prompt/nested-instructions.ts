@@ -21,10 +21,11 @@ const INSTRUCTIONS_HEADER =
 
 /** The members of a run that are needed to find instructions below its project folder. */
 interface InstructionRun {
-  readonly agent: { readonly project: Project };
+  readonly project: Project;
   readonly projectDir: string;
   readonly conversation: Conversation;
-  readonly limits: { readonly toolOutputBytes: number };
+  /** Maximum stored bytes of the text of one tool output. */
+  readonly toolOutputBytes: number;
 }
 
 /**
@@ -52,13 +53,11 @@ export class NestedInstructions {
     state: CallState,
   ): Promise<ToolOutput> {
     if (output.failed === true || locations.length === 0) return output;
-    const { agent, projectDir, conversation, limits } = this.#run;
+    const { project, projectDir, conversation, toolOutputBytes } = this.#run;
     // A location with a line, or of an edit, is a file. Any other location may be a folder.
     const folders = locations.map(({ path, line }) => (line !== undefined || kind === "edit" ? dirname(path) : path));
     const checkedFolders = [...new Set(folders)].slice(0, MAX_FOLDERS);
-    const instructions = (
-      await Promise.all(checkedFolders.map((folder) => agent.project.below(projectDir, folder)))
-    ).flat();
+    const instructions = (await Promise.all(checkedFolders.map((folder) => project.below(projectDir, folder)))).flat();
     const newFiles = new Map(
       instructions
         .map((instruction) => [instruction.from, { instruction, version: computeVersion(instruction) }] as const)
@@ -67,7 +66,7 @@ export class NestedInstructions {
             !this.#appendedPaths.has(from) && findInstructionVersion(conversation.messages, from) !== version,
         ),
     );
-    const maxBytes = Math.min(MAX_RESULT_BYTES, Math.floor(limits.toolOutputBytes * MAX_RESULT_SHARE));
+    const maxBytes = Math.min(MAX_RESULT_BYTES, Math.floor(toolOutputBytes * MAX_RESULT_SHARE));
     // Files of the outermost folders come first, so that they stay complete if the limit is reached.
     const sortedFiles = [...newFiles.values()]
       .map(({ instruction }) => instruction)

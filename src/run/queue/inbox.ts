@@ -99,9 +99,10 @@ export class Inbox {
     }));
   }
 
-  /** Stops listening, and waits for the read in progress. */
+  /** Stops listening, and waits for the read in progress. Idempotent. */
   async close(): Promise<void> {
     this.#unsubscribe();
+    this.#unsubscribe = () => undefined;
     this.#answerCallbacks.clear();
     await this.#currentRead;
   }

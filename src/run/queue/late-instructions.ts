@@ -25,10 +25,11 @@ const FIELDS_OF_ONE_RUN = [
  * instructions, or if the run was cancelled. Rejects with `StoreError`.
  */
 export async function createLateInstructionsInput(
-  run: { sessionId: string; inbox: Inbox; recorder: Recorder },
+  sessionId: string,
+  inbox: Inbox,
+  recorder: Recorder,
   input: RunInput,
 ): Promise<RunInput | undefined> {
-  const { sessionId, inbox, recorder } = run;
   const instructions = await inbox.takeRemainingSteering();
   if (instructions.length === 0 || recorder.run.state === "cancelled") return undefined;
   const nextInput = { ...input };

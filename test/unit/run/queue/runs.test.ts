@@ -11,9 +11,9 @@ import {
 } from "gantry";
 import type { ModelProvider, RunQuery, SessionDriver } from "gantry/plugin";
 import { callTools, say, ScriptedProvider } from "gantry/testing";
-import { noopTool } from "../../helpers/noop-tool.js";
-import { STORES, memoryStore } from "../../helpers/stores.js";
-import type { Hooks } from "../../helpers/temp-dir.js";
+import { noopTool } from "../../../helpers/noop-tool.js";
+import { STORES, memoryStore } from "../../../helpers/stores.js";
+import type { Hooks } from "../../../helpers/temp-dir.js";
 
 const HANGING_STEP = { chunks: [{ type: "text" as const, block: "0", text: "Well" }], hang: true };
 

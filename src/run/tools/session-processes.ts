@@ -1,9 +1,9 @@
-import type { Bus } from "../base/bus.js";
-import type { TaskSet } from "../base/task-set.js";
-import type { BackgroundWork, ProcessState } from "../ports/background.js";
-import type { BusEvents } from "../ports/bus-events.js";
-import type { SessionDriver } from "../ports/session-driver.js";
-import type { AgentTools } from "./tools/agent-tools.js";
+import type { Bus } from "../../base/bus.js";
+import type { TaskSet } from "../../base/task-set.js";
+import type { BackgroundWork, ProcessState } from "../../ports/background.js";
+import type { BusEvents } from "../../ports/bus-events.js";
+import type { SessionDriver } from "../../ports/session-driver.js";
+import type { AgentTools } from "./agent-tools.js";
 import type { DeletionWatcher } from "./deletion-watcher.js";
 
 /**

@@ -1,22 +1,22 @@
-import { settlesWithin } from "../base/abort.js";
-import { newId, now } from "../base/ids.js";
+import { settlesWithin } from "../../base/abort.js";
+import { newId, now } from "../../base/ids.js";
 import {
   InputError,
   RunCancelledError,
   RunNotFoundError,
   ShuttingDownError,
   TooManyRunsError,
-} from "../ports/errors.js";
-import type { Instruction, RunRecord, RunState } from "../ports/run.js";
-import type { RunQuery, SessionDriver } from "../ports/session-driver.js";
-import type { WatchEvent, WatchOptions } from "../ports/watch.js";
-import { RUN_KEY_RETENTION_MS } from "../sessions/housekeeping.js";
-import { notifierOf } from "../sessions/polling-notifier.js";
-import { PollSchedule } from "../sessions/poll-schedule.js";
-import { requireSession } from "../sessions/require-session.js";
-import { withEffectiveState, canRestart, isOpen } from "../sessions/stored-run.js";
-import { withdrawInstructions, type Inbox } from "./queue/inbox.js";
-import { checkOneOf } from "./input/run-input.js";
+} from "../../ports/errors.js";
+import type { Instruction, RunRecord, RunState } from "../../ports/run.js";
+import type { RunQuery, SessionDriver } from "../../ports/session-driver.js";
+import type { WatchEvent, WatchOptions } from "../../ports/watch.js";
+import { RUN_KEY_RETENTION_MS } from "../../sessions/housekeeping.js";
+import { notifierOf } from "../../sessions/polling-notifier.js";
+import { PollSchedule } from "../../sessions/poll-schedule.js";
+import { requireSession } from "../../sessions/require-session.js";
+import { withEffectiveState, canRestart, isOpen } from "../../sessions/stored-run.js";
+import { withdrawInstructions, type Inbox } from "./inbox.js";
+import { checkOneOf } from "../input/run-input.js";
 
 /** Every state of a run. */
 const RUN_STATES: readonly RunState[] = [
@@ -78,23 +78,15 @@ export interface RunsOptions {
 
 /** The runs of a store, including runs of other processes. */
 export class Runs {
-  readonly #store: () => Promise<SessionDriver>;
-  readonly #findLocalRun: RunsOptions["findLocalRun"];
-  readonly #cancelQueued: RunsOptions["cancelQueued"];
-  readonly #waitUntilDequeued: RunsOptions["waitUntilDequeued"];
-  readonly #watch: RunsOptions["watch"];
+  readonly #options: RunsOptions;
 
-  constructor({ store, findLocalRun, cancelQueued, waitUntilDequeued, watch }: RunsOptions) {
-    this.#cancelQueued = cancelQueued;
-    this.#waitUntilDequeued = waitUntilDequeued;
-    this.#watch = watch;
-    this.#store = store;
-    this.#findLocalRun = findLocalRun;
+  constructor(options: RunsOptions) {
+    this.#options = options;
   }
 
   /** Returns a run by its id; undefined if it does not exist. Rejects with `StoreError`. */
   async get(id: string): Promise<RunRecord | undefined> {
-    const store = await this.#store();
+    const store = await this.#options.store();
     const [storedRun] = await store.runs({ id, limit: 1 });
     return storedRun && withEffectiveState(storedRun);
   }
@@ -105,11 +97,11 @@ export class Runs {
    * `RunNotFoundError` or `StoreError`.
    */
   async cancel(id: string): Promise<RunRecord> {
-    const store = await this.#store();
+    const store = await this.#options.store();
     const run = await this.#requireRun(id);
     if (!isOpen(run)) return run;
-    await this.#cancelQueued(run.sessionId, id)?.completion;
-    const localRun = this.#findLocalRun(run.sessionId);
+    await this.#options.cancelQueued(run.sessionId, id)?.completion;
+    const localRun = this.#options.findLocalRun(run.sessionId);
     if (localRun?.id === id) {
       localRun.cancel.abort(new RunCancelledError());
       await settlesWithin(localRun.completion, CANCEL_TIMEOUT_MS);
@@ -141,7 +133,7 @@ export class Runs {
     const run = await this.started(id, signal);
     if (!isOpen(run)) return run;
     // The watch reports each change and polls once a second, because dead processes report nothing.
-    for await (const event of this.#watch(run.sessionId, {
+    for await (const event of this.#options.watch(run.sessionId, {
       afterSeq: Number.MAX_SAFE_INTEGER,
       ...(signal && { signal }),
     })) {
@@ -156,12 +148,12 @@ export class Runs {
 
   /** Resolves with a run when the run leaves the queue: the run is active or has ended. Rejects like `ended`. */
   async started(id: string, signal: AbortSignal = new AbortController().signal): Promise<RunRecord> {
-    const store = await this.#store();
+    const store = await this.#options.store();
     const run = await this.#requireRun(id);
     if (run.state !== "queued") return run;
     // The watched state of a session does not include its queue.
     const schedule = new PollSchedule(notifierOf(store), run.sessionId, MIN_QUEUE_POLL_INTERVAL_MS);
-    void this.#waitUntilDequeued(run.sessionId, id)?.then(() => schedule.wakeNow());
+    void this.#options.waitUntilDequeued(run.sessionId, id)?.then(() => schedule.wakeNow());
     try {
       for (;;) {
         await schedule.next(QUEUE_POLL_INTERVAL_MS, signal);
@@ -182,7 +174,7 @@ export class Runs {
    */
   async steer(id: string, text: string): Promise<boolean> {
     if (typeof text !== "string" || text.trim() === "") throw new InputError("text", "text that is not empty");
-    const store = await this.#store();
+    const store = await this.#options.store();
     const run = await this.#requireRun(id);
     if (!isOpen(run)) return false;
     const pendingSteers = (await store.instructions(run.sessionId)).filter(
@@ -191,7 +183,7 @@ export class Runs {
     if (pendingSteers.length >= MAX_PENDING_STEERS)
       throw new TooManyRunsError(undefined, "too many messages wait for this run");
     const instruction = await this.#storeInstruction(store, run, "steer", text);
-    const localRun = this.#findLocalRun(run.sessionId);
+    const localRun = this.#options.findLocalRun(run.sessionId);
     if (localRun?.id === id) await localRun.inbox.read();
     // A run that ends after this check reads the instruction itself.
     return isOpen(await this.#requireRun(id)) || (await withdrawInstructions(store, [instruction])).length === 0;
@@ -202,7 +194,7 @@ export class Runs {
    * Returns whether the key is free.
    */
   async freeKey(key: string): Promise<boolean> {
-    const store = await this.#store();
+    const store = await this.#options.store();
     const oldestKeptAt = new Date(Date.now() - RUN_KEY_RETENTION_MS).toISOString();
     const [storedRun] = await store.runs({ idempotencyKey: key, limit: 1 });
     if (!storedRun) return true;
@@ -242,7 +234,7 @@ export class Runs {
   async list(query: { [Key in keyof RunQuery]?: RunQuery[Key] | undefined } = {}): Promise<RunRecord[]> {
     checkQuery(query);
     const { id, sessionId, states, idempotencyKey, limit = PAGE_SIZE } = query;
-    const store = await this.#store();
+    const store = await this.#options.store();
     // The store does not know which runs are dead, so open runs are read too.
     const storedStates = states?.includes("interrupted")
       ? [...new Set([...states, "queued", "running", "waiting"] as const)]

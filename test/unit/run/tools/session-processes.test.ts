@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Agent, builtinTools } from "gantry";
 import { callTools, ScriptedProvider } from "gantry/testing";
-import { tempDir } from "../../helpers/temp-dir.js";
+import { tempDir } from "../../../helpers/temp-dir.js";
 
 const env = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 

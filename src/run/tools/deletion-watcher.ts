@@ -1,5 +1,5 @@
-import type { SessionDriver } from "../ports/session-driver.js";
-import { notifierOf } from "../sessions/polling-notifier.js";
+import type { SessionDriver } from "../../ports/session-driver.js";
+import { notifierOf } from "../../sessions/polling-notifier.js";
 
 /** Minimum interval between two reads of a session, in ms. Other writers to the store may notify often. */
 const MIN_READ_INTERVAL_MS = 1_000;

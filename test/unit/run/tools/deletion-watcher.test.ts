@@ -3,9 +3,9 @@ import { readFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { Agent, builtinTools } from "gantry";
 import { callTools, ScriptedProvider } from "gantry/testing";
-import { waitUntil } from "../../helpers/server-runs.js";
-import { STORES } from "../../helpers/stores.js";
-import { tempDir } from "../../helpers/temp-dir.js";
+import { waitUntil } from "../../../helpers/server-runs.js";
+import { STORES } from "../../../helpers/stores.js";
+import { tempDir } from "../../../helpers/temp-dir.js";
 
 /** Whether the process exists and is neither a zombie (Z) nor dead (X). */
 function isProcessRunning(pid: number): boolean {

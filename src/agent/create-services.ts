@@ -8,7 +8,7 @@ import { AgentTools } from "../run/tools/agent-tools.js";
 import { AGENT_DEFAULTS } from "../ports/defaults.js";
 import { ConversationCache } from "../run/context/conversation-cache.js";
 import { RunLimiter } from "../run/budget/run-limiter.js";
-import type { AgentServices } from "../run/context/run-context.js";
+import type { AgentServices } from "../run/context/agent-services.js";
 import { ToolSources } from "../run/tools/tool-sources.js";
 import { ToolStateCache } from "../run/tools/tool-state.js";
 
@@ -16,14 +16,16 @@ import { ToolStateCache } from "../run/tools/tool-state.js";
 const DEFAULT_MODEL_TIMEOUT_MS = 30_000;
 
 /** The agent's own members that its runs use. */
-type AgentMembers = Pick<AgentServices, "name" | "store" | "bus" | "logger" | "liveSessions" | "spawn" | "closeSignal">;
+type AgentMembers = Pick<AgentServices, "name" | "store" | "channels" | "spawn"> & {
+  readonly closeSignal: AbortSignal;
+};
 
 /**
  * Creates the services that all runs of an agent share. Throws `InputError` if two tools or two providers have the same
  * name.
  */
-export function createServices(options: AgentOptions, agentMembers: AgentMembers): AgentServices {
-  const { bus, logger } = agentMembers;
+export function createServices(options: AgentOptions, { closeSignal, ...agentMembers }: AgentMembers): AgentServices {
+  const { bus, logger } = agentMembers.channels;
   const { model, projectDir = process.cwd(), mode = "auto" } = options;
   const tools = new AgentTools(options.tools);
   const names = options.providers.map((provider) => provider.name);
@@ -40,10 +42,8 @@ export function createServices(options: AgentOptions, agentMembers: AgentMembers
       timeoutMs: options.modelTimeoutMs ?? DEFAULT_MODEL_TIMEOUT_MS,
       refreshMs: (options.catalogueRefreshSeconds ?? AGENT_DEFAULTS.catalogueRefreshSeconds) * 1000,
     }),
-    tools,
-    sources: new ToolSources([], bus, logger),
-    mcpServerFactory: options.mcpServerFactory,
-    fileHistory: options.fileHistory,
+    project,
+    compaction: new Compaction(options.compaction ?? {}),
     commands: {
       agentCommands: options.commands ?? [],
       folders: options.commandFolders ?? [],
@@ -51,34 +51,44 @@ export function createServices(options: AgentOptions, agentMembers: AgentMembers
       deniedPaths: options.deniedPaths ?? [],
       onSkipped: project.logSkipped,
     },
-    permissions: [options.permissions ?? []].flat(),
-    rules: options.rules ?? [],
-    mode,
-    unattended: {
-      policy: options.unattended ?? "reject",
-      timeoutMs: (options.askTimeoutSeconds ?? AGENT_DEFAULTS.askTimeoutSeconds) * 1000,
+    defaults: {
+      projectDir,
+      mode,
+      reasoningEffort: model?.reasoningEffort ?? "",
+      prompt: { text: options.systemPrompt ?? "", use: options.prompt ?? "extend" },
     },
-    hooks: options.hooks ?? {},
-    compaction: new Compaction(options.compaction ?? {}),
-    prompt: { text: options.systemPrompt ?? "", use: options.prompt ?? "extend" },
-    project,
+    tools: {
+      own: tools,
+      sources: new ToolSources([], bus, logger),
+      mcpServerFactory: options.mcpServerFactory,
+      hooks: options.hooks ?? {},
+      fileHistory: options.fileHistory,
+      unsettled: new TaskSet(),
+    },
+    permissions: {
+      policies: [options.permissions ?? []].flat(),
+      rules: options.rules ?? [],
+      unattended: {
+        policy: options.unattended ?? "reject",
+        timeoutMs: (options.askTimeoutSeconds ?? AGENT_DEFAULTS.askTimeoutSeconds) * 1000,
+      },
+    },
+    budget: createBudget(options),
+    caches: { conversations: new ConversationCache(), toolStates: new ToolStateCache() },
+    background: { tasks: new TaskSet(), closeSignal, sessionsBeingTitled: new Set() },
+  };
+}
+
+function createBudget(options: AgentOptions): AgentServices["budget"] {
+  const { concurrentRuns, attachmentBytes, maxIterations, toolOutputBytes } = AGENT_DEFAULTS;
+  return {
     limits: {
-      iterations: options.maxIterations ?? AGENT_DEFAULTS.maxIterations,
-      toolOutputBytes: options.toolOutputBytes ?? AGENT_DEFAULTS.toolOutputBytes,
+      iterations: options.maxIterations ?? maxIterations,
+      toolOutputBytes: options.toolOutputBytes ?? toolOutputBytes,
       budget: options.budget ?? {},
       sessionBudget: options.sessionBudget ?? {},
       unknownPrice: options.unknownPrice,
     },
-    projectDir,
-    reasoningEffort: model?.reasoningEffort ?? "",
-    limiter: new RunLimiter(
-      options.concurrentRuns ?? AGENT_DEFAULTS.concurrentRuns,
-      options.attachmentBytes ?? AGENT_DEFAULTS.attachmentBytes,
-    ),
-    toolStates: new ToolStateCache(),
-    conversationCache: new ConversationCache(),
-    sessionsBeingTitled: new Set(),
-    tasks: new TaskSet(),
-    unsettledTools: new TaskSet(),
+    limiter: new RunLimiter(options.concurrentRuns ?? concurrentRuns, options.attachmentBytes ?? attachmentBytes),
   };
 }

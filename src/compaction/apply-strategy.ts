@@ -1,0 +1,102 @@
+import { abortable } from "../base/abort.js";
+import { cutMiddle } from "../base/cut-text.js";
+import { repairMessages } from "../conversation/messages.js";
+import type { Recorder } from "../conversation/recorder.js";
+import { nearestEffort } from "../models/efforts.js";
+import { BYTES_PER_TOKEN, estimatePrompt, estimateTokens } from "../models/estimate.js";
+import { callModel, type ModelCaller } from "../models/model-call.js";
+import { createRetryHooks } from "../models/retry-hooks.js";
+import type { CompactionInput, CompactionStrategy } from "../ports/compaction-strategy.js";
+import { ProviderError } from "../ports/errors.js";
+import type { ModelMessage } from "../ports/message.js";
+import type { ModelRequest } from "../ports/model-provider.js";
+import { SlidingWindow } from "./sliding-window.js";
+import { Summary } from "./summary.js";
+
+/** The members of a run that a compaction strategy uses. */
+export interface StrategyCaller extends ModelCaller {
+  readonly recorder: Pick<Recorder, "onDisk" | "recordRetry" | "write">;
+  readonly signal: AbortSignal;
+}
+
+/** What a strategy compacts. */
+interface StrategyInput extends Omit<CompactionInput, "estimate" | "ask"> {
+  /** Maximum tokens of a question to the model. */
+  readonly promptLimit: number;
+}
+
+interface CompactionResult {
+  /** Name of the strategy that was used. */
+  strategy: string;
+  messages: ModelMessage[];
+}
+
+/**
+ * Compacts with the configured strategy; with the sliding window if that strategy fails or returns no messages. Rejects
+ * with the signal's reason, and with the strategy's error if the compaction was requested.
+ */
+export async function applyStrategy(
+  caller: StrategyCaller,
+  configuredStrategy: CompactionStrategy,
+  { promptLimit, ...strategyInput }: StrategyInput,
+): Promise<CompactionResult> {
+  const { signal, sessionId, logger } = caller;
+  const { instructions } = strategyInput;
+  // A requested compaction may take the time of a summary, which loses less.
+  const strategy =
+    instructions !== undefined && configuredStrategy instanceof SlidingWindow ? new Summary() : configuredStrategy;
+  const input: CompactionInput = {
+    ...strategyInput,
+    estimate: estimateTokens,
+    ask: (question, askSignal) => askModel(caller, question, promptLimit, askSignal),
+  };
+  try {
+    // A strategy that ignores the signal must not block the run.
+    const messages = await abortable((async () => strategy.compact(input, signal))(), signal);
+    signal.throwIfAborted();
+    if (repairMessages(messages).length > 0) return { strategy: strategy.name, messages };
+    throw new Error("the compaction strategy returned no messages");
+  } catch (error) {
+    signal.throwIfAborted();
+    // A requested compaction is not necessary. Failing is better than dropping messages without a summary.
+    if (instructions !== undefined) throw error;
+    const reason = error instanceof Error ? error.message : String(error);
+    logger.warn("compaction strategy failed; dropping older messages instead", {
+      session: sessionId,
+      strategy: strategy.name,
+      error: reason,
+    });
+  }
+  const fallback = new SlidingWindow();
+  return { strategy: fallback.name, messages: await fallback.compact(input, signal) };
+}
+
+/** Asks the session's model one question, as `CompactionInput.ask`. */
+async function askModel(
+  caller: StrategyCaller,
+  question: Parameters<CompactionInput["ask"]>[0],
+  promptLimit: number,
+  signal: AbortSignal,
+): Promise<string> {
+  const { provider, model, sessionId, recorder } = caller;
+  const maxTokens = Math.min(question.maxTokens, model.maxOutput ?? question.maxTokens);
+  const createRequest = (text: string): ModelRequest => ({
+    model,
+    system: question.system,
+    messages: [{ role: "user", parts: [{ type: "text", text }], toolCallId: "", name: "", failed: false }],
+    tools: [],
+    maxTokens,
+    effort: nearestEffort(model.reasoning ? "minimal" : "", model.efforts),
+    needsReasoning: false,
+    cacheKey: `${sessionId}-compaction`,
+  });
+  const questionTokens = promptLimit - estimatePrompt(createRequest("")) - maxTokens;
+  const request = createRequest(cutMiddle(question.message, Math.max(0, questionTokens) * BYTES_PER_TOKEN));
+  const retryRecorder = createRetryHooks((retry) => recorder.recordRetry(retry));
+  const answer = await callModel(caller, "summary", request, signal, retryRecorder);
+  if ("error" in answer) throw answer.error;
+  await recorder.write({ sync: false, usage: answer.usageWithCost });
+  const text = answer.parts.map((part) => (part.type === "text" ? part.text : "")).join("");
+  if (text.trim() === "") throw new ProviderError(provider.name, "protocol", "the summary is empty");
+  return text;
+}

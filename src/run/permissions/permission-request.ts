@@ -1,0 +1,174 @@
+import { now } from "../../base/ids.js";
+import type { Ask, AskChoice, AskReply } from "../../ports/ask.js";
+import type { ToolCall, ToolContext, ToolSpec } from "../../ports/tool.js";
+import { CANCELLED_TEXT, CONTINUE_TEXT, NO_RESPONDER_TEXT, type Verdict } from "./evaluate.js";
+import { storeGrant } from "./grants.js";
+import { findRootRun, isAttended } from "./modes.js";
+import type { PermissionRun } from "./permission-run.js";
+import { requestAnswerFromParent } from "./subagent-requests.js";
+
+/** Sends a permission request to the clients that can answer. */
+export type PermissionRequester = ToolContext["ask"];
+
+/** Thrown when a request stays unanswered. `message` is for the model. */
+class UnansweredError extends Error {}
+
+/**
+ * Returns why a call may not run, as text for the model; undefined if it may run. Sends the permission request if one
+ * is needed. Never rejects.
+ */
+export async function findDenialReason(
+  call: ToolCall,
+  verdict: Verdict,
+  ask: PermissionRequester,
+  { signal, channels: { logger } }: PermissionRun,
+): Promise<string | undefined> {
+  if (verdict === "allow") return undefined;
+  if ("denialReason" in verdict) return verdict.denialReason;
+  const { title, input, locations } = call;
+  try {
+    const { diff = call.diff, note = "" } = verdict.preview ?? {};
+    const reason = [verdict.askReason, note].filter((text) => text !== "").join(" ");
+    const details = { ...(diff.length > 0 && { diff }), ...(reason !== "" && { reason }) };
+    const answer = await ask({ title, input, locations, ...details });
+    return answer === "reject" ? "The user rejected this call. Ask what to do instead." : undefined;
+  } catch (error) {
+    if (signal.aborted) return CANCELLED_TEXT;
+    logger.warn("permission request unanswered; tool call denied", { tool: call.tool.name, error });
+    return error instanceof UnansweredError ? error.message : NO_RESPONDER_TEXT;
+  }
+}
+
+/** Choices of a permission request. */
+const CHOICES: readonly AskChoice[] = [
+  { id: "allow", label: "Allow" },
+  { id: "allow_always", label: "Always allow this" },
+  { id: "reject", label: "Reject" },
+];
+
+/**
+ * Creates the `ask` function of one call. Only the replies `allow` and `allow_always` allow the call. The function
+ * rejects if no client answers.
+ *
+ * `grantScope`: scope of a permanent grant. Undefined: the tool itself asks, with an unchecked text. A grant then
+ * covers only the identical request.
+ */
+export function createPermissionRequester(
+  callId: string,
+  tool: ToolSpec,
+  run: PermissionRun,
+  grantScope?: string,
+): PermissionRequester {
+  return async (request) => {
+    const shownCall = copyShownCall(request);
+    const { title } = shownCall;
+    const scope = grantScope ?? JSON.stringify({ asked: shownCall, projectDir: run.info.projectDir });
+    const { policy: unattended, timeoutMs } = run.permissions.unattended;
+    const rootRun = findRootRun(run);
+    const grants = rootRun.session.conversation.session.permissionGrants;
+    if (grants.some((grant) => grant.tool === tool.name && grant.scope === scope)) return "allow";
+    if (!isAttended(run) && unattended !== "wait") {
+      if (unattended === "allow") return "allow";
+      throw new UnansweredError(NO_RESPONDER_TEXT);
+    }
+    const outcome = await requestAnswerFromParent(
+      run,
+      {
+        ...shownCall,
+        callId,
+        tool: tool.name,
+        kind: "permission",
+        toolKind: tool.kind,
+        choices: CHOICES,
+        freeText: false,
+      },
+      (askClient) =>
+        async ({ callId, title }, signal) =>
+          readReply(
+            await askClient({ ...toAskRequest(shownCall), title, callId, tool: tool.name, kind: tool.kind }, signal),
+          ),
+    );
+    if (outcome === "timeout")
+      throw new UnansweredError(
+        `This call needs permission and no client answered within ${timeoutMs / 1000} s, so it did not run. ${CONTINUE_TEXT}`,
+      );
+    if (outcome === "no_client") throw new UnansweredError(NO_RESPONDER_TEXT);
+    const choice = outcome.reply?.choice;
+    if (choice === "allow_always")
+      await storeGrant(rootRun, { tool: tool.name, scope, title, grantedBy: outcome.answeredBy, grantedAt: now() });
+    return choice === "allow" || choice === "allow_always" ? choice : "reject";
+  };
+}
+
+/** A copy of the displayed data of a call, so that the tool cannot change it later. */
+type ShownCall = Pick<Ask, "title" | "input" | "locations" | "diff" | "reason">;
+
+/** Reads each field once, because a getter may return another value the second time. */
+function copyShownCall({
+  title,
+  input,
+  locations,
+  diff = [],
+  reason = "",
+}: Parameters<PermissionRequester>[0]): ShownCall {
+  const locationCopies = locations.map(({ path, line }) => ({
+    path: String(path),
+    ...(line === undefined ? {} : { line }),
+  }));
+  const diffCopies = diff.map(({ path, oldText, newText }) => ({ path, oldText, newText }));
+  return {
+    title: String(title),
+    input: copyAsJson(input),
+    locations: locationCopies,
+    diff: diffCopies,
+    reason: String(reason),
+  };
+}
+
+/** Converts to the form that a client receives, without empty fields. */
+function toAskRequest({ diff, reason, ...displayFields }: ShownCall): Parameters<PermissionRequester>[0] {
+  return { ...displayFields, ...(diff.length > 0 && { diff }), ...(reason !== "" && { reason }) };
+}
+
+function copyAsJson(value: unknown): unknown {
+  return value === undefined ? undefined : (JSON.parse(JSON.stringify(value) ?? "null") as unknown);
+}
+
+/** Creates the `askUser` function of one call. */
+export function createAskUser(
+  callId: string,
+  tool: ToolSpec,
+  input: unknown,
+  run: PermissionRun,
+): ToolContext["askUser"] {
+  return async ({ title, choices: labels = [], freeText = labels.length === 0 }) => {
+    if (!isAttended(run) && run.permissions.unattended.policy !== "wait") return undefined;
+    const choices = labels.map((label, i) => ({ id: String(i + 1), label: String(label) }));
+    const displayFields = { title: String(title), input: copyAsJson(input), locations: [] };
+    const askFields = { tool: tool.name, toolKind: tool.kind, diff: [], reason: "", choices, freeText };
+    const outcome = await requestAnswerFromParent(
+      run,
+      { ...displayFields, ...askFields, callId, kind: "question" },
+      (askClient) =>
+        async ({ callId, title }, signal) => {
+          const question = { choices, freeText };
+          const request = { ...displayFields, title, callId, tool: tool.name, kind: tool.kind, question };
+          const reply = readReply(await askClient(request, signal));
+          if (!choices.some(({ id }) => id === reply.choice) && !(freeText && reply.text !== ""))
+            throw new Error("the reply of the client has no valid choice");
+          return reply;
+        },
+    );
+    if (typeof outcome === "string" || !outcome.reply) return undefined;
+    const { choice, text } = outcome.reply;
+    return choices.find(({ id }) => id === choice)?.label ?? text;
+  };
+}
+
+function readReply(answer: unknown): AskReply {
+  const { choice, text } = (typeof answer === "object" ? (answer ?? {}) : { choice: answer }) as Record<
+    string,
+    unknown
+  >;
+  return { choice: typeof choice === "string" ? choice : "", text: typeof text === "string" ? text : "" };
+}

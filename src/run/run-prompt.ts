@@ -1,0 +1,203 @@
+import type { AsyncScope } from "../base/async-scope.js";
+import type { Bus } from "../base/bus.js";
+import { now } from "../base/ids.js";
+import { createToolMessage, findDanglingCalls, INTERRUPTED_CALL_RESULT } from "../conversation/messages.js";
+import { withState } from "../conversation/stored-state.js";
+import type { BusEvents } from "../ports/bus-events.js";
+import { hasCode } from "../ports/errors.js";
+import type { Logger } from "../ports/logger.js";
+import type { Message, ModelMessage } from "../ports/message.js";
+import type { RunRecord } from "../ports/run.js";
+import type { SessionDriver } from "../ports/session-driver.js";
+import type { Skill } from "../ports/skill.js";
+import type { Tool } from "../ports/tool.js";
+import { withEffectiveState, canRestart, toInterruptedRun, isQueued } from "../sessions/stored-run.js";
+import type { AgentServices } from "./context/agent-services.js";
+import { createToolList, withMcpServers } from "./input/run-input.js";
+import type { OpenedSession } from "./open-session.js";
+import type { ExpandedInput } from "./prompt/slash-commands.js";
+import { buildSystemPrompt, loadEnvironment } from "./prompt/system-prompt.js";
+import type { ResolvedRequest } from "./resolve-request.js";
+import type { RunTools } from "./tools/tool-sources.js";
+
+/** What the model of a run receives first, besides the earlier messages. */
+export interface RunPrompt {
+  /** The run's input, with a command replaced by its prompt. */
+  readonly input: ExpandedInput;
+  /** The user's message. Not stored if the run only compacts its session. */
+  readonly message: ModelMessage;
+  readonly systemPrompt: string;
+  /** Text that the options or the input added to the system prompt. */
+  readonly extraPrompt: string;
+  /** Sorted by name. */
+  readonly tools: readonly Tool[];
+  /** The skills that the system prompt lists. */
+  readonly skills: readonly Skill[];
+}
+
+/** Opens the tools of a run. `scope` then owns them. Rejects only with the signal's reason, or `InputError`. */
+export async function openTools(
+  agent: AgentServices,
+  { id: runId, input, projectDir, logger, cancel: { signal } }: ResolvedRequest,
+  { id: sessionId }: OpenedSession,
+  scope: AsyncScope,
+): Promise<RunTools> {
+  const ownTools = input.tools === undefined ? agent.tools.own.list : createToolList(input.tools);
+  const toolRequest = { runId, sessionId, projectDir, logger, signal };
+  return scope.use(await agent.tools.sources.open(withMcpServers(ownTools, agent.tools, input), toolRequest), (tools) =>
+    tools.release(),
+  );
+}
+
+/** Builds the prompt: expands a command, selects the tools that the model receives, and describes the project. */
+export async function buildPrompt(
+  agent: AgentServices,
+  request: ResolvedRequest,
+  session: OpenedSession,
+  { tools, missingSources, prompts }: RunTools,
+): Promise<RunPrompt> {
+  const { parentCall, projectDir, slot, structuredOutput, logger, usesFiles } = request;
+  const { provider, model } = request.chosenModel;
+  const isCommand = session.input.commands === true && session.input.message.trimStart().startsWith("/");
+  const input = isCommand
+    ? await (
+        await import("./prompt/agent-commands.js")
+      ).expandCommand(agent, session.input, { projectDir, prompts }, slot, request.cancel.signal)
+    : session.input;
+  const { environment, newState } = await loadEnvironment(
+    agent.project,
+    projectDir,
+    usesFiles,
+    session.state,
+    request.environment,
+  );
+  const instructions = await request.instructions;
+  // Without a tool that reads skills, the prompt lists none.
+  const skills = tools.some(({ needsSkills }) => needsSkills) ? instructions.skills : [];
+  // A subagent requests permission from its parent's clients, but it cannot ask users questions.
+  const canAskUser =
+    !parentCall && (input.ask !== undefined || session.tail.isShown || agent.permissions.unattended.policy === "wait");
+  const features = { canAskUser, hasSkills: skills.length > 0 };
+  const offeredTools = selectOfferedTools(tools, { provider: provider.name, id: model.id }, features, logger);
+  const extraPrompt = input.systemPrompt ?? agent.defaults.prompt.text;
+  const systemPrompt = buildSystemPrompt({
+    model,
+    tools: offeredTools,
+    projectDir,
+    environment,
+    instructions: { ...instructions, skills },
+    extraText: extraPrompt,
+    folders: input.folders ?? [],
+    promptUse: agent.defaults.prompt.use,
+    missingSources,
+    answerInstructions: structuredOutput?.instructions ?? "",
+  });
+  const message = withState(toPromptMessage(input), newState);
+  return { input, message, systemPrompt, extraPrompt, tools: offeredTools, skills };
+}
+
+/**
+ * Selects the tools that a run's model receives: those that suit the model, the user and the skills. Tools that another
+ * selected tool replaces are left out.
+ */
+export function selectOfferedTools(
+  tools: readonly Tool[],
+  model: { readonly provider: string; readonly id: string },
+  features: { readonly canAskUser: boolean; readonly hasSkills: boolean },
+  logger: Logger,
+): Tool[] {
+  const suitableTools = tools.filter(
+    (tool) =>
+      (features.canAskUser || tool.needsUser !== true) &&
+      (features.hasSkills || tool.needsSkills !== true) &&
+      supportsModel(tool, model, logger),
+  );
+  const replacedNames = new Set(suitableTools.flatMap(({ replaces }) => replaces ?? []));
+  return suitableTools.filter(({ name }) => !replacedNames.has(name));
+}
+
+function supportsModel(tool: Tool, model: { readonly provider: string; readonly id: string }, logger: Logger): boolean {
+  try {
+    return tool.models === undefined || tool.models(model) === true;
+  } catch (error) {
+    logger.warn("model check of a tool failed; tool not offered", { tool: tool.name, error });
+    return false;
+  }
+}
+
+/** Converts the user's input to a message. */
+function toPromptMessage(input: ExpandedInput): ModelMessage {
+  const { message: text, originalText } = input;
+  return {
+    role: "user" as const,
+    parts: [
+      ...(text === "" && originalText === undefined
+        ? []
+        : [{ type: "text" as const, text, ...(originalText !== undefined && { originalText }) }]),
+      ...(input.attachments ?? []),
+    ],
+    toolCallId: "",
+    name: "",
+    failed: false,
+  };
+}
+
+/** Stores the run with the user's message. Rejects like the driver's `create` or `write`. */
+export async function persistPrompt(session: OpenedSession, prompt: RunPrompt, bus: Bus<BusEvents>): Promise<void> {
+  const { id: rootId, head, conversation, recorder } = session;
+  const runId = recorder.run.id;
+  if (head) {
+    await continueSession(session, head.unfinished, prompt);
+    bus.emit("session.resume", { runId, sessionId: conversation.session.id, rootId });
+    return;
+  }
+  // A new session and its first message are stored in one write.
+  const message = conversation.compose(prompt.message);
+  await recorder.createSession({ ...conversation.session, lastSeq: message.seq }, message);
+  conversation.add(message);
+  bus.emit("session.created", { session: conversation.session, runId });
+}
+
+/**
+ * Stores the user's message, if any, and repairs the effects of a crash, in one write: calls without a result get an
+ * error result. `unfinished`: open runs of the chain. Open runs that are not queued are dead, because this run has the
+ * lease.
+ */
+async function continueSession(
+  { id: rootId, store, fields, conversation, isCached, recorder }: OpenedSession,
+  unfinished: readonly RunRecord[],
+  prompt: RunPrompt,
+): Promise<void> {
+  // A cached conversation has no dangling calls.
+  const danglingCalls = isCached ? [] : findDanglingCalls(conversation.messages);
+  const repairResults = danglingCalls.map(({ call }) =>
+    conversation.compose(createToolMessage(call, INTERRUPTED_CALL_RESULT, true)),
+  );
+  const messages: Message[] = [
+    ...repairResults,
+    ...(prompt.input.compact ? [] : [conversation.compose(prompt.message)]),
+  ];
+  const deadRuns = unfinished.filter((record) => record.id !== recorder.run.id && !isQueued(record));
+  const change = { sync: "later", set: { ...fields, updatedAt: now() }, add: messages } as const;
+  const interruptedRuns = deadRuns.map(toInterruptedRun);
+  await recorder.write({ ...change, runs: [...interruptedRuns, recorder.run] }).catch(async (error: unknown) => {
+    const keyOwner = hasCode(error, "run_key_taken")
+      ? await findRestartableRun(store, rootId, recorder.run.idempotencyKey)
+      : undefined;
+    if (!keyOwner) throw error;
+    // Free the key in the same change, so that no other run can take it in between.
+    const ownerWithoutKey = { ...keyOwner, idempotencyKey: "", fingerprint: "" };
+    await recorder.write({
+      ...change,
+      runs: [...interruptedRuns.filter(({ id }) => id !== ownerWithoutKey.id), ownerWithoutKey, recorder.run],
+    });
+  });
+  for (const message of messages) conversation.add(message);
+}
+
+/** Returns the run of a chain that has the key and may be started again. The caller must hold the chain's lease. */
+async function findRestartableRun(store: SessionDriver, rootId: string, key: string): Promise<RunRecord | undefined> {
+  const [storedRun] = await store.runs({ sessionId: rootId, idempotencyKey: key, limit: 1 });
+  const run = storedRun && withEffectiveState(storedRun);
+  return run && canRestart(run) ? run : undefined;
+}
