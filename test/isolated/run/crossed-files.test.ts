@@ -40,9 +40,9 @@ describe("the files that a prompt crosses", () => {
       if (hasCall) model.enqueue({ say: [{ text: "Done." }] });
       const titled = new Promise((resolve) => api.agent.on("session.updated", resolve));
       counter.reset();
-      const { status, body } = await api.postRun({ message });
+      const { status, text } = await api.postRun({ message });
       const after = counter.count();
-      assert.equal(status, 200, body);
+      assert.equal(status, 200, text);
       // Otherwise the title of this session would be counted with the next run.
       await titled;
       return [before!, after];

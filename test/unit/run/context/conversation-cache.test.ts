@@ -146,7 +146,7 @@ describe("the conversation cache", () => {
   });
 
   it("returns a conversation once and for its own lease only, and removes the oldest beyond the size limit", () => {
-    const cache = new ConversationCache(10_000);
+    const cache = new ConversationCache(17_000);
     const createConversation = (text: string) => {
       const conversation = new Conversation(createNewSession({}, { projectDir: "/", mode: "auto" }), []);
       const message = { role: "user" as const, toolCallId: "", name: "", failed: false };
