@@ -5,8 +5,9 @@
 // - `[tool=read path=/a/b]`: a call of the agent's tool that reads a file
 // - `[tool=shell]`: a call of the agent's tool that runs a command, with the command `true`
 //
-// Any other prompt, a request for a title and a tool result get a short answer at once. The argument is a port;
-// default: any. The process prints its address as a line of JSON and exits when its standard input ends.
+// Any other prompt, a request for a title and a tool result get a short answer at once. `GET /v1/first-requests` returns
+// the first bodies that the server received, as a JSON array of texts. The argument is a port; default: any. The process
+// prints its address as a line of JSON and exits when its standard input ends.
 import { createServer } from "node:http";
 import { wires } from "./fake-model-wires.mjs";
 
@@ -17,6 +18,9 @@ const SHELL_TOOL_NAMES =
   /^(bash|shell|shell_command|run_shell_command|exec_command|execute|run_command|terminal|local_shell)$/i;
 /** Larger bodies are not parsed, because parsing would use CPU time of the measured machine. */
 const MAX_PARSED_BYTES = 512 * 1024;
+const MAX_RETAINED_REQUESTS = 4;
+
+const firstRequests = [];
 
 /** Selects the answer by the prompt of a request. */
 function planAnswer(body, wire) {
@@ -96,9 +100,11 @@ const server = createServer((request, response) => {
       response.setHeader("content-type", "application/json");
       return response.end('{"object":"list","data":[{"id":"m1","object":"model"}],"models":[]}');
     }
+    if (pathname === "/v1/first-requests") return response.end(JSON.stringify(firstRequests));
     const wire = wires.find(({ path }) => path.test(pathname));
     if (!wire) return response.writeHead(404).end();
     const body = Buffer.concat(chunks);
+    if (firstRequests.length < MAX_RETAINED_REQUESTS) firstRequests.push(body.toString());
     const plan = planAnswer(body, wire);
     const pieces = renderPieces(plan, wire);
     if (wire.renderComplete && !wire.isStream(pathname, body)) {
