@@ -7,7 +7,7 @@ import * as prettier from "prettier";
 import { Bench, ROOT } from "./bench.js";
 import { describeMachine, measureNoise, formatNoise } from "./machine.js";
 import { describeCommit } from "./measured-commit.js";
-import { HELP, parseOptions } from "./options.js";
+import { HELP, parseOptions, type CommandOptions } from "./options.js";
 import { endAllProcesses, endOnSignals } from "./processes.js";
 import { profile } from "./profile.js";
 import { formatMarkdown, createResult, formatTable, formatVerdict, type Result } from "./report.js";
@@ -19,9 +19,7 @@ if (args.includes("--help") || args.includes("-h")) {
   process.stdout.write(HELP);
   process.exit();
 }
-const options = parseOptions(args);
-// Before the measurement, which takes minutes.
-const commitLines = options.write ? [describeCommit()] : [];
+const { options, commitLines } = readArguments();
 endOnSignals();
 if (options.product === path.resolve(ROOT))
   execFileSync(process.execPath, [path.join(ROOT, ".ci/build.mjs"), "--js"], { stdio: "inherit" });
@@ -84,3 +82,14 @@ if (options.markdown !== undefined) {
   writeFileSync(options.markdown, await prettier.format(newText, { ...format, filepath: options.markdown }));
 }
 if (options.check && results.some(({ pass }) => !pass)) process.exitCode = 1;
+
+/** Parses the arguments. Ends the program with a message if the run is not possible, before it takes minutes. */
+function readArguments(): { options: CommandOptions; commitLines: string[] } {
+  try {
+    const parsedOptions = parseOptions(args);
+    return { options: parsedOptions, commitLines: parsedOptions.write ? [describeCommit()] : [] };
+  } catch (error) {
+    process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
+    process.exit(1);
+  }
+}
