@@ -4,41 +4,51 @@
 // - `[tokens=200 every=20]`: this many tokens, one for each write, at this interval in ms
 // - `[tool=read path=/a/b]`: a call of the agent's tool that reads a file
 // - `[tool=shell]`: a call of the agent's tool that runs a command, with the command `true`
+// - `[tool=grep pattern=a]`, `[tool=glob pattern=*.md]`: a call of the agent's tool that searches texts or file names
 //
-// Any other prompt, a request for a title and a tool result get a short answer at once. The argument is a port;
-// default: any. The process prints its address as a line of JSON and exits when its standard input ends.
+// Any other prompt, a request for a title and a tool result get a short answer at once. `GET /v1/first-requests` returns
+// the first bodies that the server received, as a JSON array of texts. The argument is a port; default: any. The process
+// prints its address as a line of JSON and exits when its standard input ends.
 import { createServer } from "node:http";
 import { wires } from "./fake-model-wires.mjs";
 
 const WRITE_BYTES = 64 * 1024;
 const SHORT_ANSWER = { tokens: 1 };
-const READ_TOOL_NAMES = /^(read|read_file|read_text_file|readfile|view|cat)$/i;
-const SHELL_TOOL_NAMES =
-  /^(bash|shell|shell_command|run_shell_command|exec_command|execute|run_command|terminal|local_shell)$/i;
+/** Names of tools of any agent, by the kind in a prompt. */
+const TOOL_NAMES = {
+  read: /^(read|read_file|read_text_file|readfile|view|cat)$/i,
+  shell: /^(bash|shell|shell_command|run_shell_command|exec_command|execute|run_command|terminal|local_shell)$/i,
+  grep: /^(grep|grep_search|search_file_content|search_files|ripgrep|rg)$/i,
+  glob: /^(glob|glob_search|find|find_files|file_search)$/i,
+};
 /** Larger bodies are not parsed, because parsing would use CPU time of the measured machine. */
 const MAX_PARSED_BYTES = 512 * 1024;
+const MAX_RETAINED_REQUESTS = 4;
+
+const firstRequests = [];
 
 /** Selects the answer by the prompt of a request. */
 function planAnswer(body, wire) {
   if (body.length > MAX_PARSED_BYTES) return SHORT_ANSWER;
   const { prompt, tools, isTitleRequest, hasToolResult } = wire.parseRequest(JSON.parse(body));
   if (isTitleRequest || hasToolResult) return SHORT_ANSWER;
-  const [, kind, value, options] = /\[(tokens|tool)=(\w+)([^\]]*)\]/.exec(prompt) ?? [];
-  const readOption = (name) => new RegExp(`\\b${name}=(\\S+)`).exec(options)?.[1];
+  const [, kind, value, optionsText] = /\[(tokens|tool)=(\w+)([^\]]*)\]/.exec(prompt) ?? [];
+  const readOption = (name) => new RegExp(`\\b${name}=(\\S+)`).exec(optionsText)?.[1];
   if (kind === "tokens") return { tokens: Number(value), intervalMs: Number(readOption("every") ?? 0) };
   if (kind === "tool") {
-    const tool = tools.find(({ name }) => (value === "read" ? READ_TOOL_NAMES : SHELL_TOOL_NAMES).test(name));
-    if (tool)
-      return { call: { name: tool.name, arguments: createArguments(tool.parameters ?? {}, readOption("path")) } };
+    const tool = tools.find(({ name }) => TOOL_NAMES[value].test(name));
+    const options = { path: readOption("path"), pattern: readOption("pattern") };
+    if (tool) return { call: { name: tool.name, arguments: createArguments(tool.parameters ?? {}, options) } };
   }
   return SHORT_ANSWER;
 }
 
 /** Creates arguments for a tool of any agent, by the names and types of its parameters. */
-function createArguments({ properties = {}, required = [] }, path) {
+function createArguments({ properties = {}, required = [] }, { path, pattern }) {
   const values = {};
   for (const [name, { type, items }] of Object.entries(properties)) {
     if (/^(path|file|file_?path|absolute_path|target_file)$/i.test(name) && path) values[name] = path;
+    else if (/^(pattern|regex|query|glob_pattern)$/i.test(name) && pattern) values[name] = pattern;
     else if (/^(command|cmd|script)$/i.test(name)) values[name] = type === "array" || items ? ["true"] : "true";
     else if (required.includes(name))
       values[name] = type === "string" ? "true" : type === "boolean" ? false : type === "array" ? [] : 1;
@@ -96,9 +106,11 @@ const server = createServer((request, response) => {
       response.setHeader("content-type", "application/json");
       return response.end('{"object":"list","data":[{"id":"m1","object":"model"}],"models":[]}');
     }
+    if (pathname === "/v1/first-requests") return response.end(JSON.stringify(firstRequests));
     const wire = wires.find(({ path }) => path.test(pathname));
     if (!wire) return response.writeHead(404).end();
     const body = Buffer.concat(chunks);
+    if (firstRequests.length < MAX_RETAINED_REQUESTS) firstRequests.push(body.toString());
     const plan = planAnswer(body, wire);
     const pieces = renderPieces(plan, wire);
     if (wire.renderComplete && !wire.isStream(pathname, body)) {

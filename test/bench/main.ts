@@ -3,9 +3,11 @@
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
+import * as prettier from "prettier";
 import { Bench, ROOT } from "./bench.js";
 import { describeMachine, measureNoise, formatNoise } from "./machine.js";
-import { HELP, parseOptions } from "./options.js";
+import { describeCommit } from "./measured-commit.js";
+import { HELP, parseOptions, type CommandOptions } from "./options.js";
 import { endAllProcesses, endOnSignals } from "./processes.js";
 import { profile } from "./profile.js";
 import { formatMarkdown, createResult, formatTable, formatVerdict, type Result } from "./report.js";
@@ -17,7 +19,7 @@ if (args.includes("--help") || args.includes("-h")) {
   process.stdout.write(HELP);
   process.exit();
 }
-const options = parseOptions(args);
+const { options, commitLines } = readArguments();
 endOnSignals();
 if (options.product === path.resolve(ROOT))
   execFileSync(process.execPath, [path.join(ROOT, ".ci/build.mjs"), "--js"], { stdio: "inherit" });
@@ -33,6 +35,7 @@ const machineLines = describeMachine(options.node);
 console.log(`${machineLines.join("; ")}\nbefore: ${formatNoise(noiseBefore)}\n`);
 
 const results: Result[] = [];
+const skippedRows: string[] = [];
 const bench = await Bench.create(options);
 try {
   for (const scenario of SCENARIOS) {
@@ -40,7 +43,10 @@ try {
     if (requestedRows.length === 0) continue;
     const skipReason = await scenario.getSkipReason?.();
     if (skipReason !== undefined) {
-      for (const row of requestedRows) console.log(`SKIP  ${getRow(row).title}: ${skipReason}`);
+      for (const row of requestedRows) {
+        skippedRows.push(`${getRow(row).title}: not measured, because ${skipReason}`);
+        console.log(`SKIP  ${getRow(row).title}: ${skipReason}`);
+      }
       continue;
     }
     for (const measurement of await scenario.run(bench)) {
@@ -69,10 +75,21 @@ if (options.markdown !== undefined) {
   const text = readFileSync(options.markdown, "utf8");
   if (!tablePattern.test(text))
     throw new Error(`${options.markdown} has no marks <!-- bench:begin --> and <!-- bench:end -->`);
-  const resultTable = `\n${formatMarkdown(results, [...machineLines, ...noiseLines])}\n`;
-  writeFileSync(
-    options.markdown,
-    text.replace(tablePattern, (_all, begin: string, finish: string) => begin + resultTable + finish),
-  );
+  const machineLine = [...machineLines, ...noiseLines].join("; ");
+  const resultTable = `\n${formatMarkdown(results, [...commitLines, machineLine], skippedRows)}\n`;
+  const newText = text.replace(tablePattern, (_all, begin: string, finish: string) => begin + resultTable + finish);
+  const format = await prettier.resolveConfig(options.markdown);
+  writeFileSync(options.markdown, await prettier.format(newText, { ...format, filepath: options.markdown }));
 }
 if (options.check && results.some(({ pass }) => !pass)) process.exitCode = 1;
+
+/** Parses the arguments. Ends the program with a message if the run is not possible, before it takes minutes. */
+function readArguments(): { options: CommandOptions; commitLines: string[] } {
+  try {
+    const parsedOptions = parseOptions(args);
+    return { options: parsedOptions, commitLines: parsedOptions.write ? [describeCommit()] : [] };
+  } catch (error) {
+    process.stderr.write(`${error instanceof Error ? error.message : String(error)}\n`);
+    process.exit(1);
+  }
+}

@@ -2,6 +2,7 @@ import path from "node:path";
 import { parseArgs } from "node:util";
 import { ROOT, type BenchOptions, type Peer } from "./bench.js";
 import { readHttpPeer } from "./http-peer.js";
+import { DOCUMENT } from "./measured-commit.js";
 import { ROWS, getRow } from "./rows.js";
 
 export const PROFILES = ["start", "turn", "runs", "stream", "postgres-turn", "postgres-runs"] as const;
@@ -13,6 +14,8 @@ export interface CommandOptions extends BenchOptions {
   json: string | undefined;
   /** Document whose table is replaced; undefined: none. */
   markdown: string | undefined;
+  /** Whether the table of docs/performance.md is replaced, with the current commit. */
+  write: boolean;
   /** Whether a failed row sets exit code 1. */
   check: boolean;
   /** Kind of work to profile instead of the measurement; undefined: measure the rows. */
@@ -25,6 +28,7 @@ export const HELP = `npm run bench -- [options]
   --check               exit code 1 where a row fails
   --json FILE           the results as JSON
   --markdown FILE       the table between the marks of a document
+  --write               the table of docs/performance.md, with the commit: all rows, of a commit without changes
   --product DIR         measure another checkout, built
   --node PATH           run gantry and the floors on another Node
   --peer NAME=COMMAND   an ACP agent over stdio beside it; {model} becomes the model's base URL; repeatable
@@ -43,6 +47,7 @@ export function parseOptions(args: readonly string[]): CommandOptions {
       rows: { type: "string", default: "" },
       json: { type: "string" },
       markdown: { type: "string" },
+      write: { type: "boolean", default: false },
       product: { type: "string", default: ROOT },
       node: { type: "string", default: process.execPath },
       peer: { type: "string", multiple: true, default: [] },
@@ -55,12 +60,15 @@ export function parseOptions(args: readonly string[]): CommandOptions {
   if (values.profile !== undefined && !profile) throw new Error(`--profile is one of ${PROFILES.join(", ")}`);
   const rows = values.rows.split(",").filter(Boolean);
   for (const row of rows) getRow(row);
+  if (values.write && (values.quick || rows.length > 0 || path.resolve(values.product) !== path.resolve(ROOT)))
+    throw new Error("--write measures all rows of this checkout: without --quick, --rows and --product");
   return {
     quick: values.quick,
     check: values.check,
     rows,
     json: values.json,
-    markdown: values.markdown,
+    markdown: values.write ? DOCUMENT : values.markdown,
+    write: values.write,
     product: path.resolve(values.product),
     node: path.resolve(values.node),
     peers: values.peer.map((text) => parsePeer(text)),

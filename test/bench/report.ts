@@ -107,20 +107,27 @@ export function formatTable(results: readonly Result[]): string {
   return `${[...lines, ...(notes.length > 0 ? ["", ...notes] : [])].join("\n")}\n`;
 }
 
-/** Formats the results as Markdown for docs/performance.md. */
-export function formatMarkdown(results: readonly Result[], machineLines: readonly string[]): string {
+/**
+ * Formats the results as Markdown for docs/performance.md. Each of `introduction` is a paragraph; `skippedRows` says
+ * which rows are missing.
+ */
+export function formatMarkdown(
+  results: readonly Result[],
+  introduction: readonly string[],
+  skippedRows: readonly string[] = [],
+): string {
   const [titles = [], ...rows] = createTable(results);
   const formatLine = (cells: readonly string[]): string => `| ${cells.join(" | ")} |`;
   const notes = sortResults(results).flatMap(({ title, notes: resultNotes }) =>
-    resultNotes.map((note) => `- ${title}: ${note}`),
+    resultNotes.map((note) => `${title}: ${note}`),
   );
+  const listItems = [...skippedRows, ...notes].map((note) => `- ${note}`);
   return [
-    machineLines.join("; "),
-    "",
+    ...introduction.flatMap((paragraph) => [paragraph, ""]),
     formatLine(titles),
     formatLine(titles.map(() => "---")),
     ...rows.map(formatLine),
-    ...(notes.length > 0 ? ["", ...notes] : []),
+    ...(listItems.length > 0 ? ["", ...listItems] : []),
   ].join("\n");
 }
 

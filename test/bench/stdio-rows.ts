@@ -1,41 +1,23 @@
 // Rows of an agent over standard input and output, compared with the floor agent and any peers.
-import type { ChildProcess } from "node:child_process";
 import path from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { AcpClient } from "./acp-client.js";
 import {
-  resolveBenchFile,
-  runInterleaved,
-  type Bench,
-  type Figure,
-  type RowMeasurement,
-  type Scenario,
-} from "./bench.js";
-import { readCpuMs, endProcess, readMemory, startProcess, type Command } from "./processes.js";
-import { mean, median } from "./statistics.js";
+  addSample,
+  attempt,
+  createSubjects,
+  getFigure,
+  getMedian,
+  getPeerFigures,
+  hasEnoughSamples,
+  type AgentSubject,
+  type LiveAgent,
+} from "./agent-subjects.js";
+import { runInterleaved, type Bench, type RowMeasurement, type Scenario } from "./bench.js";
+import { readCpuMs, endProcess, readMemory, startProcess } from "./processes.js";
 
-/** Time limit of one operation. A slower peer is excluded from the remaining rows. */
-const OPERATION_TIMEOUT_MS = 60_000;
-/** A slow peer is not measured further after this number of samples of a row with this total time. */
-const MIN_PEER_SAMPLING = { samples: 5, ms: 10_000 };
-
-interface AgentSubject {
-  name: string;
-  command: Command;
-  env: NodeJS.ProcessEnv;
-  cwd: string;
-  figuresByRow: Map<string, Figure & { cpuSamplesMs: number[] }>;
-  /** Why a row is not measured, by row; the key `start` stands for all rows. */
-  failuresByRow: Map<string, string>;
-}
-
-interface LiveAgent {
-  subject: AgentSubject;
-  child: ChildProcess;
-  client: AcpClient;
-  /** The newest session: some agents support only one. */
-  sessionId: string;
-}
+/** Turns of a process after its first. */
+const EARLY_TURNS = 20;
 
 /**
  * Turn rows: prompt, rounds (full run, quick run), and the minimum result. The subjects take turns, because consecutive
@@ -59,81 +41,30 @@ const MAX_WARM_UP_MS = 5_000;
 const WARM_UP_TURNS: Record<TurnRow, number> = { "warm-turn": 60, "tokens-5000": 3, "tool-read": 10, "tool-shell": 10 };
 
 export const stdioRows: Scenario = {
-  rows: ["stdio-start", "warm-turn", "first-turn", "tokens-5000", "tool-read", "tool-shell", "rss-idle", "rss-peak"],
+  rows: [
+    "stdio-start",
+    "warm-turn",
+    "first-turn",
+    "early-turns",
+    "tokens-5000",
+    "tool-read",
+    "tool-shell",
+    "rss-idle",
+    "rss-peak",
+  ],
   async run(bench) {
     const subjects = createSubjects(bench);
-    const needsStarts = ["stdio-start", "first-turn", "rss-idle"].some((row) => bench.isRowRequested(row));
+    const needsStarts = ["stdio-start", "first-turn", "early-turns"].some((row) => bench.isRowRequested(row));
     // Turns run before starts, because `first-turn` is compared with the warm turn.
     await measureTurns(bench, subjects);
-    if (needsStarts) {
-      await runInterleaved(subjects, bench.getRounds(20, 5), measureStart);
-      await runInterleaved(subjects, bench.getRounds(3, 2), measureIdleMemory);
-    }
+    if (needsStarts)
+      await runInterleaved(subjects, bench.getRounds(20, 5), (subject) =>
+        measureStart(subject, bench.isRowRequested("early-turns")),
+      );
+    if (bench.isRowRequested("rss-idle")) await runInterleaved(subjects, bench.getRounds(3, 2), measureIdleMemory);
     return createMeasurements(bench, subjects);
   },
 };
-
-function createSubjects(bench: Bench): AgentSubject[] {
-  const cwd = bench.createProject();
-  const home = bench.createHome();
-  const env = bench.createEnvironment(home);
-  const createMaps = () => ({
-    figuresByRow: new Map<string, Figure & { cpuSamplesMs: number[] }>(),
-    failuresByRow: new Map<string, string>(),
-  });
-  return [
-    { name: "gantry", command: bench.getGantryCommand("serve", "--acp", "--stdio"), env, cwd, ...createMaps() },
-    {
-      name: "floor",
-      command: [bench.options.node, resolveBenchFile("floor-agent.mjs"), bench.modelUrl],
-      env,
-      cwd,
-      ...createMaps(),
-    },
-    ...bench.options.peers.map(({ name, command }) => {
-      const peerEnv = { ...process.env, BENCH_MODEL: bench.modelUrl };
-      return { name, command: command.replaceAll("{model}", bench.modelUrl), env: peerEnv, cwd, ...createMaps() };
-    }),
-  ];
-}
-
-function addSample({ figuresByRow }: AgentSubject, row: string, value: number, cpuMs = NaN): void {
-  const figure = figuresByRow.get(row) ?? { samples: [], cpuSamplesMs: [] };
-  figuresByRow.set(row, figure);
-  figure.samples.push(value);
-  if (!Number.isNaN(cpuMs)) figure.cpuSamplesMs.push(cpuMs);
-}
-
-/**
- * Runs a measurement. A peer's failure is recorded and excludes the peer; a failure of gantry or the floor is thrown.
- */
-async function attempt(
-  { name, failuresByRow }: AgentSubject,
-  step: string,
-  measure: () => Promise<void>,
-): Promise<void> {
-  if (failuresByRow.has("start") || failuresByRow.has(step)) return;
-  const abortController = new AbortController();
-  try {
-    const timeout = delay(OPERATION_TIMEOUT_MS, undefined, { signal: abortController.signal }).then(() => {
-      throw new Error(`not done after ${OPERATION_TIMEOUT_MS / 1000} s`);
-    });
-    timeout.catch(() => {});
-    await Promise.race([measure(), timeout]);
-  } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    if (name === "gantry" || name === "floor") throw new Error(`${name}, ${step}: ${reason}`, { cause: error });
-    failuresByRow.set(step, reason);
-  } finally {
-    abortController.abort();
-  }
-}
-
-/** Whether a peer has enough samples. Gantry and the floor are measured in every round. */
-function hasEnoughSamples({ name, figuresByRow }: AgentSubject, row: string): boolean {
-  const samples = name === "gantry" || name === "floor" ? [] : (figuresByRow.get(row)?.samples ?? []);
-  return samples.length >= MIN_PEER_SAMPLING.samples && samples.reduce((sum, ms) => sum + ms, 0) > MIN_PEER_SAMPLING.ms;
-}
 
 async function measureTurns(bench: Bench, subjects: readonly AgentSubject[]): Promise<void> {
   const requestedRows = (Object.keys(TURN_ROWS) as TurnRow[]).filter(
@@ -192,21 +123,30 @@ async function measureTurn(liveAgent: LiveAgent, row: TurnRow): Promise<void> {
   });
 }
 
-/** Measures one process from its spawn to the end of its first turn. */
-async function measureStart(subject: AgentSubject): Promise<void> {
+/** Measures one process from its spawn to the end of its first turn, or of its first 21 turns. */
+async function measureStart(subject: AgentSubject, needsEarlyTurns: boolean): Promise<void> {
   if (hasEnoughSamples(subject, "stdio-start")) return;
-  await attempt(subject, "start", async () => {
-    const startMs = performance.now();
-    const child = startProcess(subject.command, subject);
-    try {
-      const client = new AcpClient(child);
-      const sessionId = await client.openSession(subject.cwd);
+  const startMs = performance.now();
+  const child = startProcess(subject.command, subject);
+  const client = new AcpClient(child);
+  let sessionId = "";
+  try {
+    await attempt(subject, "start", async () => {
+      sessionId = await client.openSession(subject.cwd);
       addSample(subject, "stdio-start", performance.now() - startMs, readCpuMs(child));
       addSample(subject, "first-turn", (await client.runTurn(sessionId, "hi")).ms);
-    } finally {
-      await endProcess(child);
-    }
-  });
+    });
+    if (!needsEarlyTurns || hasEnoughSamples(subject, "early-turns")) return;
+    await attempt(subject, "early-turns", async () => {
+      const cpuMsBefore = readCpuMs(child);
+      const turnsMs: number[] = [];
+      for (let n = 0; n < EARLY_TURNS; n++) turnsMs.push((await client.runTurn(sessionId, "hi")).ms);
+      const cpuMs = (readCpuMs(child) - cpuMsBefore) / EARLY_TURNS;
+      for (const ms of turnsMs) addSample(subject, "early-turns", ms, cpuMs);
+    });
+  } finally {
+    await endProcess(child);
+  }
 }
 
 /** Measures the memory of an idle process with one session. */
@@ -226,38 +166,20 @@ async function measureIdleMemory(subject: AgentSubject): Promise<void> {
 
 function createMeasurements(bench: Bench, subjects: readonly AgentSubject[]): RowMeasurement[] {
   const [gantry, floor, ...peers] = subjects;
-  const getFigure = (subject: AgentSubject | undefined, row: string): Figure | undefined => {
-    const figure = subject?.figuresByRow.get(row);
-    return (
-      figure && {
-        samples: figure.samples,
-        ...(figure.cpuSamplesMs.length > 0 ? { cpuMs: mean(figure.cpuSamplesMs) } : {}),
-      }
-    );
-  };
   const measurements: RowMeasurement[] = [];
   for (const row of stdioRows.rows) {
     const gantryFigure = getFigure(gantry, row);
     if (!gantryFigure || !bench.isRowRequested(row)) continue;
     const floorFigure = row === "first-turn" ? getFigure(gantry, "warm-turn") : getFigure(floor, row);
-    const peerFigures = peers.map((peer) => [peer.name, getFigure(peer, row) ?? { samples: [] }] as const);
-    const notes = peers.flatMap(({ name, failuresByRow }) => {
-      const reason = failuresByRow.get(row) ?? failuresByRow.get("start");
-      return reason === undefined ? [] : [`${name}: ${reason}`];
-    });
-    if (row === "first-turn") {
-      const firstTurnMs = median(getFigure(floor, row)?.samples ?? []);
-      notes.push(`the floor agent's first turn: ${firstTurnMs.toFixed(1)} ms`);
-    }
-    const comparedValue =
-      median(gantryFigure.samples) / (row.startsWith("rss") ? 1 : median(floorFigure?.samples ?? []));
+    const { peers: peerFigures, notes } = getPeerFigures(peers, row);
+    const floorFirstTurnMs = getMedian(getFigure(floor, row)).toFixed(1);
     measurements.push({
       row,
-      comparedValue,
+      comparedValue: getMedian(gantryFigure) / (row.startsWith("rss") ? 1 : getMedian(floorFigure)),
       gantry: gantryFigure,
       ...(floorFigure ? { floor: floorFigure } : {}),
-      peers: Object.fromEntries(peerFigures),
-      notes,
+      peers: peerFigures,
+      notes: row === "first-turn" ? [...notes, `the floor agent's first turn: ${floorFirstTurnMs} ms`] : notes,
     });
   }
   return measurements;

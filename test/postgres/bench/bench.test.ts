@@ -53,7 +53,7 @@ describe("the fake model", () => {
     assert.ok(text.endsWith("data: [DONE]\n\n"));
   });
 
-  it("calls the agent's shell or read tool, and answers after the tool result", async () => {
+  it("calls the agent's shell, read or search tool, and answers after the tool result", async () => {
     const tools = [
       createTool("run_shell_command", { command: { type: "string" } }),
       createTool("read_file", { file_path: { type: "string" } }),
@@ -70,6 +70,14 @@ describe("the fake model", () => {
       name: "read_file",
       arguments: '{"file_path":"/a/b"}',
     });
+    const searchTools = [
+      createTool("grep", { pattern: { type: "string" } }),
+      createTool("glob", { pattern: { type: "string" } }),
+    ];
+    assert.deepEqual(
+      parseToolCall(await requestAnswer(createRequestBody("[tool=glob pattern=**/*.md]", { tools: searchTools }))),
+      { name: "glob", arguments: '{"pattern":"**/*.md"}' },
+    );
     const messages = [
       { role: "user", content: "[tool=shell]" },
       { role: "tool", tool_call_id: "call-1", content: "" },
@@ -84,6 +92,12 @@ describe("the fake model", () => {
     ];
     const { characters } = await model.stream("/chat/completions", { stream: true, messages }, readChunkText);
     assert.equal(characters, 5);
+  });
+
+  it("returns the first request bodies", async () => {
+    const requests = JSON.parse((await model.get("/first-requests")).body) as string[];
+    assert.equal(requests[0], JSON.stringify(createRequestBody("[tokens=5000]")));
+    assert.equal(requests.length, 4);
   });
 
   it("supports the Responses API and the Google API", async () => {
@@ -169,7 +183,9 @@ describe("the benchmark rows", () => {
     assert.match(lines[1] ?? "", /^warm turn +<= 3x +2.00x +PASS +3.00 \(2.00-4.00\) ms +1.00 +- +- +7.00$/);
     assert.match(lines[2] ?? "", /^20,000 tokens over SSE .* FAIL /);
     assert.match(lines.join("\n"), /20,000 tokens over SSE: slow/);
-    assert.match(formatMarkdown(results, ["here"]), /^here\n\n\| row \|.*\| other \|\n\| --- \|/);
+    const markdown = formatMarkdown(results, ["here", "now"], ["a key: not measured"]);
+    assert.match(markdown, /^here\n\nnow\n\n\| row \|.*\| other \|\n\| --- \|/);
+    assert.match(markdown, /\n\n- a key: not measured\n- 20,000 tokens over SSE: slow$/);
   });
 });
 
@@ -248,6 +264,12 @@ it("parseOptions accepts equal signs in a --peer command, and rejects an unknown
   assert.deepEqual(peers, [{ name: "a", command: "X=1 b --m={model}" }]);
   assert.throws(() => parseOptions(["--rows", "nothing"]), /no row is called nothing/);
   assert.throws(() => parseOptions(["--profile", "all"]), /--profile is one of/);
+});
+
+it("parseOptions accepts --write only for a full measurement of this checkout", () => {
+  assert.match(parseOptions(["--write"]).markdown ?? "", /docs\/performance\.md$/);
+  for (const args of [["--quick"], ["--rows", "warm-turn"], ["--product", "/"]])
+    assert.throws(() => parseOptions(["--write", ...args]), /--write measures all rows/);
 });
 
 it("HttpPeerServer sends the requests of the peer file, and only the last request for a stored session", async () => {
