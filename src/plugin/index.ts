@@ -60,33 +60,37 @@ export { roundCost } from "../models/usage.js";
 
 // Session drivers: the port and its stored data.
 export type {
-  AnswerResult,
-  AskResolution,
-  AskQuery,
   ChainData,
   ChainHead,
-  ChangeResult,
   Lease,
   LeaseHead,
   LeaseConflict,
   LeaseOptions,
   AcquiredLease,
-  MessageQuery,
-  PartDelta,
-  RunQuery,
-  SessionChange,
   SessionData,
   SessionDriver,
-  SessionFields,
+  Notifier,
+} from "../ports/session-driver.js";
+export type {
+  AskQuery,
+  MessageQuery,
+  RunQuery,
   SessionPage,
   SessionQuery,
-  SessionStart,
   StoredRun,
-} from "../ports/session-driver.js";
+} from "../ports/session-queries.js";
+export type {
+  AnswerResult,
+  AskResolution,
+  ChangeResult,
+  PartDelta,
+  SessionChange,
+  SessionFields,
+  SessionStart,
+} from "../ports/session-change.js";
 export type { ChainLink, PermissionGrant, Snapshot, SpawnedBy } from "../ports/session.js";
 export type { Instruction, RunAnswer } from "../ports/run.js";
 export type { AskChoice, AskKind, AskState } from "../ports/ask.js";
-export type { Notifier } from "../ports/notifier.js";
 export type { LeaseHolder } from "../ports/holder.js";
 
 // Session drivers: shared helpers.
@@ -155,8 +159,7 @@ export type { UndoOptions } from "../sessions/undo.js";
 export type { CommandQuery } from "../run/prompt/agent-commands.js";
 export type { ListedCommand } from "../run/prompt/slash-commands.js";
 export type { SessionBudget } from "../run/budget/limits.js";
-export type { PromptUse } from "../ports/prompt-use.js";
-export type { Unattended } from "../ports/unattended.js";
+export type { PromptUse, Unattended } from "../ports/agent-options.js";
 export type { ModelCallNames, ModelCallTimes, ModelPurpose } from "../ports/bus-events.js";
 export type { Skill } from "../ports/skill.js";
 export type { CatalogueCache, ChosenModel } from "../models/models.js";

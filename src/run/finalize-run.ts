@@ -1,5 +1,5 @@
 import type { Instruction } from "../ports/run.js";
-import type { SessionChange } from "../ports/session-driver.js";
+import type { SessionChange } from "../ports/session-change.js";
 import type { RunContext } from "./context/run-context.js";
 
 /** Further effects of the change that ends a run. */

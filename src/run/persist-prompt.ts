@@ -3,7 +3,8 @@ import { type DanglingCall, INTERRUPTED_CALL_RESULT, createToolMessage } from ".
 import { hasCode } from "../ports/errors.js";
 import type { Message, ModelMessage } from "../ports/message.js";
 import type { RunRecord } from "../ports/run.js";
-import type { SessionDriver, SessionFields } from "../ports/session-driver.js";
+import type { SessionDriver } from "../ports/session-driver.js";
+import type { SessionFields } from "../ports/session-change.js";
 import { withEffectiveState, canRestart, toInterruptedRun, isQueued } from "../sessions/stored-run.js";
 import type { ExpandedInput } from "./prompt/slash-commands.js";
 import type { RunContext } from "./context/run-context.js";

@@ -4,11 +4,9 @@ import { isRecord } from "../base/json.js";
 import { EFFORTS } from "../models/efforts.js";
 import * as option from "../plugin/options.js";
 import { sharedOptions } from "../plugin/shared-options.js";
-import { AGENT_DEFAULTS, BUDGET_LIMITS } from "../ports/defaults.js";
+import { AGENT_DEFAULTS, BUDGET_LIMITS, PROMPT_USES, UNATTENDED_POLICIES } from "../ports/agent-options.js";
 import { isCommandGlob, isPathGlob, isToolGlob } from "../run/permissions/rule-schema.js";
-import { PROMPT_USES } from "../ports/prompt-use.js";
 import { EXPECTED_VALUES, RULE_ACTIONS } from "../run/permissions/rule-format.js";
-import { UNATTENDED_POLICIES } from "../ports/unattended.js";
 import { mcpServers } from "./mcp-options.js";
 import { SESSION_MODES } from "../sessions/session-modes.js";
 

@@ -4,7 +4,7 @@ import type { ToolSpec } from "../../ports/tool.js";
 import { formatInstruction } from "../../project/instructions.js";
 import type { ProjectInstructions } from "../../project/project.js";
 import type { Environment } from "../../project/environment.js";
-import type { PromptUse } from "../../ports/prompt-use.js";
+import type { PromptUse } from "../../ports/agent-options.js";
 import { findFamily, createWorkInstructions } from "./sections.js";
 
 export interface SystemPromptInput {

@@ -1,13 +1,8 @@
 import type { Ask } from "../../ports/ask.js";
 import type { LeaseHolder } from "../../ports/holder.js";
-import type {
-  AskResolution,
-  Lease,
-  SessionChange,
-  SessionDriver,
-  SessionQuery,
-  StoredRun,
-} from "../../ports/session-driver.js";
+import type { Lease, SessionDriver } from "../../ports/session-driver.js";
+import type { SessionQuery, StoredRun } from "../../ports/session-queries.js";
+import type { AskResolution, SessionChange } from "../../ports/session-change.js";
 import type { Message } from "../../ports/message.js";
 import type { Instruction, RunRecord } from "../../ports/run.js";
 import type { Session, Snapshot } from "../../ports/session.js";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { SessionQuery } from "../../ports/session-driver.js";
+import type { SessionQuery } from "../../ports/session-queries.js";
 import { expectError } from "../check.js";
 import {
   aMessage,
