@@ -10,8 +10,9 @@ export type { BusEvents } from "./ports/bus-events.js";
 
 // Runs: input, events, and result.
 export type { AgentEvent } from "./ports/events.js";
-export type { Budget, Run, RunInput, RunRecord, RunResult, RunState } from "./ports/run.js";
-export type { EndedBy } from "./ports/budget.js";
+export type { Budget } from "./ports/usage.js";
+export type { Run, RunInput, RunRecord, RunResult, RunState } from "./ports/run.js";
+export type { EndedBy, Usage } from "./ports/usage.js";
 
 // Members of an agent: sessions, runs, asks, models.
 export type { Sessions } from "./sessions/sessions.js";
@@ -25,13 +26,13 @@ export type { ModelEntry, ModelPair, Models } from "./models/models.js";
 export type { FilePart, ImagePart, Message, Part } from "./ports/message.js";
 export type { Session, SessionMode } from "./ports/session.js";
 export type { Ask, AskReply } from "./ports/ask.js";
-export type { Usage } from "./ports/usage.js";
 export type { SessionState, WatchEvent } from "./ports/watch.js";
 
 // Tools: the built-in ones, and custom ones.
 export { builtinTools, type BuiltinToolsOptions } from "./tools/builtin-tools.js";
 export { defineTool, type ToolDefinition } from "./tools/define-tool.js";
-export type { AskRequest, Tool, ToolContext, ToolKind, ToolOutput } from "./ports/tool.js";
+export type { AskRequest, Tool, ToolContext, ToolOutput } from "./ports/tool.js";
+export type { ToolKind } from "./ports/tool-display.js";
 export type { SlashCommand } from "./ports/slash-command.js";
 
 // Decisions about tool calls: policies, rules, hooks.

@@ -2,11 +2,11 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { hasCode, type Agent, type Logger, type RunRecord, type SessionState, type WatchEvent } from "gantry";
 import { PendingRequests } from "./pending-requests.js";
 import type { AcpClient } from "./client.js";
+import { ClientReadiness, waitOrAbort, type ClientReadinessDependencies } from "./client-readiness.js";
 import type { OpenSession } from "./open-session.js";
 import { ToolOutputStream } from "./tool-output-stream.js";
-import { StoredRunUsage } from "./run-usage.js";
+import { RunReports } from "./run-reports.js";
 import { UpdateBuilder, type UpdateBuilderDependencies } from "./update-builder.js";
-import { toRetryThought } from "./updates.js";
 import type { SessionUpdate } from "./wire.js";
 
 /** Delay before a retry after a store failure, in ms. */
@@ -17,7 +17,7 @@ const STARTED_DELAY_MS = 150;
 const MAX_SEARCHED_MESSAGES = 20;
 
 /** Dependencies of a `SessionWatch`. */
-export interface SessionWatchDependencies extends UpdateBuilderDependencies {
+export interface SessionWatchDependencies extends UpdateBuilderDependencies, ClientReadinessDependencies {
   logger: Logger;
   openSession: OpenSession;
   client: AcpClient;
@@ -26,22 +26,12 @@ export interface SessionWatchDependencies extends UpdateBuilderDependencies {
   /** Whether runs of the session may ask this client. */
   canAsk: (session: Pick<SessionState["session"], "mode">) => boolean;
   send(update: SessionUpdate): void;
-  /** Resolves when the client reads the session's updates; undefined if the client reads now. */
-  waitForReader(): Promise<void> | undefined;
-  /** Resolves when the client can take more updates; undefined if the client can take more now. */
-  waitUntilReady(): Promise<void> | undefined;
   /** Called with a session state that may differ from what the client knows. */
   onSession(session: SessionState["session"]): void;
   /** Called when the session was deleted. */
   onDeleted(): void;
   /** Aborts when the client disconnects. */
   closeSignal: AbortSignal;
-}
-
-/** The end of a run, to report when `isDue` returns true: after the run's last message was sent. */
-interface PendingEnd {
-  run: RunRecord;
-  isDue: () => boolean;
 }
 
 /**
@@ -54,29 +44,25 @@ export class SessionWatch {
   readonly #updateBuilder: UpdateBuilder;
   readonly #outputStream: ToolOutputStream;
   readonly #pendingRequests: PendingRequests;
-  readonly #runUsage = new StoredRunUsage();
+  readonly #runReports: RunReports;
+  readonly #clientReadiness: ClientReadiness;
   readonly #endController = new AbortController();
   #cursor = "";
   #state: SessionState | undefined;
   #hasPlan = false;
   /** Whether the watch has received an event, so that it receives the session's questions too. */
   isFollowing = false;
-  /** Whether updates wait because the client has no open stream or socket. */
-  #isClientAway = false;
-  /** Run id and time of the last reported retry of a model call. */
-  #lastRetryKey = "";
-  #pendingEnd: PendingEnd | undefined;
   #hasSkippedHistory = false;
   /** `seq` of the message that was unfinished when `skip` was called; undefined if there was none. */
   #unfinishedSeq: number | undefined;
-  /** Id of the newest run that ended before the watch, or whose end was reported. */
-  #endedRunId: string | undefined;
   #startTimer: NodeJS.Timeout | undefined;
 
   constructor(dependencies: SessionWatchDependencies) {
     this.#dependencies = dependencies;
     this.#agent = dependencies.agent;
     this.#updateBuilder = new UpdateBuilder(dependencies);
+    this.#runReports = new RunReports({ ...dependencies, updateBuilder: this.#updateBuilder });
+    this.#clientReadiness = new ClientReadiness(dependencies);
     this.#outputStream = new ToolOutputStream((update) => dependencies.send(update));
     this.#pendingRequests = new PendingRequests({
       ...dependencies,
@@ -195,14 +181,14 @@ export class SessionWatch {
   /** Sets the initial state, before updates are sent. */
   #setState(state: SessionState): void {
     this.#state = state;
-    if (state.run && !isActive(state.run)) this.#endedRunId = state.run.id;
+    if (state.run && !isActive(state.run)) this.#runReports.skipEnd(state.run);
   }
 
   async #handleEvent(event: WatchEvent, signal: AbortSignal): Promise<void> {
     const { openSession } = this.#dependencies;
     // Until a prompt has started, it is unknown whether the next messages belong to it.
     while (openSession.promptStart && !signal.aborted) await waitOrAbort(openSession.promptStart, signal);
-    await this.#waitForClient(signal);
+    await this.#clientReadiness.wait(signal);
     if (signal.aborted) return;
     if ("cursor" in event) this.#cursor = event.cursor;
     switch (event.type) {
@@ -226,7 +212,7 @@ export class SessionWatch {
         this.#handleMessage(event);
     }
     this.#pendingRequests.sendQuestions();
-    this.#reportEnd();
+    this.#send(this.#runReports.takeEndUpdates(this.#state?.session.usage));
   }
 
   #handleMessage(event: Extract<WatchEvent, { type: "message" | "delta" | "message_end" }>): void {
@@ -254,11 +240,11 @@ export class SessionWatch {
     const planUpdates = this.#toPlanUpdates();
     if (!isOwn) this.#send(planUpdates);
     if (!run) return;
-    this.#runUsage.record(run);
-    if (!isOwn && this.#dependencies.isEditor) this.#reportRetry(run);
+    this.#runReports.record(run);
+    if (!isOwn && this.#dependencies.isEditor) this.#send(this.#runReports.toRetryUpdates(run));
     if (isActive(run)) return;
-    if (isOwn) this.#endedRunId = run.id;
-    else if (this.#endedRunId !== run.id && this.#pendingEnd?.run.id !== run.id) await this.#prepareEnd(run, isFirst);
+    if (isOwn) this.#runReports.skipEnd(run);
+    else await this.#runReports.prepareEnd(run, isFirst);
   }
 
   /** The todo list as updates. A list that was always empty is not sent. */
@@ -269,45 +255,13 @@ export class SessionWatch {
     return hasUpdate ? this.#updateBuilder.toPlanUpdates(plan) : [];
   }
 
-  /** Reports each retry of a model call once. */
-  #reportRetry({ id, retry }: RunRecord): void {
-    const retryKey = retry ? `${id} ${retry.nextAttemptAt}` : this.#lastRetryKey;
-    if (retry && retryKey !== this.#lastRetryKey)
-      this.#send([toRetryThought(retry.reason, Date.parse(retry.nextAttemptAt) - Date.now())]);
-    this.#lastRetryKey = retryKey;
-  }
-
-  /**
-   * Prepares the report of a run's end, which follows its last message. A run that ended before the watch began is not
-   * reported.
-   */
-  async #prepareEnd(run: RunRecord, isFirst: boolean): Promise<void> {
-    const after = Math.max(0, this.#updateBuilder.lastSeq - 1);
-    const [lastMessage] = (await this.#agent.sessions.messages(this.#dependencies.openSession.root, { after })).slice(
-      -1,
-    );
-    const isLastSent = () => !lastMessage || this.#updateBuilder.hasReported(lastMessage);
-    if (isFirst && isLastSent()) this.#endedRunId = run.id;
-    else this.#pendingEnd = { run, isDue: isLastSent };
-  }
-
-  #reportEnd(): void {
-    if (!this.#pendingEnd?.isDue()) return;
-    const { run } = this.#pendingEnd;
-    this.#pendingEnd = undefined;
-    this.#endedRunId = run.id;
-    this.#send(this.#updateBuilder.failOpenCalls());
-    const usage = this.#runUsage.toUpdate(run, this.#agent, this.#state?.session.usage, this.#dependencies.profile);
-    if (usage) this.#send([usage]);
-  }
-
   /** Whether the watch can send questions to the client now. The client's own prompt sends its own questions. */
   get #canAnswer(): boolean {
     const { openSession } = this.#dependencies;
     return (
       this.#canAsk() &&
       this.#pendingRequests.canAnswer &&
-      !this.#isClientAway &&
+      !this.#clientReadiness.isAway &&
       !openSession.promptStart &&
       !openSession.ownRun?.asksClient
     );
@@ -338,29 +292,8 @@ export class SessionWatch {
   #send(updates: readonly SessionUpdate[]): void {
     if (!this.#endController.signal.aborted) for (const update of updates) this.#dependencies.send(update);
   }
-
-  /** Resolves when the client can take more updates, or the signal aborts. */
-  async #waitForClient(signal: AbortSignal): Promise<void> {
-    const { waitForReader, waitUntilReady } = this.#dependencies;
-    for (let readerWait = waitForReader(); readerWait && !signal.aborted; readerWait = waitForReader()) {
-      this.#isClientAway = true;
-      await waitOrAbort(readerWait, signal);
-    }
-    this.#isClientAway = false;
-    for (let capacityWait = waitUntilReady(); capacityWait && !signal.aborted; capacityWait = waitUntilReady())
-      await waitOrAbort(capacityWait, signal);
-  }
 }
 
 function isActive({ state }: RunRecord): boolean {
   return state === "running" || state === "waiting";
-}
-
-/** Settles like the promise, or resolves when the signal aborts. */
-async function waitOrAbort(promise: Promise<void>, signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return;
-  let onAbort = (): void => undefined;
-  const abort = new Promise<void>((resolve) => (onAbort = resolve));
-  signal.addEventListener("abort", onAbort, { once: true });
-  await Promise.race([promise, abort]).finally(() => signal.removeEventListener("abort", onAbort));
 }

@@ -20,7 +20,7 @@ import type { CommandQuery } from "../run/prompt/agent-commands.js";
 import { Asks } from "../run/permissions/asks.js";
 import type { ListedCommand } from "../run/prompt/slash-commands.js";
 import { describeCall, type DescribedCall } from "../run/calls/describe.js";
-import { AGENT_DEFAULTS } from "../ports/defaults.js";
+import { AGENT_DEFAULTS } from "../ports/agent-options.js";
 import { checkInput, checkOneOf } from "../run/input/run-input.js";
 import type { AgentServices, SubagentCall } from "../run/context/agent-services.js";
 import { Runs } from "../run/queue/runs.js";

@@ -5,7 +5,7 @@ import { Models, noCache } from "../models/models.js";
 import { InputError } from "../ports/errors.js";
 import { Project } from "../project/project.js";
 import { AgentTools } from "../run/tools/agent-tools.js";
-import { AGENT_DEFAULTS } from "../ports/defaults.js";
+import { AGENT_DEFAULTS } from "../ports/agent-options.js";
 import { ConversationCache } from "../run/context/conversation-cache.js";
 import { RunLimiter } from "../run/budget/run-limiter.js";
 import type { AgentServices } from "../run/context/agent-services.js";

@@ -1,7 +1,8 @@
 import { now } from "../base/ids.js";
 import type { Message } from "../ports/message.js";
 import type { Session } from "../ports/session.js";
-import type { PartDelta, SessionChange, SessionDriver } from "../ports/session-driver.js";
+import type { SessionDriver } from "../ports/session-driver.js";
+import type { PartDelta, SessionChange } from "../ports/session-change.js";
 import type { Instruction, RunRecord } from "../ports/run.js";
 import type { Usage } from "../ports/usage.js";
 import { addUsage } from "./usage.js";

@@ -1,4 +1,4 @@
-import type { Notifier } from "../ports/notifier.js";
+import type { Notifier } from "../ports/session-driver.js";
 import { DocumentDriver } from "../sessions/documents/document-driver.js";
 import { MemoryDocuments } from "../sessions/documents/memory-documents.js";
 

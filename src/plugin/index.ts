@@ -45,48 +45,45 @@ export type {
   ModelRequest,
   ModelUsage,
 } from "../ports/model-provider.js";
-export type {
-  ModelMessage,
-  OpaqueData,
-  ReasoningPart,
-  Role,
-  ToolDisplay,
-  TextPart,
-  ToolCallPart,
-} from "../ports/message.js";
+export type { ModelMessage, OpaqueData, ReasoningPart, Role, TextPart, ToolCallPart } from "../ports/message.js";
+export type { ToolDisplay } from "../ports/tool-display.js";
 export { EFFORTS, nearestEffort } from "../models/efforts.js";
 export { estimatePrompt } from "../models/estimate.js";
 export { roundCost } from "../models/usage.js";
 
 // Session drivers: the port and its stored data.
 export type {
-  AnswerResult,
-  AskResolution,
-  AskQuery,
   ChainData,
   ChainHead,
-  ChangeResult,
   Lease,
   LeaseHead,
   LeaseConflict,
   LeaseOptions,
   AcquiredLease,
-  MessageQuery,
-  PartDelta,
-  RunQuery,
-  SessionChange,
   SessionData,
   SessionDriver,
-  SessionFields,
+  Notifier,
+} from "../ports/session-driver.js";
+export type {
+  AskQuery,
+  MessageQuery,
+  RunQuery,
   SessionPage,
   SessionQuery,
-  SessionStart,
   StoredRun,
-} from "../ports/session-driver.js";
+} from "../ports/session-queries.js";
+export type {
+  AnswerResult,
+  AskResolution,
+  ChangeResult,
+  PartDelta,
+  SessionChange,
+  SessionFields,
+  SessionStart,
+} from "../ports/session-change.js";
 export type { ChainLink, PermissionGrant, Snapshot, SpawnedBy } from "../ports/session.js";
 export type { Instruction, RunAnswer } from "../ports/run.js";
 export type { AskChoice, AskKind, AskState } from "../ports/ask.js";
-export type { Notifier } from "../ports/notifier.js";
 export type { LeaseHolder } from "../ports/holder.js";
 
 // Session drivers: shared helpers.
@@ -105,17 +102,8 @@ export { MemoryDocuments } from "../sessions/documents/memory-documents.js";
 export { withoutLease } from "../sessions/documents/chain.js";
 
 // Tools: types for tools and tool sources beyond `defineTool` of `gantry`.
-export type {
-  PermissionDecision,
-  Diff,
-  JsonSchema,
-  Location,
-  Question,
-  ToolCall,
-  ToolCallDescription,
-  ToolCallPreview,
-  ToolSpec,
-} from "../ports/tool.js";
+export type { PermissionDecision, JsonSchema, Question, ToolCall, ToolCallDescription, ToolCallPreview, ToolSpec } from "../ports/tool.js";
+export type { Diff, Location } from "../ports/tool-display.js";
 export type { ToolArguments } from "../tools/define-tool.js";
 export type { FromJsonSchema } from "../tools/json-schema.js";
 export type { SchemaIssue, SchemaResult, StandardSchema } from "../tools/standard-schema.js";
@@ -156,8 +144,7 @@ export type { UndoOptions } from "../sessions/undo.js";
 export type { CommandQuery } from "../run/prompt/agent-commands.js";
 export type { ListedCommand } from "../run/prompt/slash-commands.js";
 export type { SessionBudget } from "../run/budget/limits.js";
-export type { PromptUse } from "../ports/prompt-use.js";
-export type { Unattended } from "../ports/unattended.js";
+export type { PromptUse, Unattended } from "../ports/agent-options.js";
 export type { ModelCallNames, ModelCallTimes, ModelPurpose } from "../ports/bus-events.js";
 export type { Skill } from "../ports/skill.js";
 export type { CatalogueCache, ChosenModel } from "../models/models.js";

@@ -14,8 +14,7 @@ export abstract class GantryError extends Error {
   abstract readonly code: string;
   /** Makes `instanceof` accept errors from other copies of the package, which plugins may bring. */
   static override [Symbol.hasInstance](this: unknown, error: unknown): boolean {
-    // Only the prototype of the base class has the brand. Class names are not compared, because bundlers can change
-    // them.
+    // Only the prototype of the base class has the brand. Names are not compared, because bundlers can change them.
     if (Object.hasOwn((this as typeof GantryError).prototype, ERROR_BRAND))
       return error instanceof Error && ERROR_BRAND in error;
     return Function.prototype[Symbol.hasInstance].call(this as typeof GantryError, error);
@@ -23,7 +22,7 @@ export abstract class GantryError extends Error {
   get [ERROR_BRAND](): true {
     return true;
   }
-  constructor(message: string, options?: { cause?: unknown }) {
+  constructor(message: string, options?: ErrorOptions) {
     super(message, options);
     this.name = new.target.name;
   }
@@ -39,266 +38,196 @@ export function hasCode<C extends keyof ErrorByCode>(error: unknown, code: C): e
   return error instanceof Error && (error as { code?: unknown }).code === code;
 }
 
-/** The caller's value has the wrong shape; `field` names the value. */
-export class InputError extends GantryError {
-  readonly code = "invalid_input";
-  constructor(
-    readonly field: string,
-    expected: string,
-  ) {
-    super(`${field}: expected ${expected}`);
+/** What the constructor of an error class passes on: the message, the fields, and the options with the cause. */
+type ErrorParts<Fields = Record<never, never>> = [message: string, fields?: Fields, options?: ErrorOptions];
+type ErrorInstance<Code, Fields> = GantryError & { readonly code: Code } & Readonly<Fields>;
+type ErrorClass<Code, Args extends unknown[], Fields> = new (...args: Args) => ErrorInstance<Code, Fields>;
+
+/**
+ * Creates the base class of an error class; `toParts` has the parameters of the constructor. Fields that need a comment
+ * are also declared in the class, because inferred types have no comments.
+ *
+ * @__NO_SIDE_EFFECTS__ Bundlers remove the classes that a program does not use.
+ */
+function errorClass<Code extends string, Args extends unknown[], Fields extends object = Record<never, never>>(
+  code: Code,
+  toParts: (...args: Args) => ErrorParts<Fields>,
+): ErrorClass<Code, Args, Fields> {
+  class CodedError extends GantryError {
+    readonly code = code;
+    constructor(...args: Args) {
+      const [message, fields, options] = toParts(...args);
+      super(message, options);
+      Object.assign(this, fields);
+    }
   }
+  // The compiler does not know the fields that `Object.assign` adds.
+  return CodedError as unknown as ErrorClass<Code, Args, Fields>;
 }
+
+const withMessage = (message: string, options?: ErrorOptions): ErrorParts => [message, {}, options];
+
+function withReason<Reason>(reason: Reason, message: string, options?: ErrorOptions): ErrorParts<{ reason: Reason }> {
+  return [message, { reason }, options];
+}
+
+/** The caller's value has the wrong shape; `field` names the value. */
+export class InputError extends errorClass("invalid_input", (field: string, expected: string) => [
+  `${field}: expected ${expected}`,
+  { field },
+]) {}
 
 /** A config file, flag or adapter option is invalid. The message has the location and the expected value. */
-export class ConfigError extends GantryError {
-  readonly code = "config";
-}
+export class ConfigError extends errorClass("config", withMessage) {}
 
 /** A transport cannot listen, for instance because the port is in use or the bind was refused. */
-export class ListenError extends GantryError {
-  readonly code = "listen";
-}
+export class ListenError extends errorClass("listen", withMessage) {}
 
 /** A module named in the config cannot be loaded or is not an adapter of the required kind. */
-export class AdapterError extends GantryError {
-  readonly code = "adapter";
-}
+export class AdapterError extends errorClass("adapter", withMessage) {}
 
 /** The session id or alias is unknown, or the session was deleted. */
-export class SessionNotFoundError extends GantryError {
-  readonly code = "session_not_found";
-  constructor(readonly sessionId: string) {
-    super("session not found");
-  }
-}
+export class SessionNotFoundError extends errorClass("session_not_found", (sessionId: string) => [
+  "session not found",
+  { sessionId },
+]) {}
 
 /** The run id is unknown, or the run's session was deleted. */
-export class RunNotFoundError extends GantryError {
-  readonly code = "run_not_found";
-  constructor(readonly runId: string) {
-    super("run not found");
-  }
-}
+export class RunNotFoundError extends errorClass("run_not_found", (runId: string) => ["run not found", { runId }]) {}
 
 /** The ask id is unknown, or the ask's session was deleted. */
-export class AskNotFoundError extends GantryError {
-  readonly code = "ask_not_found";
-  constructor(readonly askId: string) {
-    super("ask not found");
-  }
-}
+export class AskNotFoundError extends errorClass("ask_not_found", (askId: string) => ["ask not found", { askId }]) {}
 
 /** The ask is already answered or withdrawn; `ask` has the details. */
-export class AskClosedError extends GantryError {
-  readonly code = "ask_closed";
-  constructor(readonly ask: Ask) {
-    super(ask.state === "answered" ? "the question was answered already" : "the question was withdrawn");
-  }
-}
+export class AskClosedError extends errorClass("ask_closed", (ask: Ask) => [
+  ask.state === "answered" ? "the question was answered already" : "the question was withdrawn",
+  { ask },
+]) {}
 
 /** A session's id or alias, or a chain's index, is already in use. */
-export class SessionExistsError extends GantryError {
-  readonly code = "session_exists";
-  constructor(readonly sessionId: string) {
-    super("session exists already");
-  }
-}
+export class SessionExistsError extends errorClass("session_exists", (sessionId: string) => [
+  "session exists already",
+  { sessionId },
+]) {}
 
 /** Another run, in this or another process, holds the session. */
-export class SessionBusyError extends GantryError {
-  readonly code = "session_busy";
-  constructor(readonly retryAfterMs = RETRY_AFTER_MS) {
-    super("session is busy");
-  }
-}
+export class SessionBusyError extends errorClass("session_busy", (retryAfterMs?: number) => [
+  "session is busy",
+  { retryAfterMs: retryAfterMs ?? RETRY_AFTER_MS },
+]) {}
 
 /** A message's `seq` is already in use: two writers write without a lease. */
-export class SeqTakenError extends GantryError {
-  readonly code = "seq_taken";
-  constructor(readonly seq: number) {
-    super(`message seq ${seq} is taken`);
-  }
-}
+export class SeqTakenError extends errorClass("seq_taken", (seq: number) => [`message seq ${seq} is taken`, { seq }]) {}
 
 /** Another run has this idempotency key, or a run of another chain has this id. */
-export class RunKeyTakenError extends GantryError {
-  readonly code = "run_key_taken";
-  constructor(readonly key: string) {
-    super("another run has this key");
-  }
-}
+export class RunKeyTakenError extends errorClass("run_key_taken", (key: string) => [
+  "another run has this key",
+  { key },
+]) {}
 
 /** Another holder took the lease of the session. */
-export class LeaseLostError extends GantryError {
-  readonly code = "lease_lost";
-  constructor(readonly rootId: string) {
-    super("the session was taken over by another process");
-  }
-}
+export class LeaseLostError extends errorClass("lease_lost", (rootId: string) => [
+  "the session was taken over by another process",
+  { rootId },
+]) {}
 
 /** The session has no message or snapshot with that id. */
-export class PointNotFoundError extends GantryError {
-  readonly code = "point_not_found";
-  constructor(kind: "message" | "snapshot") {
-    super(`${kind} not found in the session`);
-  }
-}
+export class PointNotFoundError extends errorClass("point_not_found", (kind: "message" | "snapshot") => [
+  `${kind} not found in the session`,
+]) {}
 
 /** No run can be undone, or no undo can be reverted. */
-export class NothingToUndoError extends GantryError {
-  readonly code = "nothing_to_undo";
-}
+export class NothingToUndoError extends errorClass("nothing_to_undo", withMessage) {}
 
 /** A conflict prevents an undo; no file was changed. */
-export class UndoConflictError extends GantryError {
-  readonly code = "undo_conflict";
+export class UndoConflictError extends errorClass("undo_conflict", (files: readonly UndoneFile[]) => [
+  `${describeConflict(files)}; nothing was undone`,
+  { files },
+]) {
   /** All files that the undo would change. The outcomes `conflict`, `lost` and `failed` mark the reasons. */
-  readonly files: readonly UndoneFile[];
-  constructor(files: readonly UndoneFile[]) {
-    const formatCount = (outcome: UndoneFile["outcome"]): string => {
-      const count = files.filter((file) => file.outcome === outcome).length;
-      return count === 0 ? "" : count === 1 ? "a file" : `${count} files`;
-    };
-    const [conflictText, lostText, failedText] = [formatCount("conflict"), formatCount("lost"), formatCount("failed")];
-    const reason = conflictText
-      ? `${conflictText} ${conflictText === "a file" ? "was" : "were"} changed outside the session since`
-      : lostText
-        ? `no copy of ${lostText} is stored`
-        : `${failedText} cannot be restored`;
-    super(`${reason}; nothing was undone`);
-    this.files = files;
-  }
+  declare readonly files: readonly UndoneFile[];
+}
+
+function describeConflict(files: readonly UndoneFile[]): string {
+  const countFiles = (outcome: UndoneFile["outcome"]) => files.filter((file) => file.outcome === outcome).length;
+  const formatCount = (count: number) => (count === 1 ? "a file" : `${count} files`);
+  const [conflictCount, lostCount] = [countFiles("conflict"), countFiles("lost")];
+  if (conflictCount > 0)
+    return `${formatCount(conflictCount)} ${conflictCount === 1 ? "was" : "were"} changed outside the session since`;
+  if (lostCount > 0) return `no copy of ${formatCount(lostCount)} is stored`;
+  return `${formatCount(countFiles("failed"))} cannot be restored`;
 }
 
 /** The session store cannot be opened, read or written. The message states the reason and the remedy. */
-export class StoreError extends GantryError {
-  readonly code = "store";
-  /** Whether the store is full. Clients may learn this flag; the message names files and stays private. */
-  readonly isFull: boolean;
-  /**
-   * Whether the store is temporarily unreachable, for instance because its server is down or its disk is not mounted. A
-   * later retry can succeed.
-   */
-  readonly isUnavailable: boolean;
-  constructor(
+export class StoreError extends errorClass(
+  "store",
+  (
     message: string,
-    {
-      isFull = false,
-      isUnavailable = false,
-      ...options
-    }: { cause?: unknown; isFull?: boolean | undefined; isUnavailable?: boolean | undefined } = {},
-  ) {
-    super(message, options);
-    this.isFull = isFull;
-    this.isUnavailable = isUnavailable;
-  }
+    options: ErrorOptions & { isFull?: boolean | undefined; isUnavailable?: boolean | undefined } = {},
+  ) => [message, { isFull: options.isFull ?? false, isUnavailable: options.isUnavailable ?? false }, options],
+) {
+  /** Whether the store is full. Clients may learn this flag; the message names files and stays private. */
+  declare readonly isFull: boolean;
+  /** Whether the store is unreachable for a time (server down, disk not mounted), so that a retry can succeed. */
+  declare readonly isUnavailable: boolean;
 }
 
 /** The session's project folder does not exist. */
-export class ProjectFolderError extends GantryError {
-  readonly code = "project_folder";
-  constructor() {
-    super("project folder not found");
-  }
-}
+export class ProjectFolderError extends errorClass("project_folder", () => ["project folder not found"]) {}
 
 /** An attachment cannot be used. `path` is the caller's own path. */
-export class AttachmentError extends GantryError {
-  readonly code = "attachment";
-  constructor(
-    readonly path: string,
-    reason: string,
-  ) {
-    super(`failed to load attachments: ${path}: ${reason}`);
-  }
-}
+export class AttachmentError extends errorClass("attachment", (path: string, reason: string) => [
+  `failed to load attachments: ${path}: ${reason}`,
+  { path },
+]) {}
 
 /** The requested model is unavailable. */
-export class ModelSelectionError extends GantryError {
-  readonly code = "model_selection";
-  constructor(reason: string) {
-    super(`model selection failed: ${reason}`);
-  }
-}
+export class ModelSelectionError extends errorClass("model_selection", (reason: string) => [
+  `model selection failed: ${reason}`,
+]) {}
 
 /**
  * No model became available in time. The specification fixes the message. `reason` has the last error of each
  * provider; `""`: none.
  */
-export class ModelTimeoutError extends GantryError {
-  readonly code = "model_timeout";
-  constructor(readonly reason = "") {
-    super("timed out selecting model");
-  }
-}
+export class ModelTimeoutError extends errorClass("model_timeout", (reason?: string) => [
+  "timed out selecting model",
+  { reason: reason ?? "" },
+]) {}
 
 /** The limit of concurrent runs or of attachment bytes is reached. A later retry can succeed. */
-export class TooManyRunsError extends GantryError {
-  readonly code = "too_many_runs";
-  constructor(
-    readonly retryAfterMs = RETRY_AFTER_MS,
-    message = "too many concurrent runs",
-  ) {
-    super(message);
-  }
-}
+export class TooManyRunsError extends errorClass("too_many_runs", (retryAfterMs?: number, message?: string) => [
+  message ?? "too many concurrent runs",
+  { retryAfterMs: retryAfterMs ?? RETRY_AFTER_MS },
+]) {}
 
 /** The agent is closing. Also the abort reason of the runs that it cancels. */
-export class ShuttingDownError extends GantryError {
-  readonly code = "shutting_down";
-  constructor() {
-    super("server shutting down");
-  }
-}
+export class ShuttingDownError extends errorClass("shutting_down", () => ["server shutting down"]) {}
 
 /** The caller cancelled the run. All output up to then is stored. */
-export class RunCancelledError extends GantryError {
-  readonly code = "run_cancelled";
-  constructor(options?: { cause?: unknown }) {
-    super("run cancelled", options);
-  }
-}
+export class RunCancelledError extends errorClass("run_cancelled", (options?: ErrorOptions) =>
+  withMessage("run cancelled", options),
+) {}
 
 /**
  * The budget of a run or its session is used up. Also the abort reason of a run that exceeds its time limit. Clients
  * never see this error: the run succeeds with `endedBy: "budget"`.
  */
-export class BudgetExceededError extends GantryError {
-  readonly code = "budget";
-  constructor() {
-    super("the budget is used up");
-  }
-}
+export class BudgetExceededError extends errorClass("budget", () => ["the budget is used up"]) {}
 
 /** The model gave no answer that fits `outputSchema`, also after retries. */
-export class OutputSchemaError extends GantryError {
-  readonly code = "output_schema";
-  constructor(reason: string) {
-    super(`the answer does not fit the output schema: ${reason}`);
-  }
-}
+export class OutputSchemaError extends errorClass("output_schema", (reason: string) => [
+  `the answer does not fit the output schema: ${reason}`,
+]) {}
 
-/** Category of a provider error. */
+/**
+ * Category of a provider error. `too_large`: the content exceeds a fixed limit, so that a retry would fail too.
+ * `malformed_answer`: the answer is invalid, for instance empty or with an unreadable call. A retry with a hint mostly
+ * succeeds.
+ */
 export type ProviderErrorKind =
-  | "authentication"
-  | "permission"
-  | "not_found"
-  | "bad_request"
-  | "context_length"
-  | "content_filter"
-  | "rate_limit"
-  | "overloaded"
-  | "server"
-  | "network"
-  | "timeout"
-  | "protocol"
-  /** The content exceeds a fixed limit; a retry would fail too. */
-  | "too_large"
-  /**
-   * The model's answer is invalid, for instance empty or with an unreadable call. A retry with a hint mostly succeeds.
-   */
-  | "malformed_answer";
+  | ("authentication" | "permission" | "not_found" | "bad_request" | "context_length" | "content_filter" | "rate_limit")
+  | ("overloaded" | "server" | "network" | "timeout" | "protocol" | "too_large" | "malformed_answer");
 
 const RETRYABLE_KINDS = new Set<ProviderErrorKind>(["rate_limit", "overloaded", "server", "network", "timeout"]);
 
@@ -306,40 +235,34 @@ const RETRYABLE_KINDS = new Set<ProviderErrorKind>(["rate_limit", "overloaded", 
  * A provider failed. The text is `<provider>: <status or kind>: <message>`. The adapter redacts the message; this class
  * truncates it to 500 characters.
  */
-export class ProviderError extends GantryError {
-  readonly code = "provider";
-  readonly provider: string;
-  readonly kind: ProviderErrorKind;
-  /** HTTP status; undefined without a response. */
-  readonly status: number | undefined;
-  /** Delay that the provider requested before a retry, in ms; undefined if it requested none. */
-  readonly retryAfterMs: number | undefined;
-  /** Whether no server answered: the connection was refused, or the host name is unknown. */
-  readonly unreachable: boolean;
-  /** For `malformed_answer`: one sentence for the model about how to correct its answer; otherwise undefined. */
-  readonly hint: string | undefined;
-  constructor(
+export class ProviderError extends errorClass(
+  "provider",
+  (
     provider: string,
     kind: ProviderErrorKind,
     message: string,
-    details: {
+    details: ErrorOptions & {
       status?: number | undefined;
       retryAfterMs?: number | undefined;
       unreachable?: boolean | undefined;
       hint?: string | undefined;
-      cause?: unknown;
     } = {},
-  ) {
-    const maxCharacters = MAX_PROVIDER_MESSAGE_CHARACTERS;
-    const text = message.length > maxCharacters ? `${message.slice(0, maxCharacters - 1)}…` : message;
-    super(`${provider}: ${details.status ?? kind}: ${text}`, { cause: details.cause });
-    this.provider = provider;
-    this.kind = kind;
-    this.status = details.status;
-    this.retryAfterMs = details.retryAfterMs;
-    this.unreachable = details.unreachable ?? false;
-    this.hint = details.hint;
-  }
+  ) => {
+    const { status, retryAfterMs, unreachable = false, hint } = details;
+    const isLong = message.length > MAX_PROVIDER_MESSAGE_CHARACTERS;
+    const shortMessage = isLong ? `${message.slice(0, MAX_PROVIDER_MESSAGE_CHARACTERS - 1)}…` : message;
+    const text = `${provider}: ${status ?? kind}: ${shortMessage}`;
+    return [text, { provider, kind, status, retryAfterMs, unreachable, hint }, details];
+  },
+) {
+  /** HTTP status; undefined without a response. */
+  declare readonly status: number | undefined;
+  /** Delay that the provider requested before a retry, in ms; undefined if it requested none. */
+  declare readonly retryAfterMs: number | undefined;
+  /** Whether no server answered: the connection was refused, or the host name is unknown. */
+  declare readonly unreachable: boolean;
+  /** For `malformed_answer`: one sentence for the model about how to correct its answer; otherwise undefined. */
+  declare readonly hint: string | undefined;
   /** Whether the same request can succeed on a retry. */
   get retryable(): boolean {
     return RETRYABLE_KINDS.has(this.kind);
@@ -347,56 +270,29 @@ export class ProviderError extends GantryError {
 }
 
 /** The run ended because the model repeated a call that always returned the same result. */
-export class RepeatedCallsError extends GantryError {
-  readonly code = "repeated_calls";
-  constructor(
-    readonly tool: string,
-    readonly times: number,
-  ) {
-    super(`the model called ${tool} ${times} times without getting anything new; the run was ended`);
-  }
-}
+export class RepeatedCallsError extends errorClass("repeated_calls", (tool: string, times: number) => [
+  `the model called ${tool} ${times} times without getting anything new; the run was ended`,
+  { tool, times },
+]) {}
 
 /** Why a path was rejected. */
 export type PathRefusal =
   "not_found" | "outside" | "denied" | "protected" | "folder" | "not_regular" | "permission" | "invalid" | "io";
 
 /** A path is not accessible. The message states the reason without the path. */
-export class PathError extends GantryError {
-  readonly code = "path";
-  constructor(
-    readonly reason: PathRefusal,
-    message: string,
-    options?: { cause?: unknown },
-  ) {
-    super(message, options);
-  }
-}
+export class PathError extends errorClass("path", withReason<PathRefusal>) {}
 
 /** Work on untrusted input was aborted: the work exceeded a time or memory limit, or failed. */
-export class WorkLimitError extends GantryError {
-  readonly code = "work_limit";
-  constructor(
-    readonly reason: "time" | "memory" | "failed",
-    message: string,
-    options?: { cause?: unknown },
-  ) {
-    super(message, options);
-  }
-}
+export class WorkLimitError extends errorClass("work_limit", withReason<"time" | "memory" | "failed">) {}
 
 /** The model's arguments do not fit the tool. The message is shown to the model. */
-export class ToolInputError extends GantryError {
-  readonly code = "tool_input";
-}
+export class ToolInputError extends errorClass("tool_input", withMessage) {}
 
 /** A tool failed. The message is shown to the model and names the next step. */
-export class ToolError extends GantryError {
-  readonly code = "tool";
-}
+export class ToolError extends errorClass("tool", withMessage) {}
 
-type ErrorsOf<Module> = {
-  [Name in keyof Module]: Module[Name] extends new (...args: never) => GantryError ? InstanceType<Module[Name]> : never;
-}[keyof Module];
+type ErrorsOf<M> = {
+  [N in keyof M]: M[N] extends new (...args: never) => GantryError ? InstanceType<M[N]> : never;
+}[keyof M];
 /** Error class by code. `hasCode` narrows with this type. */
 export type ErrorByCode = { [E in ErrorsOf<typeof import("./errors.js")> as E["code"]]: E };

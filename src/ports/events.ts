@@ -1,9 +1,8 @@
-import type { EndedBy } from "./budget.js";
+import type { EndedBy, Usage } from "./usage.js";
 import type { FilePart, ImagePart } from "./message.js";
-import type { Diff, Location, ToolKind } from "./tool.js";
-import type { Usage } from "./usage.js";
+import type { Diff, Location, ToolKind } from "./tool-display.js";
 
-export type { EndedBy } from "./budget.js";
+export type { EndedBy } from "./usage.js";
 
 /**
  * Events of a running run, for telemetry. Adjacent `token` events may be merged and, under backpressure, dropped. Other

@@ -1,5 +1,5 @@
 import type { AskReply } from "./ask.js";
-import type { Budget, EndedBy } from "./budget.js";
+import type { Budget, EndedBy, Usage } from "./usage.js";
 import type { AgentEvent } from "./events.js";
 import type { LeaseHolder } from "./holder.js";
 import type { FilePart, ImagePart } from "./message.js";
@@ -8,9 +8,8 @@ import type { SessionMode } from "./session.js";
 import type { PermissionDecision, AskRequest, JsonSchema, Tool } from "./tool.js";
 import type { McpServer } from "./mcp-server.js";
 import type { ToolSource } from "./tool-source.js";
-import type { Usage } from "./usage.js";
 
-export type { Budget } from "./budget.js";
+export type { Budget } from "./usage.js";
 
 /** Input of a run. */
 export interface RunInput {

@@ -1,5 +1,4 @@
-import type { Budget, EndedBy } from "./budget.js";
-import type { Usage } from "./usage.js";
+import type { Budget, EndedBy, Usage } from "./usage.js";
 
 /** Task of a subagent: an agent with its own conversation, started by a tool call. */
 export interface SpawnInput {

@@ -1,6 +1,6 @@
 import type { Message } from "../ports/message.js";
 import type { Instruction, RunAnswer, RunResult } from "../ports/run.js";
-import type { SessionChange } from "../ports/session-driver.js";
+import type { SessionChange } from "../ports/session-change.js";
 import type { Usage } from "../ports/usage.js";
 import { notifierOf } from "../sessions/polling-notifier.js";
 import { createFailedFields, createFinishedFields, isCancel, toRunError } from "../sessions/run-record.js";

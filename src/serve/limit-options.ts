@@ -1,7 +1,7 @@
 import { HTTP_DEFAULTS } from "../http/defaults.js";
 import * as option from "../plugin/options.js";
 import { sharedOptions } from "../plugin/shared-options.js";
-import { AGENT_DEFAULTS, BUDGET_LIMITS } from "../ports/defaults.js";
+import { AGENT_DEFAULTS, BUDGET_LIMITS } from "../ports/agent-options.js";
 
 const { streams, connections, json_depth, frame_bytes } = sharedOptions;
 const { headerTimeout, requestTimeout, keepAliveTimeout } = HTTP_DEFAULTS;

@@ -8,7 +8,8 @@ import { notifierOf } from "./polling-notifier.js";
 import { holderState, currentHolder } from "./holder.js";
 import type { Logger } from "../ports/logger.js";
 import type { LeaseHolder } from "../ports/holder.js";
-import type { LeaseHead, Lease, LeaseOptions, SessionDriver, StoredRun } from "../ports/session-driver.js";
+import type { LeaseHead, Lease, LeaseOptions, SessionDriver } from "../ports/session-driver.js";
+import type { StoredRun } from "../ports/session-queries.js";
 
 /** A holder that does not renew its lease within this time, in ms, counts as dead, on any host. */
 export const LEASE_TTL_MS = 30_000;

@@ -1,5 +1,5 @@
 import { onAbort } from "../base/abort.js";
-import type { Notifier } from "../ports/notifier.js";
+import type { Notifier } from "../ports/session-driver.js";
 
 /** Schedules the polls of a chain: soon after a notification, otherwise periodically. */
 export class PollSchedule {

@@ -1,5 +1,4 @@
-import type { Notifier } from "../ports/notifier.js";
-import type { SessionDriver } from "../ports/session-driver.js";
+import type { Notifier, SessionDriver } from "../ports/session-driver.js";
 
 /** Interval at which a store is polled for changes of other processes, in ms. */
 const POLL_INTERVAL_MS = 200;

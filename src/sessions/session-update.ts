@@ -1,6 +1,6 @@
 import { InputError } from "../ports/errors.js";
 import type { PermissionGrant, Session } from "../ports/session.js";
-import type { SessionFields } from "../ports/session-driver.js";
+import type { SessionFields } from "../ports/session-change.js";
 import { SESSION_MODES } from "./session-modes.js";
 
 /** Throws `InputError` for an unknown mode, and for permission grants that the session does not have. */

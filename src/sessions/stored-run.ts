@@ -1,5 +1,5 @@
 import type { RunRecord } from "../ports/run.js";
-import type { StoredRun } from "../ports/session-driver.js";
+import type { StoredRun } from "../ports/session-queries.js";
 import { now } from "../base/ids.js";
 import { hasLiveHolder, isDead } from "./lease.js";
 

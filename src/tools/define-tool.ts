@@ -1,15 +1,8 @@
 import { isRecord } from "../base/json.js";
 import { toPrintable } from "../base/printable.js";
 import { InputError, ToolInputError } from "../ports/errors.js";
-import type {
-  JsonSchema,
-  Tool,
-  ToolCallDescription,
-  ToolCallPreview,
-  ToolContext,
-  ToolKind,
-  ToolOutput,
-} from "../ports/tool.js";
+import type { JsonSchema, Tool, ToolCallDescription, ToolCallPreview, ToolContext, ToolOutput } from "../ports/tool.js";
+import type { ToolKind } from "../ports/tool-display.js";
 import { describeIssues, createTypeIssue, unpackJson } from "./arguments.js";
 import { IgnoredArguments } from "./ignored-arguments.js";
 import { argumentsFromJsonSchema, type FromJsonSchema } from "./json-schema.js";

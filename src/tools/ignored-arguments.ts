@@ -1,7 +1,8 @@
 import { isRecord } from "../base/json.js";
 import { toPrintable } from "../base/printable.js";
 import { ToolInputError } from "../ports/errors.js";
-import type { JsonSchema, ToolKind } from "../ports/tool.js";
+import type { JsonSchema } from "../ports/tool.js";
+import type { ToolKind } from "../ports/tool-display.js";
 import type { Arguments } from "./arguments.js";
 import type { StandardSchema } from "./standard-schema.js";
 

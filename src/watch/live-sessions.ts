@@ -1,5 +1,6 @@
 import type { ProcessState } from "../ports/background.js";
-import type { SessionDriver, StoredRun } from "../ports/session-driver.js";
+import type { SessionDriver } from "../ports/session-driver.js";
+import type { StoredRun } from "../ports/session-queries.js";
 import { isOwnHolder } from "../sessions/holder.js";
 import { withEffectiveState, isOpen } from "../sessions/stored-run.js";
 import type { SessionState } from "../ports/watch.js";

@@ -1,16 +1,15 @@
-import type { Message } from "../ports/message.js";
-import type { SessionState, WatchEvent } from "../ports/watch.js";
-import { lastCharacters } from "../base/last-characters.js";
 import type { StoredChange } from "../conversation/recorder.js";
+import type { Message } from "../ports/message.js";
 import type { SessionDriver } from "../ports/session-driver.js";
-import type { Presence } from "./presence.js";
-import type { StreamPosition, PositionChange } from "./stream-position.js";
+import type { SessionState, WatchEvent } from "../ports/watch.js";
 import { notifierOf } from "../sessions/polling-notifier.js";
+import { ChangeSignal } from "./change-signal.js";
+import { getPositionChange, MessagePages, PAGE_SIZE, type Page } from "./message-pages.js";
+import type { Presence } from "./presence.js";
+import { RunMessages } from "./run-messages.js";
+import type { StreamPosition, PositionChange } from "./stream-position.js";
+import { ToolProgress } from "./tool-progress.js";
 
-/** Messages per query. */
-const PAGE_SIZE = 50;
-/** Maximum cached pages for readers of the same messages. */
-const MAX_CACHED_PAGES = 4;
 /** Poll interval for a run in another process, in ms. Dead processes send no notifications. */
 const POLL_INTERVAL_MS = 1000;
 /**
@@ -19,33 +18,8 @@ const POLL_INTERVAL_MS = 1000;
  */
 const LOCAL_UPDATE_INTERVAL_MS = 100;
 const REMOTE_UPDATE_INTERVAL_MS = 250;
-/** Maximum cached characters of a running tool's output, for slow watchers. */
-const MAX_PROGRESS_CHARACTERS = 64 * 1024;
-
-/** Maximum cached changes for watchers at the same position. */
-const MAX_CACHED_CHANGES = 64;
 
 type StateEvent = Extract<WatchEvent, { type: "state" }>;
-
-/** Data cached for one version. */
-interface VersionCache {
-  readonly version: number;
-  readonly pages: Map<number, Promise<Message[]>>;
-  readonly changes: Map<string, PositionChange>;
-}
-
-/** A page of messages at one version of the tail. */
-export interface Page {
-  readonly messages: readonly Message[];
-  /** Whether more messages may follow. */
-  readonly hasMore: boolean;
-  /** Changes already computed for other readers. At another version the same position may need other changes. */
-  readonly changes: Map<string, PositionChange>;
-}
-
-function createVersionCache(version: number): VersionCache {
-  return { version, pages: new Map(), changes: new Map() };
-}
 
 /** Used by the run of this process that has the chain's lease, to update the tail. */
 export interface TailWriter {
@@ -53,14 +27,6 @@ export interface TailWriter {
   reportChange: (change: StoredChange) => void;
   /** Reports that the run no longer has the lease. */
   end: () => void;
-}
-
-/** Output of a running tool. */
-interface Progress {
-  /** Total characters, including those that are no longer cached. */
-  length: number;
-  /** The last characters. */
-  text: string;
 }
 
 /**
@@ -72,19 +38,14 @@ export class SessionTail {
   readonly rootId: string;
   readonly #store: SessionDriver;
   readonly #loadState: () => Promise<SessionState | undefined>;
-  #version = 0;
-  readonly #wakeCallbacks = new Set<() => void>();
-  /** Wakes waiting watchers when the minimum interval has passed. */
-  #wakeTimer: NodeJS.Timeout | undefined;
-  #lastWakeAtMs = -REMOTE_UPDATE_INTERVAL_MS;
-  /** All visible messages from this `seq` on are in `#messages`, as stored. */
-  #cachedFromSeq = Infinity;
-  #messages: Message[] = [];
+  readonly #changeSignal = new ChangeSignal(() =>
+    this.hasLocalWriter ? LOCAL_UPDATE_INTERVAL_MS : REMOTE_UPDATE_INTERVAL_MS,
+  );
+  readonly #runMessages = new RunMessages();
   /** Number of rewinds of the session when the current run started. */
   #rewindCount = 0;
-  readonly #progress = new Map<string, Progress>();
-  /** Results of store queries at the current version, so that many watchers cause one query. */
-  #cache: VersionCache = createVersionCache(-1);
+  readonly #progress = new ToolProgress();
+  readonly #pages: MessagePages;
   /** The state of the session, until it may have changed. */
   #state: Promise<StateEvent | undefined> | undefined;
   /** The last reported state, with its JSON. An equal state is not reported again. */
@@ -96,7 +57,6 @@ export class SessionTail {
   #isRunning = false;
   #unsubscribe: (() => void) | undefined;
   #pollTimer: NodeJS.Timeout | undefined;
-
   readonly #presence: Presence;
 
   /** `loadState` reads the session's state from the store; undefined if the session was deleted. */
@@ -110,11 +70,12 @@ export class SessionTail {
     this.rootId = rootId;
     this.#store = store;
     this.#loadState = loadState;
+    this.#pages = new MessagePages(rootId, store);
   }
 
   /** Incremented with each change. */
   get version(): number {
-    return this.#version;
+    return this.#changeSignal.version;
   }
 
   /** Whether a run of this process has the chain's lease. */
@@ -148,70 +109,42 @@ export class SessionTail {
   }
 
   /** Applies a change that the current run has stored. */
-  #applyChange({ add = [], append = [], finish = [], set }: StoredChange): void {
+  #applyChange(change: StoredChange): void {
+    const { add = [], append = [], finish = [], set } = change;
     // Text appended to a message changes nothing else, and is stored ten times a second.
     if (append.length === 0 || add.length + finish.length > 0 || set) this.#state = undefined;
-    for (const message of add) {
-      if (this.#messages.length === 0) this.#cachedFromSeq = message.seq;
-      this.#messages.push(
-        message.finished ? message : { ...message, parts: message.parts.map((part) => ({ ...part })) },
-      );
-    }
-    for (const { messageId, part, type, text } of append) {
-      const parts = this.#messages.findLast(({ id }) => id === messageId)?.parts;
-      const existingPart = parts?.[part];
-      if (existingPart && "text" in existingPart) existingPart.text += text;
-      else parts?.push({ type, text });
-    }
-    for (const finalMessage of finish) {
-      const index = this.#messages.findLastIndex(({ id }) => id === finalMessage.id);
-      const { seq, sessionId } = this.#messages[index] ?? finalMessage;
-      if (index >= 0) this.#messages[index] = { ...finalMessage, seq, sessionId, finished: true };
-      for (const id of this.#progress.keys()) if (finalMessage.toolCallId === id) this.#progress.delete(id);
-    }
-    for (const { toolCallId } of add) this.#progress.delete(toolCallId);
-    this.#incrementVersion();
+    this.#runMessages.apply(change);
+    for (const { toolCallId } of [...add, ...finish]) this.#progress.delete(toolCallId);
+    this.#changeSignal.increment();
   }
 
   /** Drops cached data for a new watcher, which may have newer information. */
   refresh(): void {
     this.#state = undefined;
-    this.#cache = createVersionCache(-1);
+    this.#pages.clear();
   }
 
   /** Reports a change of the chain: cached messages are void. */
   reportMessageChange(): void {
-    this.#cachedFromSeq = Infinity;
-    this.#messages = [];
+    this.#runMessages.clear();
     this.reportStateChange();
   }
 
   /** Reports a change that does not affect messages. */
   reportStateChange(): void {
     this.#state = undefined;
-    this.#incrementVersion();
+    this.#changeSignal.increment();
   }
 
   /** Appends output of a running tool. */
   appendProgress(callId: string, text: string): void {
-    const { length, text: cachedText } = this.#progress.get(callId) ?? { length: 0, text: "" };
-    this.#progress.set(callId, {
-      length: length + text.length,
-      text: lastCharacters(cachedText + text, MAX_PROGRESS_CHARACTERS),
-    });
-    this.#incrementVersion();
+    this.#progress.append(callId, text);
+    this.#changeSignal.increment();
   }
 
   /** Returns the output of running tools after the lengths in `reportedLengths`, and updates these lengths. */
   takeProgress(reportedLengths: Map<string, number>): { callId: string; text: string }[] {
-    const newOutputs: { callId: string; text: string }[] = [];
-    for (const callId of reportedLengths.keys()) if (!this.#progress.has(callId)) reportedLengths.delete(callId);
-    for (const [callId, { length, text }] of this.#progress) {
-      const unreportedCharacters = Math.min(length - (reportedLengths.get(callId) ?? 0), text.length);
-      if (unreportedCharacters > 0) newOutputs.push({ callId, text: text.slice(text.length - unreportedCharacters) });
-      reportedLengths.set(callId, length);
-    }
-    return newOutputs;
+    return this.#progress.take(reportedLengths);
   }
 
   /** Reads the session's state; returns the same object while it is equal. Undefined if the session was deleted. */
@@ -233,15 +166,9 @@ export class SessionTail {
   }
 
   /** Returns the change for a reader at a position, from a message of a page. Cached for readers at that position. */
-  getChange(position: StreamPosition, message: Message, { changes }: Page): PositionChange {
-    const key = `${message.seq} ${position.key}`;
-    let change = changes.get(key);
-    if (!change) {
-      if (changes.size >= MAX_CACHED_CHANGES) changes.clear();
-      change = position.createEvents(message, this.hasLocalWriter && message.seq >= this.#cachedFromSeq);
-      changes.set(key, change);
-    }
-    return change;
+  getChange(position: StreamPosition, message: Message, page: Page): PositionChange {
+    const isGrowing = this.hasLocalWriter && this.#runMessages.includesFrom(message.seq);
+    return getPositionChange(position, message, page, isGrowing);
   }
 
   /**
@@ -249,41 +176,17 @@ export class SessionTail {
    * rewinds that the caller knows.
    */
   async readPage(seq: number, rewindCount: number): Promise<Page> {
-    const { pages, changes } = this.#getCache();
     // The lease is released shortly before the run reports it. Messages that another process has rewound since then are
     // still cached here.
-    if (seq >= this.#cachedFromSeq && rewindCount === this.#rewindCount) {
-      const index = this.#messages.findIndex((message) => message.seq >= seq);
-      return {
-        messages: index < 0 ? [] : this.#messages.slice(index, index + PAGE_SIZE),
-        hasMore: index >= 0 && index + PAGE_SIZE < this.#messages.length,
-        changes,
-      };
-    }
+    if (this.#runMessages.includesFrom(seq) && rewindCount === this.#rewindCount)
+      return { ...this.#runMessages.readPage(seq, PAGE_SIZE), changes: this.#pages.getChanges(this.version) };
     // Query after the state, so that the page is never older than the rewinds in the state.
-    const state = this.readState();
-    const query = { scope: "chain", after: seq - 1, limit: PAGE_SIZE } as const;
-    const page = pages.get(seq) ?? state.then(() => this.#store.messages(this.rootId, query));
-    if (pages.size >= MAX_CACHED_PAGES) pages.clear();
-    pages.set(seq, page);
-    page.catch(() => pages.delete(seq));
-    const messages = await page;
-    return { messages, hasMore: messages.length === PAGE_SIZE, changes };
+    return this.#pages.read(seq, this.version, this.readState());
   }
 
   /** Resolves when a change after `version` exists and the minimum interval has passed, or when the signal aborts. */
-  async waitForChange(version: number, signal: AbortSignal): Promise<void> {
-    if (signal.aborted) return;
-    await new Promise<void>((resolve) => {
-      const wake = () => {
-        signal.removeEventListener("abort", wake);
-        this.#wakeCallbacks.delete(wake);
-        resolve();
-      };
-      signal.addEventListener("abort", wake, { once: true });
-      this.#wakeCallbacks.add(wake);
-      if (this.#version !== version) this.#wakeSoon();
-    });
+  waitForChange(version: number, signal: AbortSignal): Promise<void> {
+    return this.#changeSignal.waitForChange(version, signal);
   }
 
   /** Whether a client can now answer requests of this session, whichever session it shows. */
@@ -323,36 +226,9 @@ export class SessionTail {
       if (this.#watcherCount > 0) return;
       this.#unsubscribe?.();
       clearInterval(this.#pollTimer);
-      clearTimeout(this.#wakeTimer);
-      this.#wakeTimer = undefined;
+      this.#changeSignal.stopTimer();
       this.#unsubscribe = undefined;
       this.#pollTimer = undefined;
     };
-  }
-
-  #getCache() {
-    if (this.#cache.version !== this.#version) this.#cache = createVersionCache(this.#version);
-    return this.#cache;
-  }
-
-  #incrementVersion(): void {
-    this.#version += 1;
-    if (this.#wakeCallbacks.size > 0) this.#wakeSoon();
-  }
-
-  /** Wakes the waiting watchers, now or when the minimum interval has passed. */
-  #wakeSoon(): void {
-    if (this.#wakeTimer) return;
-    const wake = () => {
-      this.#wakeTimer = undefined;
-      this.#lastWakeAtMs = performance.now();
-      for (const resume of [...this.#wakeCallbacks]) resume();
-    };
-    const remainingMs =
-      this.#lastWakeAtMs +
-      (this.hasLocalWriter ? LOCAL_UPDATE_INTERVAL_MS : REMOTE_UPDATE_INTERVAL_MS) -
-      performance.now();
-    if (remainingMs > 0) this.#wakeTimer = setTimeout(wake, remainingMs);
-    else wake();
   }
 }

@@ -47,7 +47,9 @@ describe("docs/README.md", () => {
 
 for (const page of [
   "README.md",
-  ...["tutorial", "concepts", "troubleshooting", "comparison"].map((pageName) => `docs/${pageName}.md`),
+  ...["tutorial", "concepts", "troubleshooting", "comparison", "ports", "watching"].map(
+    (pageName) => `docs/${pageName}.md`,
+  ),
 ])
   describe(page, () => {
     it("links only to existing files and headings", () => {

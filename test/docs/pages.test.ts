@@ -135,7 +135,7 @@ describe("the pages of docs", () => {
       [...options.matchAll(/^ {2}(\w+)\??:/gm)].map(([, name]) => name).sort(),
     );
     const errors = readFileSync(path.join(ROOT, "src/ports/errors.ts"), "utf8");
-    const errorClasses = [...errors.matchAll(/class (\w+) extends GantryError \{\n\s+readonly code = "(\w+)"/g)];
+    const errorClasses = [...errors.matchAll(/class (\w+) extends errorClass\(\s*"(\w+)"/g)];
     const rows = [...text.matchAll(/^\| `(\w+)` +\| `(\w+Error)`/gm)].map(([, code, name]) => `${code} ${name}`);
     assert.deepEqual(rows.sort(), errorClasses.map(([, name, code]) => `${code} ${name}`).sort());
   });

@@ -107,7 +107,7 @@ export function findUnexportedTypes({ root, checker, exports }: EntryExports): s
 const INPUT_TYPES =
   /(Options|Input|Definition|Query|Budget|Fixture|Hooks|Program|Address|Rule)$|^(NewSession|HttpMount|Model|ModelUsage|Refusal|ToolOutput)$/;
 /** Inputs that a driver receives from the kernel. */
-const DRIVER_PORT_FILE = /\/ports\/session-driver\.ts$/;
+const DRIVER_PORT_FILE = /\/ports\/session-(driver|queries|change)\.ts$/;
 
 /** Optional input fields that do not accept `undefined`, as `Type.field`. */
 export function findFieldsWithoutUndefined({ checker, exports }: EntryExports): string[] {

@@ -1,5 +1,6 @@
 import type { ModelPrices } from "../../ports/model-provider.js";
-import type { Budget, RunInput, RunResult } from "../../ports/run.js";
+import type { Budget } from "../../ports/usage.js";
+import type { RunInput, RunResult } from "../../ports/run.js";
 
 /** Limits of a run. */
 export interface RunLimits {

@@ -1,4 +1,5 @@
-import type { ToolKind, ToolOutput } from "../../ports/tool.js";
+import type { ToolKind } from "../../ports/tool-display.js";
+import type { ToolOutput } from "../../ports/tool.js";
 import { recordChangedFiles } from "../../tools/files/changed-files.js";
 import type { PreparedCall } from "./prepare.js";
 import type { SubagentCall } from "../context/agent-services.js";

@@ -1,6 +1,7 @@
 import { parseJson } from "../../base/json.js";
 import { abortable, createDeadline } from "../../base/abort.js";
-import type { Diff, Location, Tool, ToolCallPreview, ToolContext, ToolKind } from "../../ports/tool.js";
+import type { Diff, Location, ToolKind } from "../../ports/tool-display.js";
+import type { Tool, ToolCallPreview, ToolContext } from "../../ports/tool.js";
 import { readDiffs } from "./display.js";
 
 /** Maximum wait of a permission request for the preview of a tool, in ms. */

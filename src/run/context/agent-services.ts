@@ -8,7 +8,7 @@ import type { Hooks } from "../../ports/hooks.js";
 import type { Logger } from "../../ports/logger.js";
 import type { McpServerFactory } from "../../ports/mcp-server.js";
 import type { ReasoningEffort } from "../../ports/model-provider.js";
-import type { PromptUse } from "../../ports/prompt-use.js";
+import type { PromptUse } from "../../ports/agent-options.js";
 import type { Run, RunInput } from "../../ports/run.js";
 import type { SessionMode } from "../../ports/session.js";
 import type { SessionDriver } from "../../ports/session-driver.js";

@@ -1,7 +1,7 @@
 import { isRecord } from "../../base/json.js";
 import { InputError } from "../../ports/errors.js";
-import type { Budget } from "../../ports/run.js";
-import { BUDGET_LIMITS } from "../../ports/defaults.js";
+import type { Budget } from "../../ports/usage.js";
+import { BUDGET_LIMITS } from "../../ports/agent-options.js";
 
 /** Checks a budget; undefined is valid. Throws `InputError` with the name of the invalid field. */
 export function checkBudget(

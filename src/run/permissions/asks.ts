@@ -1,7 +1,9 @@
 import { now } from "../../base/ids.js";
 import { AskClosedError, AskNotFoundError, hasCode, InputError } from "../../ports/errors.js";
 import type { Ask, AskReply } from "../../ports/ask.js";
-import type { AnswerResult, AskQuery, SessionDriver } from "../../ports/session-driver.js";
+import type { SessionDriver } from "../../ports/session-driver.js";
+import type { AskQuery } from "../../ports/session-queries.js";
+import type { AnswerResult } from "../../ports/session-change.js";
 import { withEffectiveState, isOpen } from "../../sessions/stored-run.js";
 import type { Inbox } from "../queue/inbox.js";
 

@@ -1,6 +1,7 @@
 import type { PermissionPolicy } from "../../ports/permission-policy.js";
 import type { SessionMode } from "../../ports/session.js";
-import type { ToolKind, ToolSpec } from "../../ports/tool.js";
+import type { ToolKind } from "../../ports/tool-display.js";
+import type { ToolSpec } from "../../ports/tool.js";
 import type { ParentCall, PermissionRun } from "./permission-run.js";
 import { SESSION_MODES } from "../../sessions/session-modes.js";
 

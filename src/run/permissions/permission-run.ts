@@ -7,7 +7,7 @@ import type { PermissionPolicy, PermissionRule } from "../../ports/permission-po
 import type { RunInput } from "../../ports/run.js";
 import type { SessionMode } from "../../ports/session.js";
 import type { SessionDriver } from "../../ports/session-driver.js";
-import type { Unattended } from "../../ports/unattended.js";
+import type { Unattended } from "../../ports/agent-options.js";
 import type { SessionTail } from "../../watch/session-tail.js";
 import type { RunClock } from "../budget/run-clock.js";
 import type { Inbox } from "../queue/inbox.js";

@@ -1,7 +1,8 @@
 import { isRecord } from "../../base/json.js";
 import { InputError } from "../../ports/errors.js";
 import type { PermissionRule } from "../../ports/permission-policy.js";
-import type { ToolCall, ToolKind, ToolSpec } from "../../ports/tool.js";
+import type { ToolCall, ToolSpec } from "../../ports/tool.js";
+import type { ToolKind } from "../../ports/tool-display.js";
 import { EXPECTED_VALUES, RULE_ACTIONS } from "./rule-format.js";
 
 /** Maximum alternatives that the braces of one glob expand to. */

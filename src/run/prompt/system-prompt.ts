@@ -1,12 +1,13 @@
 import { ENVIRONMENT_KEY, type StateChanges } from "../../conversation/stored-state.js";
 import { toPrintable } from "../../base/printable.js";
 import type { Model } from "../../ports/model-provider.js";
-import type { Tool, ToolKind, ToolSpec } from "../../ports/tool.js";
+import type { Tool, ToolSpec } from "../../ports/tool.js";
+import type { ToolKind } from "../../ports/tool-display.js";
 import type { ToolSource } from "../../ports/tool-source.js";
 import { formatInstruction } from "../../project/instructions.js";
 import type { Project, ProjectInstructions } from "../../project/project.js";
 import { parseEnvironment, formatToday, type Environment } from "../../project/environment.js";
-import type { PromptUse } from "../../ports/prompt-use.js";
+import type { PromptUse } from "../../ports/agent-options.js";
 import { findFamily, createWorkInstructions } from "./sections.js";
 
 export interface SystemPromptInput {

@@ -8,7 +8,8 @@ import {
   TooManyRunsError,
 } from "../../ports/errors.js";
 import type { Instruction, RunRecord, RunState } from "../../ports/run.js";
-import type { RunQuery, SessionDriver } from "../../ports/session-driver.js";
+import type { RunQuery } from "../../ports/session-queries.js";
+import type { SessionDriver } from "../../ports/session-driver.js";
 import type { WatchEvent, WatchOptions } from "../../ports/watch.js";
 import { RUN_KEY_RETENTION_MS } from "../../sessions/housekeeping.js";
 import { notifierOf } from "../../sessions/polling-notifier.js";

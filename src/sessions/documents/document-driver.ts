@@ -1,7 +1,7 @@
 import { deepCopy } from "../../base/copy.js";
 import { GantryError, SessionNotFoundError, StoreError } from "../../ports/errors.js";
-import type { Notifier } from "../../ports/notifier.js";
-import type { MessageQuery, SessionDriver } from "../../ports/session-driver.js";
+import type { Notifier, SessionDriver } from "../../ports/session-driver.js";
+import type { MessageQuery } from "../../ports/session-queries.js";
 import { DriverLifecycle } from "../driver-lifecycle.js";
 import { Chain } from "./chain.js";
 import type { DocumentStore } from "./document-store.js";

@@ -1,7 +1,8 @@
 import { PointNotFoundError, SeqTakenError } from "../../ports/errors.js";
 import type { Message } from "../../ports/message.js";
 import type { Session, Snapshot } from "../../ports/session.js";
-import type { MessageQuery, PartDelta, SessionChange } from "../../ports/session-driver.js";
+import type { MessageQuery } from "../../ports/session-queries.js";
+import type { PartDelta, SessionChange } from "../../ports/session-change.js";
 import type { Chain, ChainDocument, GrowingMessage, Link } from "./chain.js";
 import { keys } from "./keys.js";
 

@@ -1,7 +1,8 @@
 import { RunKeyTakenError, SessionExistsError } from "../../ports/errors.js";
 import type { Ask } from "../../ports/ask.js";
 import type { RunRecord } from "../../ports/run.js";
-import type { AnswerResult, AskQuery, RunQuery, SessionChange, StoredRun } from "../../ports/session-driver.js";
+import type { AskQuery, RunQuery, StoredRun } from "../../ports/session-queries.js";
+import type { AnswerResult, SessionChange } from "../../ports/session-change.js";
 import { compareNewestFirst } from "../newest-first.js";
 import { isOpen } from "../stored-run.js";
 import { Chain, type Head } from "./chain.js";

@@ -2,15 +2,9 @@ import { PointNotFoundError, SessionExistsError, SessionNotFoundError } from "..
 import type { Message } from "../../ports/message.js";
 import type { Instruction } from "../../ports/run.js";
 import type { Session } from "../../ports/session.js";
-import type {
-  ChainHead,
-  LeaseHead,
-  ChangeResult,
-  SessionChange,
-  SessionPage,
-  SessionQuery,
-  SessionStart,
-} from "../../ports/session-driver.js";
+import type { ChainHead, LeaseHead } from "../../ports/session-driver.js";
+import type { SessionPage, SessionQuery } from "../../ports/session-queries.js";
+import type { ChangeResult, SessionChange, SessionStart } from "../../ports/session-change.js";
 import { addUsage } from "../../conversation/usage.js";
 import { compareNewestFirst } from "../newest-first.js";
 import { Chain, type Link } from "./chain.js";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { Message } from "../../ports/message.js";
-import type { SessionChange } from "../../ports/session-driver.js";
+import type { SessionChange } from "../../ports/session-change.js";
 import { expectError } from "../check.js";
 import { acquireLease, findSnapshots, readSeqs } from "./driver-calls.js";
 import { aGrowingMessage, aMessage, aRun, aSession, at, change, joinParts } from "./records.js";

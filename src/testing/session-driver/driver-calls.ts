@@ -1,6 +1,8 @@
 import type { Ask } from "../../ports/ask.js";
 import type { Instruction } from "../../ports/run.js";
-import type { AskResolution, Lease, SessionDriver, SessionQuery, StoredRun } from "../../ports/session-driver.js";
+import type { AskResolution } from "../../ports/session-change.js";
+import type { Lease, SessionDriver } from "../../ports/session-driver.js";
+import type { SessionQuery, StoredRun } from "../../ports/session-queries.js";
 import type { Session, Snapshot } from "../../ports/session.js";
 import { aHolder, change } from "./records.js";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { LeaseHolder } from "../../ports/holder.js";
-import type { SessionChange } from "../../ports/session-driver.js";
+import type { SessionChange } from "../../ports/session-change.js";
 import { expectError } from "../check.js";
 import { acquireLease, findAsk, findRun, releaseLease, sendInstruction, withdrawInstruction } from "./driver-calls.js";
 import { fenceRules } from "./fences.js";

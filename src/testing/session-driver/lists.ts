@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import type { SessionDriver, SessionQuery } from "../../ports/session-driver.js";
+import type { SessionDriver } from "../../ports/session-driver.js";
+import type { SessionQuery } from "../../ports/session-queries.js";
 import { listIds } from "./driver-calls.js";
 import { aMessage, aSession, at, change } from "./records.js";
 import type { StoreRules } from "./store-under-test.js";

@@ -2,7 +2,7 @@ import type { Ask } from "../../ports/ask.js";
 import type { LeaseHolder } from "../../ports/holder.js";
 import type { Message } from "../../ports/message.js";
 import type { Instruction, RunRecord } from "../../ports/run.js";
-import type { AskResolution, SessionChange } from "../../ports/session-driver.js";
+import type { AskResolution, SessionChange } from "../../ports/session-change.js";
 import type { Session } from "../../ports/session.js";
 
 /** Returns a timestamp, in seconds after a fixed date. */

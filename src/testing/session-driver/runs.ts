@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { RunRecord } from "../../ports/run.js";
-import type { RunQuery, SessionDriver } from "../../ports/session-driver.js";
+import type { SessionDriver } from "../../ports/session-driver.js";
+import type { RunQuery } from "../../ports/session-queries.js";
 import { expectError } from "../check.js";
 import { acquireLease, findRun, releaseLease } from "./driver-calls.js";
 import { aHolder, aMessage, aRun, aSession, at, change } from "./records.js";

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { SessionQuery } from "../../ports/session-driver.js";
+import type { SessionQuery } from "../../ports/session-queries.js";
 import { expectError } from "../check.js";
 import { findNewest, listIds, readSeqs } from "./driver-calls.js";
 import { aGrowingMessage, aMessage, aSession, at, change, joinParts, someMessages } from "./records.js";

@@ -1,4 +1,5 @@
-import type { Diff, Location, Tool } from "../../ports/tool.js";
+import type { Diff, Location } from "../../ports/tool-display.js";
+import type { Tool } from "../../ports/tool.js";
 import { defineArguments, text } from "../arguments.js";
 import { defineTool } from "../define-tool.js";
 import { createLocation, formatPath, type FileToolOptions } from "./files.js";

@@ -1,4 +1,5 @@
-import type { Diff, Tool } from "../../ports/tool.js";
+import type { Diff } from "../../ports/tool-display.js";
+import type { Tool } from "../../ports/tool.js";
 import type { TextEdit } from "../../untrusted/edits/apply-edit.js";
 import { defineArguments, flag, optional, PATH_ALIASES, text } from "../arguments.js";
 import { defineTool } from "../define-tool.js";

@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
 import { basename, dirname, relative, resolve, sep } from "node:path";
 import { PathError, ToolError } from "../../ports/errors.js";
-import type { Diff, Location, ToolContext } from "../../ports/tool.js";
+import type { Diff, Location } from "../../ports/tool-display.js";
+import type { ToolContext } from "../../ports/tool.js";
 import { isInside, PathGuard, type OpenedFile } from "../../files/path-guard.js";
 import { Protection } from "../../files/protection.js";
 import { toPrintable } from "../../base/printable.js";

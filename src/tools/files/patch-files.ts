@@ -1,7 +1,8 @@
 import { basename, dirname, join } from "node:path";
 import { ToolError } from "../../ports/errors.js";
 import type { PathGuard } from "../../files/path-guard.js";
-import type { Diff, ToolCallPreview, ToolContext, ToolOutput } from "../../ports/tool.js";
+import type { Diff } from "../../ports/tool-display.js";
+import type { ToolCallPreview, ToolContext, ToolOutput } from "../../ports/tool.js";
 import { detectFileType, DETECTION_BYTES } from "./content.js";
 import { removePath } from "./delete-path.js";
 import {

@@ -80,6 +80,26 @@ describe("an error in JSON", () => {
     assert.deepEqual(new Set(errors.map(([error]) => error.constructor)), new Set(classes));
   });
 
+  it("has the name of its class, and a cause only if it was given", () => {
+    for (const [error, fields] of errors) {
+      assert.ok(error instanceof original.GantryError && error.name === error.constructor.name, error.name);
+      assert.ok(error.cause === undefined || error.cause === cause, error.name);
+      for (const field of Object.keys(fields)) assert.ok(Object.hasOwn(error, field), `${error.name}.${field}`);
+    }
+    assert.ok(!Object.hasOwn(new original.ToolError("x"), "cause"));
+    assert.equal(new original.PathError("io", "x", { cause }).cause, cause);
+  });
+
+  it("has default values for omitted arguments", () => {
+    assert.equal(new original.SessionBusyError().retryAfterMs, 1000);
+    const tooManyRuns = new original.TooManyRunsError(undefined, "too many bytes");
+    assert.deepEqual(tooManyRuns.toJSON(), { code: "too_many_runs", message: "too many bytes", retryAfterMs: 1000 });
+    assert.equal(new original.TooManyRunsError().message, "too many concurrent runs");
+    assert.equal(new original.ModelTimeoutError().reason, "");
+    const { isFull, isUnavailable } = new original.StoreError("x", { isUnavailable: true });
+    assert.deepEqual({ isFull, isUnavailable }, { isFull: false, isUnavailable: true });
+  });
+
   it("contains code, message and the fields of its class, but neither stack nor cause", () => {
     for (const [error, fields] of errors) {
       const { code, message } = error;

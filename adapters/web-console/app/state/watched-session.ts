@@ -2,7 +2,6 @@ import { batch, computed, signal, type ReadonlySignal, type Signal } from "@prea
 import {
   ApiError,
   NotFoundError,
-  PendingSteers,
   SessionMirror,
   type ApiAsk,
   type GantryClient,
@@ -18,7 +17,9 @@ import {
   type WatchedEvent,
 } from "gantry/client";
 import { TimelineRows, type Row } from "./rows.js";
-import { readStoredSteers, storeSteers } from "./stored-steers.js";
+import { SessionSteers } from "./session-steers.js";
+import { StreamSchedule } from "./stream-schedule.js";
+import { ToolOutputs } from "./tool-outputs.js";
 
 /** Number of messages that are loaded at first, and with each older page. */
 const FIRST_PAGE_SIZE = 50;
@@ -26,10 +27,6 @@ const OLDER_PAGE_SIZE = 200;
 const MAX_SUBAGENTS = 100;
 /** Larger than any `seq`. */
 const MAX_SEQ = Number.MAX_SAFE_INTEGER;
-/** Maximum characters of a running tool's output that are shown: the newest characters. */
-const MAX_OUTPUT_CHARACTERS = 64 * 1024;
-/** Time after which a hidden page closes its connection, in ms. Browsers allow only six connections per host. */
-const HIDDEN_PAGE_DELAY_MS = 5_000;
 const LOAD_RETRY_DELAY_MS = 1_000;
 
 /** Functions of the page that an open session uses. */
@@ -52,18 +49,13 @@ export class WatchedSession {
   readonly #connection = signal<ConnectionState>("connecting");
   readonly #isMissing = signal(false);
   readonly #state = signal<ApiSessionState | undefined>(undefined);
-  readonly #steers: PendingSteers;
-  readonly #pendingSteers = signal<readonly PendingSteer[]>([]);
-  readonly #returnedTexts = signal<readonly string[]>([]);
-  readonly #outputSignalsByCallId = new Map<string, Signal<string>>();
+  readonly #steers: SessionSteers;
+  readonly #streamSchedule: StreamSchedule;
+  readonly #toolOutputs = new ToolOutputs(this.#mirror);
   readonly #unfoldedSignalsByKey = new Map<string, Signal<boolean | undefined>>();
   readonly #hasOlder = signal(false);
   readonly #isLoaded = signal(false);
-  #streamController = new AbortController();
-  #hiddenPageTimer: ReturnType<typeof setTimeout> | undefined;
   #olderPageRequest: Promise<void> | undefined;
-  #canAnswer = false;
-  #resumeStream: (() => void) | undefined;
   readonly info = computed(() => this.#state.value?.session);
   readonly run: ReadonlySignal<ApiRun | null> = computed(() => this.#state.value?.run ?? null);
   readonly asks: ReadonlySignal<readonly ApiAsk[]> = computed(() => this.#state.value?.asks ?? []);
@@ -77,9 +69,9 @@ export class WatchedSession {
   constructor(id: string, host: SessionHost) {
     this.id = id;
     this.#host = host;
-    this.#steers = new PendingSteers(host.client, readStoredSteers(id));
-    this.#pendingSteers.value = this.#steers.all;
-    document.addEventListener("visibilitychange", this.#onVisibilityChange, { signal: this.#closeController.signal });
+    const { signal: closeSignal } = this.#closeController;
+    this.#steers = new SessionSteers(id, host.client, this.#mirror, closeSignal);
+    this.#streamSchedule = new StreamSchedule(() => this.isBusy.peek(), closeSignal);
     void this.#load();
   }
 
@@ -112,11 +104,7 @@ export class WatchedSession {
   }
 
   getOutputSignal(callId: string): ReadonlySignal<string> {
-    const existingSignal = this.#outputSignalsByCallId.get(callId);
-    if (existingSignal) return existingSignal;
-    const outputSignal = signal(this.#mirror.progress.get(callId)?.slice(-MAX_OUTPUT_CHARACTERS) ?? "");
-    this.#outputSignalsByCallId.set(callId, outputSignal);
-    return outputSignal;
+    return this.#toolOutputs.getSignal(callId);
   }
 
   /** Sessions of the subagents that a call started. Empty if the sessions cannot be loaded. */
@@ -163,40 +151,23 @@ export class WatchedSession {
   }
 
   /** Sends an instruction to the current run. Rejects with the client's errors. */
-  async steer(text: string): Promise<void> {
-    await this.#steers.send(this.id, text, this.#mirror);
-    void this.#settleSteers();
+  steer(text: string): Promise<void> {
+    return this.#steers.send(text);
   }
 
   /** Instructions that the run has not read yet, oldest first. */
   get pendingSteers(): ReadonlySignal<readonly PendingSteer[]> {
-    return this.#pendingSteers;
+    return this.#steers.pending;
   }
 
   /** Texts that a stopped run did not read, until `takeReturnedTexts`. */
   get returnedTexts(): ReadonlySignal<readonly string[]> {
-    return this.#returnedTexts;
+    return this.#steers.returnedTexts;
   }
 
   /** Returns the texts of `returnedTexts` and clears the signal. */
   takeReturnedTexts(): readonly string[] {
-    const texts = this.#returnedTexts.peek();
-    if (texts.length > 0) this.#returnedTexts.value = [];
-    return texts;
-  }
-
-  async #settleSteers(): Promise<void> {
-    const settlement = this.#steers.settle(this.#mirror, { signal: this.#closeController.signal });
-    this.#updatePendingSteers();
-    const texts = await settlement;
-    this.#updatePendingSteers();
-    if (texts.length > 0) this.#returnedTexts.value = [...this.#returnedTexts.peek(), ...texts];
-  }
-
-  #updatePendingSteers(): void {
-    if (this.#pendingSteers.peek() === this.#steers.all) return;
-    this.#pendingSteers.value = this.#steers.all;
-    storeSteers(this.id, this.#steers.all);
+    return this.#steers.takeReturnedTexts();
   }
 
   /** Answers a question. An error becomes a notice, for example if another client answered first. */
@@ -206,9 +177,7 @@ export class WatchedSession {
 
   /** Ends the stream. The object cannot be used afterwards. */
   close(): void {
-    clearTimeout(this.#hiddenPageTimer);
     this.#closeController.abort();
-    this.#streamController.abort();
   }
 
   async #load(): Promise<void> {
@@ -225,12 +194,9 @@ export class WatchedSession {
         this.#isLoaded.value = true;
       });
       // The stream sends unfinished messages again from their start: begin before the first unfinished message.
-      const finishedMessages = messages.filter(({ finished }) => finished !== false);
-      const startSeq =
-        messages.length > finishedMessages.length
-          ? Math.min(...messages.filter(isUnfinished).map(({ seq }) => seq)) - 1
-          : 0;
-      await this.#watchFrom(startSeq > 0 ? startSeq : (finishedMessages.at(-1)?.seq ?? 0));
+      const startSeq = (messages.find(({ finished }) => finished === false)?.seq ?? 1) - 1;
+      const lastFinishedSeq = messages.findLast(({ finished }) => finished !== false)?.seq ?? 0;
+      await this.#watchFrom(startSeq > 0 ? startSeq : lastFinishedSeq);
     } catch (error) {
       if (this.#closeController.signal.aborted) return;
       if (error instanceof NotFoundError) this.#handleDeletion();
@@ -249,20 +215,19 @@ export class WatchedSession {
   /** Follows the events after the mirror's cursor, or after `afterSeq` while the mirror has no cursor. */
   async #watchFrom(afterSeq: number): Promise<void> {
     while (!this.#closeController.signal.aborted) {
-      const { signal } = this.#streamController;
+      const { signal } = this.#streamSchedule;
       if (!signal.aborted) await this.#follow(afterSeq, signal);
       if (this.#isMissing.peek() || this.#closeController.signal.aborted) return;
       // The stream was replaced, or paused until the page is visible again.
-      if (this.#streamController.signal.aborted) await this.#waitForStream();
+      if (this.#streamSchedule.signal.aborted) await this.#streamSchedule.waitForResume();
     }
   }
 
   async #follow(afterSeq: number, signal: AbortSignal): Promise<void> {
-    this.#canAnswer = document.visibilityState === "visible";
     const events = this.#host.client.sessions.watch(this.id, {
       after: this.#mirror.cursor,
       afterSeq,
-      canAnswer: this.#canAnswer,
+      canAnswer: this.#streamSchedule.startConnection(),
       signal,
       onConnection: (state) => {
         if (!signal.aborted)
@@ -275,7 +240,7 @@ export class WatchedSession {
 
   #apply(event: WatchedEvent): void {
     this.#mirror.apply(event);
-    if (event.type === "state" || event.type === "message") void this.#settleSteers();
+    if (event.type === "state" || event.type === "message") void this.#steers.settle();
     switch (event.type) {
       case "state": {
         const { state } = this.#mirror;
@@ -286,11 +251,9 @@ export class WatchedSession {
         this.#host.onState?.(state);
         break;
       }
-      case "tool_progress": {
-        const outputSignal = this.#outputSignalsByCallId.get(event.tool_call_id);
-        if (outputSignal) outputSignal.value = (outputSignal.peek() + event.content).slice(-MAX_OUTPUT_CHARACTERS);
+      case "tool_progress":
+        this.#toolOutputs.append(event.tool_call_id, event.content);
         break;
-      }
       case "deleted":
         break;
       default:
@@ -320,32 +283,6 @@ export class WatchedSession {
     this.#host.onDeleted?.(this.id);
   }
 
-  /**
-   * Closes the connection of a hidden page if no run is active. During a run the connection stays open, so that a user
-   * who returns can still answer its questions.
-   */
-  readonly #onVisibilityChange = () => {
-    clearTimeout(this.#hiddenPageTimer);
-    if (document.visibilityState === "visible") {
-      if (this.#canAnswer && !this.#streamController.signal.aborted) return;
-      this.#streamController.abort();
-      this.#streamController = new AbortController();
-      this.#resumeStream?.();
-      return;
-    }
-    this.#hiddenPageTimer = setTimeout(() => {
-      if (!this.isBusy.peek()) this.#streamController.abort();
-    }, HIDDEN_PAGE_DELAY_MS);
-  };
-
-  /** Resolves when the page is visible again, or when the session is closed. */
-  #waitForStream(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#resumeStream = resolve;
-      this.#closeController.signal.addEventListener("abort", () => resolve(), { once: true });
-    });
-  }
-
   async #attempt(action: () => Promise<unknown>): Promise<void> {
     try {
       await action();
@@ -358,8 +295,4 @@ export class WatchedSession {
 /** Whether a run has not ended. */
 export function isActive(run: Pick<ApiRun, "state"> | null | undefined): boolean {
   return run?.state === "queued" || run?.state === "running" || run?.state === "waiting";
-}
-
-function isUnfinished(message: ApiMessage): boolean {
-  return message.finished === false;
 }

@@ -11,3 +11,11 @@ export const AGENT_DEFAULTS = {
 
 /** Highest accepted budget values; a higher value is assumed to be a typing error. */
 export const BUDGET_LIMITS = { usd: 1_000_000, tokens: 1_000_000_000_000, seconds: 1_000_000 };
+
+/** Use of an agent's own prompt: added to the built-in instructions, or instead of them. */
+export type PromptUse = "extend" | "replace";
+export const PROMPT_USES: readonly PromptUse[] = ["extend", "replace"];
+
+/** Policy when no client can answer an ask. */
+export type Unattended = "reject" | "allow" | "wait";
+export const UNATTENDED_POLICIES: readonly Unattended[] = ["reject", "allow", "wait"];
