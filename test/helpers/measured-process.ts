@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { statSync } from "node:fs";
 import path from "node:path";
 import type { Hooks } from "./temp-dir.js";
-import { gantryCommand, ROOT, sourcePath } from "./source-paths.js";
+import { ROOT, sourcePath } from "./source-paths.js";
 import { withLimit } from "./wait.js";
 
 /** Work of a process in one phase, from the end of the previous phase until the process is idle. */
@@ -26,14 +26,15 @@ export interface Work {
 type Report = Omit<Work, "modules"> & { modules: string[] };
 
 interface MeasuredProcessOptions {
-  args: readonly string[];
+  /** Arguments of Node: a program with its arguments. */
+  nodeArgs: readonly string[];
   home: string;
   projectDir: string;
 }
 
 /**
- * A process of the built `gantry` whose work is counted. Its clock stands still, so that nothing depends on time: polls
- * and other periodic work do not run.
+ * A process of Node, for example the built `gantry`, whose work is counted. Its clock stands still, so that nothing
+ * depends on time: polls and other periodic work do not run.
  */
 export class MeasuredProcess {
   readonly child: ChildProcess;
@@ -45,15 +46,15 @@ export class MeasuredProcess {
     this.child = child;
     this.#options = options;
     this.#end = once(child, "exit").then(([code, signal]) => {
-      throw new Error(`gantry ended (${code ?? signal})`);
+      throw new Error(`the process ended (${code ?? signal})`);
     });
     this.#end.catch(() => {});
   }
 
   /** Starts the process. It is killed after the test. */
   static start(hooks: Hooks, options: MeasuredProcessOptions): MeasuredProcess {
-    const { args, home, projectDir } = options;
-    const nodeArgs = ["--require", sourcePath("test/helpers/work-probe.cjs"), ...gantryCommand("dist"), ...args];
+    const { home, projectDir } = options;
+    const nodeArgs = ["--require", sourcePath("test/helpers/work-probe.cjs"), ...options.nodeArgs];
     const env = { PATH: process.env.PATH, HOME: home, GANTRY_HOME: home };
     const child = spawn(process.execPath, nodeArgs, { cwd: projectDir, env, stdio: ["pipe", "pipe", "ignore", "ipc"] });
     child.stdin?.on("error", () => {});

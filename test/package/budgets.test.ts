@@ -11,6 +11,7 @@ import { runPrompt } from "../bench/http-rows.js";
 import { parseOptions } from "../bench/options.js";
 import { endAllProcesses } from "../bench/processes.js";
 import { MeasuredProcess, type Work } from "../helpers/measured-process.js";
+import { gantryCommand } from "../helpers/source-paths.js";
 
 /** Counts of the work in one phase of a process. */
 interface Counts {
@@ -28,12 +29,13 @@ interface Counts {
  * the work that it causes after its answer: a start loads the code of a first turn, and a first turn stores a title. The
  * prompt is "hi"; in a read turn the model calls the tool `read` once.
  *
- * The counts are exact, and sizes are about 3 percent above the current ones. Lower a bound after an improvement, and
- * give the reason in the commit that raises one.
+ * The counts are exact, except one file call of a start for the compile cache, which Node 20 does not have. Sizes are
+ * about 3 percent above the current ones. Lower a bound after an improvement, and give the reason in the commit that
+ * raises one.
  */
 const BUDGETS = {
   stdio: {
-    start: createBudget(0, 0, 5, 628_000, 20, 30),
+    start: createBudget(0, 0, 5, 628_000, 21, 30),
     "first turn": createBudget(0, 2, 52, 446_000, 61, 85),
     "turn 20": createBudget(0, 0, 0, 0, 9, 27),
     "first read turn": createBudget(0, 0, 0, 0, 21, 40),
@@ -50,8 +52,12 @@ const BUDGETS = {
 type Transport = keyof typeof BUDGETS;
 type Phase = keyof (typeof BUDGETS)["stdio"];
 
-/** Heap and external memory of the idle process after the last phase, in bytes. It differs between versions of Node. */
-const MAX_HEAP_BYTES: Record<Transport, number> = { stdio: 15_000_000, HTTP: 17_000_000 };
+/**
+ * Heap and external memory of the idle process after the last phase, minus that of an empty Node process, in bytes.
+ * Measured on Node 20. Objects of later versions are larger.
+ */
+const MAX_HEAP_BYTES: Record<Transport, number> = { stdio: 9_250_000, HTTP: 11_150_000 };
+const HEAP_FACTOR = process.version.startsWith("v20.") ? 1 : 1.15;
 /** Bytes of the first model request of a session, with the system prompt and all tools. */
 const MAX_REQUEST_BYTES = 16_300;
 
@@ -125,6 +131,7 @@ function createProject(bench: Bench): string {
 
 interface Measurement {
   worksByPhase: Map<Phase, Work>;
+  /** Without the heap of an empty process. */
   heapBytes: number;
   /** Body of the first model request. */
   request: string;
@@ -134,7 +141,11 @@ interface Measurement {
 async function measure(transport: Transport, bench: Bench): Promise<Measurement> {
   const { args, connect } = TRANSPORTS[transport];
   const projectDir = createProject(bench);
-  const measuredProcess = MeasuredProcess.start({ after }, { args, home: bench.createHome(), projectDir });
+  const folders = { home: bench.createHome(), projectDir };
+  const measuredProcess = MeasuredProcess.start(
+    { after },
+    { nodeArgs: [...gantryCommand("dist"), ...args], ...folders },
+  );
   const client = await connect(measuredProcess.child, projectDir);
   const worksByPhase = new Map<Phase, Work>([["start", await measuredProcess.takeWork()]]);
   const runTurn = async (prompt: string): Promise<Work> => {
@@ -147,10 +158,12 @@ async function measure(transport: Transport, bench: Bench): Promise<Measurement>
   worksByPhase.set("first read turn", await runTurn(readPrompt));
   for (let turn = 2; turn <= 5; turn++) worksByPhase.set("fifth read turn", await runTurn(readPrompt));
   const { heapBytes = NaN } = await measuredProcess.takeWork({ needsHeap: true });
+  const emptyProcess = MeasuredProcess.start({ after }, { nodeArgs: ["-e", "process.stdin.resume()"], ...folders });
+  const { heapBytes: emptyHeapBytes = NaN } = await emptyProcess.takeWork({ needsHeap: true });
   const model = new HttpClient(bench.modelUrl);
   const [request = ""] = JSON.parse((await model.get("/first-requests")).body) as string[];
   model.close();
-  return { worksByPhase, heapBytes, request };
+  return { worksByPhase, heapBytes: heapBytes - emptyHeapBytes, request };
 }
 
 /** The sizes of the messages and tools of a request, in bytes. */
@@ -195,8 +208,9 @@ for (const transport of ["stdio", "HTTP"] as const)
 
     it("leaves the heap of an idle process within its bytes", (t) => {
       const { heapBytes } = measurement;
-      t.diagnostic(`${transport}, heap of the idle process: ${heapBytes} bytes`);
-      assert.ok(heapBytes <= MAX_HEAP_BYTES[transport], `${heapBytes} bytes, at most ${MAX_HEAP_BYTES[transport]}`);
+      const maxBytes = MAX_HEAP_BYTES[transport] * HEAP_FACTOR;
+      t.diagnostic(`${transport}, heap of the idle process: ${heapBytes} bytes more than an empty one`);
+      assert.ok(heapBytes <= maxBytes, `${heapBytes} bytes, at most ${maxBytes}`);
     });
 
     it("includes a first model request within its bytes", (t) => {
