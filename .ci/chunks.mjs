@@ -38,10 +38,8 @@ export const CHUNKS = [
   ]),
   // The first run. Modules of adapters/language-models that the `serve` chunk contains are not listed again.
   deferredChunk("run", "serve", [
-    "src/run local-runs; src/run/input server-check; src/compaction summary",
-    "src/conversation messages stored-state",
-    "src/project git-head instructions skills tree; src/files handle-opener name-opener names opened-folder path-guard resolve-path",
-    "src/processes output-folder",
+    "src/run local-runs; src/run/input server-check; src/compaction summary; src/conversation messages stored-state",
+    "src/project git-head instructions skills tree; src/files handle-opener name-opener names opened-folder path-guard resolve-path; src/processes output-folder",
     "src/watch live-sessions plan session-tail watch; src/sessions holder lease; src/tools builtin-tools",
     "adapters/language-models answer catalogue-entry claude efforts files limits model-list local-catalogue",
     "adapters/language-models messages price-list price-updates prices require-event-stream specification unreadable-body request-capture",
@@ -54,18 +52,15 @@ export const CHUNKS = [
   chunk("offline", "serve", ["adapters/offline-provider index"]),
   // Loaded after the start, to report whether commands run in a sandbox.
   deferredChunk("sandbox", "serve run", [
-    "src/tools/shell/sandbox sandbox",
-    "src/processes child end-group process-group",
+    "src/tools/shell/sandbox sandbox; src/processes child end-group process-group",
   ]),
   // Modules for the first tool call.
   deferredChunk("tools", "serve run", [
     "src/run/calls describe execute; src/run/prompt nested-instructions",
     "src/tools/files delete-path edit-file files grep-search matched-lines patch-files patch-plan patch-text read-file",
     "src/tools/files record-file replace-file search-folder search-results write-file",
-    "src/tools/shell shell-output; src/tools/web web-page",
-    "src/files attachments walk",
-    "src/untrusted workers",
-    "src/base cut-text",
+    "src/tools/shell shell-output; src/tools/web web-page; src/files attachments walk",
+    "src/untrusted workers; src/base cut-text",
     "src/processes clean-stream file-list output-file ripgrep search-scope",
   ]),
   // Runs with watching clients, questions, subagents or budgets.

@@ -102,7 +102,15 @@ export { MemoryDocuments } from "../sessions/documents/memory-documents.js";
 export { withoutLease } from "../sessions/documents/chain.js";
 
 // Tools: types for tools and tool sources beyond `defineTool` of `gantry`.
-export type { PermissionDecision, JsonSchema, Question, ToolCall, ToolCallDescription, ToolCallPreview, ToolSpec } from "../ports/tool.js";
+export type {
+  PermissionDecision,
+  JsonSchema,
+  Question,
+  ToolCall,
+  ToolCallDescription,
+  ToolCallPreview,
+  ToolSpec,
+} from "../ports/tool.js";
 export type { Diff, Location } from "../ports/tool-display.js";
 export type { ToolArguments } from "../tools/define-tool.js";
 export type { FromJsonSchema } from "../tools/json-schema.js";

@@ -6,11 +6,15 @@ import { tempDir } from "../../helpers/temp-dir.js";
 
 describe("newId", () => {
   it("returns UUIDs of version 7 that contain the time of creation", () => {
+    const readTimeMs = (id: string): number => parseInt(id.replace("-", "").slice(0, 12), 16);
+    // Another test of this process may have set the clock ahead. The time of an id never goes back.
+    const previousMs = readTimeMs(newId());
     const startMs = Date.now();
     const id = newId();
     assert.match(id, /^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
-    const createdAtMs = parseInt(id.replace("-", "").slice(0, 12), 16);
-    assert.ok(createdAtMs >= startMs && createdAtMs <= Date.now());
+    const createdAtMs = readTimeMs(id);
+    assert.ok(createdAtMs >= startMs, `${createdAtMs} is before ${startMs}`);
+    assert.ok(createdAtMs <= Math.max(Date.now(), previousMs + 1), `${createdAtMs} is later than now`);
   });
 
   it("returns 20,000 ids in ascending order and without duplicates", () => {
