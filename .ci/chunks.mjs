@@ -31,6 +31,7 @@ export const CHUNKS = [
     "src/plugin listening-base",
   ]),
   chunk("http", "serve", ["src/http http-host", "adapters/koa-http-api index", "adapters/web-console index"]),
+  deferredChunk("clients", "serve http", ["src/http client-lookup peer-lookup socket-process socket-table"]),
   chunk("stdio", "serve", ["adapters/acp-stdio index"]),
   deferredChunk("prompt", "serve stdio", [
     "adapters/acp-shared permission plan prompt prompt-input reported-calls run-usage session-list tool-output-stream",
@@ -67,15 +68,13 @@ export const CHUNKS = [
   deferredChunk("live", "serve run", [
     "src/run/budget run-budget; src/run/calls spawn; src/run/context structured-output",
     "src/run/input budget-check; src/run/permissions asks rule-schema rules subagent-requests",
-    "src/run/queue queue runs",
-    "adapters/sqlite-driver asks",
+    "src/run/queue queue runs; adapters/sqlite-driver asks",
   ]),
   // Modules that only few processes need.
   deferredChunk("rare-features", "serve run", [
     "src/compaction fit follow-up; src/sessions fork revert subagents undo; src/history plan restore",
     "adapters/language-models errors from-ai-sdk module package-source provider-fault",
-    "adapters/sqlite-driver dump",
-    "src/tools/shell bash-jobs; src/processes detached-job job supervisor",
+    "adapters/sqlite-driver dump; src/tools/shell bash-jobs; src/processes detached-job job supervisor",
     "src/serve mcp-servers third-party",
   ]),
   chunk("api", "serve http", ["adapters/koa-http-api app"]),
