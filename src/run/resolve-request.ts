@@ -60,7 +60,7 @@ export async function resolveRequest(agent: AgentServices, origin: RunOrigin): P
   const storedSession = input.sessionId === undefined ? undefined : await requireFirstSession(store, input.sessionId);
   const projectDir = input.projectDir ?? storedSession?.projectDir ?? agent.defaults.projectDir;
   const instructions = agent.project.instructions(projectDir);
-  const usesFiles = worksOnFiles(input.tools ?? agent.tools.own.list.tools);
+  const usesFiles = worksOnFiles(input.tools ?? agent.tools.agentTools.list.tools);
   const environment = storedSession || !usesFiles ? undefined : agent.project.environment(projectDir);
   await checkFolder(projectDir);
   const chosenModel = await agent.models.resolve(
