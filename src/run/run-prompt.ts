@@ -14,10 +14,9 @@ import type { Tool } from "../ports/tool.js";
 import { withEffectiveState, canRestart, toInterruptedRun, isQueued } from "../sessions/stored-run.js";
 import type { AgentServices } from "./context/agent-services.js";
 import { createToolList, withMcpServers } from "./input/run-input.js";
-import type { OpenedSession } from "./open-session.js";
+import type { OpenedSession, ResolvedRequest } from "./open-session.js";
 import type { ExpandedInput } from "./prompt/slash-commands.js";
 import { buildSystemPrompt, loadEnvironment } from "./prompt/system-prompt.js";
-import type { ResolvedRequest } from "./resolve-request.js";
 import type { RunTools } from "./tools/tool-sources.js";
 
 /** The prompt of a run: all that its model receives first, besides the earlier messages. */
