@@ -86,12 +86,13 @@ export class Agent {
       spawn: (input, subagentCall) => this.#start(input, subagentCall),
       closeSignal,
     });
-    const { caches, models, tools, background } = this.#services;
-    const { mode, projectDir } = this.#services.defaults;
+    const { background, caches, defaults, models } = this.#services;
+    const { agentTools } = this.#services.tools;
+    const { mode, projectDir } = defaults;
     const { tasks } = background;
     bus.on("session.deleted", ({ ids }) => ids.forEach((id) => caches.conversations.drop(id)));
     forgetFilesOnDelete(bus, fileHistory, tasks, logger);
-    this.#processes = new SessionProcesses(tools.own, bus, tasks, store, (rootId) => notifyChange(rootId, false));
+    this.#processes = new SessionProcesses(agentTools, bus, tasks, store, (rootId) => notifyChange(rootId, false));
     this.#providers = options.providers;
     this.projectDir = projectDir;
     this.mcpServerFactory = options.mcpServerFactory;
@@ -121,7 +122,7 @@ export class Agent {
    * If a function creates the tools, the list is empty until `prepare` resolves or a run starts.
    */
   get tools(): readonly Tool[] {
-    return this.#services.tools.own.list.tools;
+    return this.#services.tools.agentTools.list.tools;
   }
 
   /** Runs of this process and of other processes on the same store. */
@@ -200,9 +201,9 @@ export class Agent {
    */
   async prepare(): Promise<void> {
     if (this.#isRejectingRuns) return;
-    const { tools } = this.#services;
     const { tasks } = this.#services.background;
-    await tasks.add(Promise.all([this.#loadLocalRuns(), tools.own.load()])).catch(() => undefined);
+    const { agentTools } = this.#services.tools;
+    await tasks.add(Promise.all([this.#loadLocalRuns(), agentTools.load()])).catch(() => undefined);
     this.#preparePromise ??= tasks.add(this.#prepareModels());
   }
 

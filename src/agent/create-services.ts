@@ -58,7 +58,7 @@ export function createServices(options: AgentOptions, { closeSignal, ...agentMem
       prompt: { text: options.systemPrompt ?? "", use: options.prompt ?? "extend" },
     },
     tools: {
-      own: tools,
+      agentTools: tools,
       sources: new ToolSources([], bus, logger),
       mcpServerFactory: options.mcpServerFactory,
       hooks: options.hooks ?? {},

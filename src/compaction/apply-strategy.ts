@@ -19,7 +19,7 @@ export interface StrategyCaller extends ModelCaller {
   readonly signal: AbortSignal;
 }
 
-/** What a strategy compacts. */
+/** Input of a strategy, as far as the window sets it. */
 interface StrategyInput extends Omit<CompactionInput, "estimate" | "ask"> {
   /** Maximum tokens of a question to the model. */
   readonly promptLimit: number;

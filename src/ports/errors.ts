@@ -38,7 +38,7 @@ export function hasCode<C extends keyof ErrorByCode>(error: unknown, code: C): e
   return error instanceof Error && (error as { code?: unknown }).code === code;
 }
 
-/** What the constructor of an error class passes on: the message, the fields, and the options with the cause. */
+/** Parts of an error that its constructor passes on: the message, the fields, and the options with the cause. */
 type ErrorParts<Fields = Record<never, never>> = [message: string, fields?: Fields, options?: ErrorOptions];
 type ErrorInstance<Code, Fields> = GantryError & { readonly code: Code } & Readonly<Fields>;
 type ErrorClass<Code, Args extends unknown[], Fields> = new (...args: Args) => ErrorInstance<Code, Fields>;

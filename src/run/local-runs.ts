@@ -39,7 +39,7 @@ export class LocalRuns {
   /** Starts a run and resolves when it is active. Rejects like `Agent.run`. */
   async start(input: RunInput, ticket: QueueTicket, parentCall: SubagentCall | undefined): Promise<Run> {
     const { services, watchProcesses, freeKey } = this.#options;
-    await services.tools.own.load();
+    await services.tools.agentTools.load();
     void watchProcesses();
     const run = await this.#startOrQueue(input, ticket, parentCall).catch(async (error: unknown) => {
       // The key of a run that died, or that ended more than a day ago, can be reused.

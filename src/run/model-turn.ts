@@ -83,7 +83,9 @@ export class ModelTurn {
   }
 
   #createHooks(): ModelCallHooks {
-    const retryHooks = createRetryHooks((retry) => this.#run.session.recorder.recordRetry(retry));
+    const { recorder } = this.#run.session;
+    // Created with each retry, because most turns have none.
+    const createStoringHooks = () => createRetryHooks((retry) => recorder.recordRetry(retry));
     return {
       onText: (type, part, text) => this.#append(type, part, text),
       onInterrupted: async (parts) => {
@@ -92,9 +94,9 @@ export class ModelTurn {
       },
       onRetry: (attempt, delayMs, error) => {
         this.#reportRetry(attempt, delayMs, error);
-        return retryHooks.onRetry(attempt, delayMs, error);
+        return createStoringHooks().onRetry(attempt, delayMs, error);
       },
-      onRetryStart: retryHooks.onRetryStart,
+      onRetryStart: () => createStoringHooks().onRetryStart(),
     };
   }
 

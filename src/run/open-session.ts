@@ -2,12 +2,17 @@ import { setImmediate as yieldToEventLoop } from "node:timers/promises";
 import type { AsyncScope } from "../base/async-scope.js";
 import { Conversation } from "../conversation/conversation.js";
 import { Recorder } from "../conversation/recorder.js";
+import type { ChosenModel } from "../models/models.js";
 import { SessionBusyError, SessionNotFoundError } from "../ports/errors.js";
+import type { Logger } from "../ports/logger.js";
 import type { Message } from "../ports/message.js";
+import type { ReasoningEffort } from "../ports/model-provider.js";
 import type { RunInput, RunRecord } from "../ports/run.js";
 import type { Session } from "../ports/session.js";
 import type { LeaseHead, LeaseOptions, SessionDriver } from "../ports/session-driver.js";
 import type { SessionFields } from "../ports/session-change.js";
+import type { Environment } from "../project/environment.js";
+import type { ProjectInstructions } from "../project/project.js";
 import { ActiveLease } from "../sessions/lease.js";
 import { createNewSession } from "../sessions/new-session.js";
 import { notifierOf } from "../sessions/polling-notifier.js";
@@ -15,12 +20,49 @@ import { createRunRecord } from "../sessions/run-record.js";
 import { isBefore, isQueued } from "../sessions/stored-run.js";
 import type { SessionTail } from "../watch/session-tail.js";
 import { addUsageToParent, createSubagentSession } from "./calls/spawn.js";
-import type { AgentServices } from "./context/agent-services.js";
+import type { BudgetLimits } from "./budget/limits.js";
+import type { RunSlot } from "./budget/run-limiter.js";
+import type { AgentServices, SubagentCall } from "./context/agent-services.js";
+import type { StructuredOutput } from "./context/structured-output.js";
 import { Inbox } from "./queue/inbox.js";
-import type { ResolvedRequest } from "./resolve-request.js";
+import type { QueueHandover } from "./queue/queued-run.js";
 
 /** Messages that one query reads. */
 const PAGE_SIZE = 1_000;
+
+/** A request for a run, as it arrives. */
+export interface RunOrigin {
+  readonly input: RunInput;
+  /** Set for a run that was queued. */
+  readonly handover: QueueHandover | undefined;
+  /** Set for the run of a subagent. */
+  readonly parentCall: SubagentCall | undefined;
+  readonly slot: RunSlot;
+  /** Ends the run, also while it starts. */
+  readonly cancel: AbortController;
+}
+
+/** A request with its session, folder, model, effort and budget. */
+export interface ResolvedRequest extends RunOrigin {
+  /** Id of the run. */
+  readonly id: string;
+  /** Adds the run's id to each log line. */
+  readonly logger: Logger;
+  readonly store: SessionDriver;
+  /** First session of the chain, as read before the lease is taken. Undefined: the run creates a session. */
+  readonly storedSession: Session | undefined;
+  readonly projectDir: string;
+  readonly chosenModel: ChosenModel;
+  readonly requestedEffort: ReasoningEffort;
+  readonly budgetLimits: BudgetLimits;
+  readonly structuredOutput: StructuredOutput | undefined;
+  /** Whether the requested tools work on files. */
+  readonly usesFiles: boolean;
+  /** Read in parallel with the store. Never rejects. */
+  readonly instructions: Promise<ProjectInstructions>;
+  /** Like `instructions`. Undefined if the session exists, because the session then usually has an environment. */
+  readonly environment: Promise<Environment> | undefined;
+}
 
 /** The session of a run, opened under its lease. */
 export interface OpenedSession {

@@ -14,13 +14,12 @@ import type { Tool } from "../ports/tool.js";
 import { withEffectiveState, canRestart, toInterruptedRun, isQueued } from "../sessions/stored-run.js";
 import type { AgentServices } from "./context/agent-services.js";
 import { createToolList, withMcpServers } from "./input/run-input.js";
-import type { OpenedSession } from "./open-session.js";
+import type { OpenedSession, ResolvedRequest } from "./open-session.js";
 import type { ExpandedInput } from "./prompt/slash-commands.js";
 import { buildSystemPrompt, loadEnvironment } from "./prompt/system-prompt.js";
-import type { ResolvedRequest } from "./resolve-request.js";
 import type { RunTools } from "./tools/tool-sources.js";
 
-/** What the model of a run receives first, besides the earlier messages. */
+/** The prompt of a run: all that its model receives first, besides the earlier messages. */
 export interface RunPrompt {
   /** The run's input, with a command replaced by its prompt. */
   readonly input: ExpandedInput;
@@ -42,7 +41,7 @@ export async function openTools(
   { id: sessionId }: OpenedSession,
   scope: AsyncScope,
 ): Promise<RunTools> {
-  const ownTools = input.tools === undefined ? agent.tools.own.list : createToolList(input.tools);
+  const ownTools = input.tools === undefined ? agent.tools.agentTools.list : createToolList(input.tools);
   const toolRequest = { runId, sessionId, projectDir, logger, signal };
   return scope.use(await agent.tools.sources.open(withMcpServers(ownTools, agent.tools, input), toolRequest), (tools) =>
     tools.release(),

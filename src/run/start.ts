@@ -2,21 +2,27 @@ import { setMaxListeners } from "node:events";
 import { onAbort } from "../base/abort.js";
 import { AsyncScope } from "../base/async-scope.js";
 import { newId } from "../base/ids.js";
+import { createLoggerWithFields } from "../base/log.js";
 import { nearestEffort } from "../models/efforts.js";
+import type { ModelPair } from "../models/models.js";
 import { BudgetExceededError } from "../ports/errors.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
 import type { RunInput } from "../ports/run.js";
+import type { SessionDriver } from "../ports/session-driver.js";
+import type { Session } from "../ports/session.js";
+import { checkFolder } from "../sessions/new-session.js";
+import { requireSession } from "../sessions/require-session.js";
 import { toRunError } from "../sessions/run-record.js";
-import { isMetered } from "./budget/limits.js";
-import { RunBudget } from "./budget/run-budget.js";
+import { hasCostLimit, isMetered, resolveBudget } from "./budget/limits.js";
+import { requirePrices, RunBudget } from "./budget/run-budget.js";
 import { RunClock } from "./budget/run-clock.js";
 import { countAttachedBytes } from "./budget/run-limiter.js";
-import { EventBuffer } from "./context/event-buffer.js";
 import type { AgentServices, SubagentCall } from "./context/agent-services.js";
+import { EventBuffer } from "./context/event-buffer.js";
 import type { RunContext } from "./context/run-context.js";
-import { openSession, type OpenedSession } from "./open-session.js";
+import { openSession, type OpenedSession, type ResolvedRequest, type RunOrigin } from "./open-session.js";
+import { worksOnFiles } from "./prompt/system-prompt.js";
 import type { QueueHandover } from "./queue/queued-run.js";
-import { resolveRequest, type ResolvedRequest } from "./resolve-request.js";
 import { buildPrompt, openTools, persistPrompt, type RunPrompt } from "./run-prompt.js";
 
 /**
@@ -59,6 +65,72 @@ function createCancel(scope: AsyncScope, signals: readonly (AbortSignal | undefi
   // `AbortSignal.any` is not used: its signals are expensive and are released only by garbage collection.
   for (const signal of parentSignals) scope.defer(onAbort(signal, () => cancel.abort(signal.reason)));
   return cancel;
+}
+
+/** Resolves what a run works with. Stores nothing, takes no lease. Rejects like `Agent.run`. */
+async function resolveRequest(agent: AgentServices, origin: RunOrigin): Promise<ResolvedRequest> {
+  const { input, handover, cancel } = origin;
+  const { signal } = cancel;
+  const store = await agent.store();
+  const storedSession = input.sessionId === undefined ? undefined : await requireFirstSession(store, input.sessionId);
+  const projectDir = input.projectDir ?? storedSession?.projectDir ?? agent.defaults.projectDir;
+  const instructions = agent.project.instructions(projectDir);
+  const usesFiles = worksOnFiles(input.tools ?? agent.tools.agentTools.list.tools);
+  const environment = storedSession || !usesFiles ? undefined : agent.project.environment(projectDir);
+  await checkFolder(projectDir);
+  const chosenModel = await agent.models.resolve(
+    { provider: input.provider ?? "", model: input.model ?? "" },
+    { provider: storedSession?.provider ?? "", model: storedSession?.model ?? "" },
+    () => findRecentModel(store, projectDir),
+    signal,
+    input.onWaiting,
+  );
+  const budgetLimits = resolveBudget(agent.budget.limits, input);
+  // A run with a cost limit must not call a model with unknown prices.
+  if (hasCostLimit(budgetLimits))
+    await requirePrices(chosenModel.provider, chosenModel.model, 0, budgetLimits.unknownPrice);
+  const { outputSchema } = input;
+  const structuredOutput =
+    outputSchema === undefined
+      ? undefined
+      : await (await import("./context/structured-output.js")).StructuredOutput.open(outputSchema, signal);
+  const id = handover?.record.id ?? newId();
+  return {
+    ...origin,
+    id,
+    logger: createLoggerWithFields(agent.channels.logger, { run: id }),
+    store,
+    storedSession,
+    projectDir,
+    chosenModel,
+    requestedEffort: input.reasoningEffort ?? findSessionEffort(storedSession) ?? agent.defaults.reasoningEffort,
+    budgetLimits,
+    structuredOutput,
+    usesFiles,
+    instructions,
+    environment,
+  };
+}
+
+/** Returns the effort with which a session continues; undefined for a session without runs that set no effort. */
+function findSessionEffort(session: Session | undefined): ReasoningEffort | undefined {
+  return session && (session.lastSeq > 0 || session.reasoningEffort !== "") ? session.reasoningEffort : undefined;
+}
+
+/** Returns the first session of a session's chain, which has the chain-wide fields. */
+async function requireFirstSession(store: SessionDriver, id: string): Promise<Session> {
+  const session = await requireSession(store, id);
+  return session.chain.index === 0 ? session : requireSession(store, session.chain.root);
+}
+
+async function findRecentModel(store: SessionDriver, projectDir: string): Promise<ModelPair | undefined> {
+  // The newest session usually has a model. Sessions that a client only opened have none.
+  for (const limit of [1, 10]) {
+    const { sessions } = await store.list({ projectDir, limit });
+    const recentSession = sessions.find((session) => session.provider !== "" && session.model !== "");
+    if (recentSession) return recentSession;
+  }
+  return undefined;
 }
 
 /** Creates the context of a stored run, which owns `scope` from then on. */

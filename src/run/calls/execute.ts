@@ -77,16 +77,10 @@ export async function runToolCalls(
       group.map(async (preparedCall) => {
         // The verdict comes before the announcement, so that clients know at once whether the call needs permission.
         const verdict = await evaluateWithPreview(preparedCall, run);
-        announceCall(preparedCall, messageId, run);
+        const ids = announceCall(preparedCall, messageId, run);
         const state = new CallState(run.session.state);
         const { output, refused = false } = await runCall(preparedCall, verdict, { state, nestedInstructions }, run);
-        run.channels.bus.emit("tool.finished", {
-          runId: run.info.id,
-          sessionId: run.info.sessionId,
-          callId: preparedCall.call.id,
-          name: preparedCall.call.name,
-          failed: output.failed === true,
-        });
+        run.channels.bus.emit("tool.finished", { ...ids, failed: output.failed === true });
         const shown = toToolDisplay(output, run.budget.limits.toolOutputBytes);
         await onOutcome({ call: preparedCall.call, output, refused, state: state.collectChanges(), shown });
       }),
@@ -95,24 +89,23 @@ export async function runToolCalls(
   }
 }
 
-function announceCall(preparedCall: PreparedCall, messageId: string, run: RunContext): void {
-  run.channels.bus.emit("tool.started", {
-    runId: run.info.id,
-    sessionId: run.info.sessionId,
-    callId: preparedCall.call.id,
-    name: preparedCall.call.name,
-  });
-  run.channels.events.push({
+/** Reports the start of a call. Returns the ids of the call for the report of its end. */
+function announceCall(preparedCall: PreparedCall, messageId: string, { info, channels }: RunContext) {
+  const { call, tool, input, title, locations } = preparedCall;
+  const ids = { runId: info.id, sessionId: info.sessionId, callId: call.id, name: call.name };
+  channels.bus.emit("tool.started", ids);
+  channels.events.push({
     type: "tool_call",
     messageId,
-    callId: preparedCall.call.id,
-    name: preparedCall.call.name,
-    arguments: preparedCall.call.arguments,
-    input: preparedCall.input,
-    title: preparedCall.title,
-    kind: preparedCall.tool?.kind ?? "other",
-    locations: preparedCall.locations,
+    callId: call.id,
+    name: call.name,
+    arguments: call.arguments,
+    input,
+    title,
+    kind: tool?.kind ?? "other",
+    locations,
   });
+  return ids;
 }
 
 /** Evaluates a call. Adds the tool's preview if a person decides on the call. Never rejects. */

@@ -46,7 +46,7 @@ export interface AgentServices {
     readonly prompt: { readonly text: string; readonly use: PromptUse };
   };
   readonly tools: {
-    readonly own: AgentTools;
+    readonly agentTools: AgentTools;
     readonly sources: ToolSources;
     readonly mcpServerFactory: McpServerFactory | undefined;
     readonly hooks: Hooks;

@@ -83,7 +83,5 @@ export class ConversationCache {
 
 /** Estimates the size in memory. Attached files count with all bytes, not only with the bytes that a model reads. */
 function estimateBytes({ messages, size }: Conversation): number {
-  return (
-    CONVERSATION_OVERHEAD_BYTES + size.bytes + size.attachedBytes + messages.length * MESSAGE_OVERHEAD_BYTES
-  );
+  return CONVERSATION_OVERHEAD_BYTES + size.bytes + size.attachedBytes + messages.length * MESSAGE_OVERHEAD_BYTES;
 }

@@ -15,7 +15,7 @@ interface CommandServices {
   /** `projectDir`: absolute path of the agent's folder, the default for the query. */
   readonly defaults: { readonly projectDir: string };
   readonly tools: {
-    readonly own: AgentTools;
+    readonly agentTools: AgentTools;
     readonly sources: ToolSources;
     readonly mcpServerFactory: McpServerFactory | undefined;
   };
@@ -39,7 +39,7 @@ export async function listCommands(
 ): Promise<ListedCommand[]> {
   const session = sessionId === undefined ? undefined : await requireSession(await agent.store(), sessionId);
   const folder = projectDir ?? session?.projectDir ?? agent.defaults.projectDir;
-  const { sources } = withMcpServers(agent.tools.own.list, agent.tools, { mcpServers: servers });
+  const { sources } = withMcpServers(agent.tools.agentTools.list, agent.tools, { mcpServers: servers });
   const prompts = session
     ? agent.tools.sources.prompts({ sessionId: session.chain.root, projectDir: folder }, sources)
     : [];
@@ -57,7 +57,7 @@ export async function expandCommand(
   slot: RunSlot,
   signal: AbortSignal,
 ): Promise<ExpandedInput> {
-  const { sources } = withMcpServers(agent.tools.own.list, agent.tools, input);
+  const { sources } = withMcpServers(agent.tools.agentTools.list, agent.tools, input);
   const expandedInput = await new Commands(agent.commands).expand(input, projectDir, { prompts, sources }, signal);
   slot.reserveBytes(countAttachedBytes(expandedInput) - countAttachedBytes(input));
   return expandedInput;
