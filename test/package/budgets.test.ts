@@ -35,17 +35,17 @@ interface Counts {
  */
 const BUDGETS = {
   stdio: {
-    start: createBudget(0, 0, 5, 628_000, 21, 30),
-    "first turn": createBudget(0, 2, 52, 446_000, 61, 85),
+    start: createBudget(0, 0, 5, 667_000, 21, 30),
+    "first turn": createBudget(0, 0, 1, 30_000, 57, 85),
     "turn 20": createBudget(0, 0, 0, 0, 9, 27),
-    "first read turn": createBudget(0, 0, 0, 0, 21, 40),
+    "first read turn": createBudget(0, 0, 1, 104_000, 21, 40),
     "fifth read turn": createBudget(0, 0, 0, 0, 21, 40),
   },
   HTTP: {
-    start: createBudget(0, 0, 6, 817_000, 25, 21),
-    "first turn": createBudget(0, 2, 23, 850_000, 65, 36),
+    start: createBudget(0, 0, 6, 856_000, 25, 21),
+    "first turn": createBudget(0, 0, 2, 527_000, 61, 36),
     "turn 20": createBudget(0, 0, 0, 0, 9, 25),
-    "first read turn": createBudget(0, 0, 0, 0, 21, 38),
+    "first read turn": createBudget(0, 0, 1, 104_000, 21, 38),
     "fifth read turn": createBudget(0, 0, 0, 0, 21, 38),
   },
 } as const;
@@ -56,10 +56,10 @@ type Phase = keyof (typeof BUDGETS)["stdio"];
  * Heap and external memory of the idle process after the last phase, minus that of an empty Node process, in bytes.
  * Measured on Node 20. Objects of later versions are larger.
  */
-const MAX_HEAP_BYTES: Record<Transport, number> = { stdio: 9_250_000, HTTP: 11_150_000 };
+const MAX_HEAP_BYTES: Record<Transport, number> = { stdio: 8_250_000, HTTP: 10_450_000 };
 const HEAP_FACTOR = process.version.startsWith("v20.") ? 1 : 1.15;
 /** Bytes of the first model request of a session, with the system prompt and all tools. */
-const MAX_REQUEST_BYTES = 16_300;
+const MAX_REQUEST_BYTES = 10_000;
 
 function createBudget(
   threads: number,
