@@ -57,7 +57,7 @@ export const CHUNKS = [
   ]),
   // Modules for the first tool call.
   deferredChunk("tools", "serve run", [
-    "src/run/calls describe execute; src/run/prompt nested-instructions; src/run/permissions rules",
+    "src/run/calls describe execute; src/run/prompt nested-instructions; src/run/permissions rule-schema rules",
     "src/tools/files delete-path edit-file files grep-search matched-lines patch-files patch-plan patch-text read-file",
     "src/tools/files record-file replace-file search-folder search-results write-file",
     "src/tools/shell shell-output; src/tools/web web-page; src/files attachments walk",
@@ -67,7 +67,7 @@ export const CHUNKS = [
   // Runs with watching clients, questions, subagents or budgets.
   deferredChunk("live", "serve run", [
     "src/run/budget run-budget; src/run/calls spawn; src/run/context structured-output",
-    "src/run/input budget-check; src/run/permissions asks rule-schema subagent-requests",
+    "src/run/input budget-check; src/run/permissions asks subagent-requests",
     "src/run/queue queue runs; adapters/sqlite-driver asks",
   ]),
   // Modules that only few processes need.
