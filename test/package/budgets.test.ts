@@ -38,14 +38,14 @@ const BUDGETS = {
     start: createBudget(0, 0, 5, 667_000, 21, 30),
     "first turn": createBudget(0, 0, 1, 30_000, 57, 85),
     "turn 20": createBudget(0, 0, 0, 0, 9, 27),
-    "first read turn": createBudget(0, 0, 1, 104_000, 21, 40),
+    "first read turn": createBudget(0, 0, 1, 107_600, 21, 40),
     "fifth read turn": createBudget(0, 0, 0, 0, 21, 40),
   },
   HTTP: {
     start: createBudget(0, 0, 6, 856_000, 25, 21),
     "first turn": createBudget(0, 0, 2, 527_000, 61, 36),
     "turn 20": createBudget(0, 0, 0, 0, 9, 25),
-    "first read turn": createBudget(0, 0, 1, 104_000, 21, 38),
+    "first read turn": createBudget(0, 0, 1, 107_600, 21, 38),
     "fifth read turn": createBudget(0, 0, 0, 0, 21, 38),
   },
 } as const;
