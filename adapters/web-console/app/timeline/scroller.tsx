@@ -1,24 +1,13 @@
 import type { ComponentChildren, VNode } from "preact";
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
-import { recordScroll } from "../state/scroll-time.js";
 import { RowPositions } from "./row-positions.js";
+import { ScrollControl } from "./scroll-control.js";
 
-/** Height of the rendered areas above and below the visible area, in pixels. */
-const OVERSCAN_PIXELS = 700;
-/** Distance from the end that still counts as the end, in pixels. */
-const END_TOLERANCE_PIXELS = 48;
 /** Estimated height of a row that was not rendered yet, in pixels. */
 const ESTIMATED_ROW_PIXELS = 96;
-/**
- * Maximum rows whose position is recorded. One row is not enough, because it may disappear: a tool result without its
- * call moves into the row of the call when that row is loaded.
- */
-const MAX_ANCHOR_ROWS = 8;
-/** Distance from the first row at which older rows are requested, in heights of the visible area. */
-const PREFETCH_PAGES = 3;
 
-/** Actions that a parent component can call. */
+/** Functions that a parent component can call. */
 export interface ScrollerHandle {
   scrollToEnd(): void;
 }
@@ -36,14 +25,6 @@ interface ScrollerProps {
   /** The scroller sets this to its handle. */
   handle: { current: ScrollerHandle | undefined };
   label: string;
-}
-
-interface ScrollerActions extends ScrollerHandle {
-  updateRange(): void;
-  positionRows(): void;
-  restorePosition(): void;
-  detectScroll(): void;
-  onScroll(): void;
 }
 
 /**
@@ -65,110 +46,15 @@ export function Scroller({
   const renderedRows = useRef<HTMLDivElement>(null);
   const positions = useMemo(() => new RowPositions(() => ESTIMATED_ROW_PIXELS), []);
   const range = useSignal({ from: 0, to: 0 });
-  /**
-   * Rows from the upper edge of the visible area on. The first row that still exists keeps its position. With `atEnd`,
-   * the end keeps its position instead.
-   */
-  const anchor = useRef<{ atEnd: boolean; rows: { key: string | undefined; offset: number }[] }>({
-    atEnd: true,
-    rows: [],
-  });
-  /** Scroll position and maximum scroll position at the last check, in pixels. */
-  const lastScroll = useRef({ top: 0, end: 0 });
-  const callbacks = useRef({ onNearFirst, onEndChange });
-  callbacks.current = { onNearFirst, onEndChange };
-
-  const actions: ScrollerActions = useMemo(() => {
-    /** Top of the first row, below the head. */
-    const getRowAreaTop = () => rowArea.current?.offsetTop ?? 0;
-    const updateRange = () => {
-      const element = container.current;
-      if (!element) return;
-      const top = element.scrollTop - getRowAreaTop();
-      const from = positions.indexAt(Math.max(0, top - OVERSCAN_PIXELS));
-      const to = Math.min(
-        positions.count,
-        positions.indexAt(Math.max(0, top + element.clientHeight + OVERSCAN_PIXELS)) + 1,
-      );
-      const currentRange = range.peek();
-      if (currentRange.from !== from || currentRange.to !== to) range.value = { from, to };
-      if (top < element.clientHeight * PREFETCH_PAGES) callbacks.current.onNearFirst();
-    };
-    const positionRows = () => {
-      if (rowArea.current) rowArea.current.style.height = `${positions.totalHeight}px`;
-      if (renderedRows.current)
-        renderedRows.current.style.transform = `translateY(${positions.topAt(range.peek().from)}px)`;
-    };
-    const recordPosition = ({ scrollTop, scrollHeight, clientHeight }: HTMLElement) => {
-      lastScroll.current = { top: scrollTop, end: scrollHeight - clientHeight };
-    };
-    /** Restores the position of the anchor. */
-    const restorePosition = () => {
-      const element = container.current;
-      if (!element) return;
-      const { atEnd, rows } = anchor.current;
-      let targetTop = element.scrollTop;
-      if (atEnd) targetTop = element.scrollHeight - element.clientHeight;
-      else
-        for (const { key, offset } of rows) {
-          const index = key === undefined ? undefined : positions.indexOf(key);
-          if (index === undefined) continue;
-          targetTop = getRowAreaTop() + positions.topAt(index) + offset;
-          break;
-        }
-      // Browsers round scroll positions: a smaller difference is no change.
-      if (Math.abs(targetTop - element.scrollTop) > 0.5) element.scrollTop = targetTop;
-      recordPosition(element);
-    };
-    const recordAnchor = () => {
-      const element = container.current;
-      if (!element) return;
-      const { scrollTop, scrollHeight, clientHeight } = element;
-      const previousScroll = lastScroll.current;
-      // Content added since the last scroll does not move the user away from the end.
-      const distanceToEnd = Math.min(previousScroll.end, scrollHeight - clientHeight) - scrollTop;
-      // Scrolling up by more than a pixel leaves the end. Scrolling down reaches the end within the tolerance.
-      const atEnd = distanceToEnd < (scrollTop < previousScroll.top - 1 ? 2 : END_TOLERANCE_PIXELS);
-      recordPosition(element);
-      const top = scrollTop - getRowAreaTop();
-      const index = positions.indexAt(Math.max(0, top));
-      if (atEnd !== anchor.current.atEnd) callbacks.current.onEndChange(atEnd);
-      anchor.current = {
-        atEnd,
-        rows: Array.from({ length: Math.min(MAX_ANCHOR_ROWS, positions.count - index) }, (_, distance) => ({
-          key: positions.keyAt(index + distance),
-          offset: top - positions.topAt(index + distance),
-        })),
-      };
-    };
-    return {
-      updateRange,
-      positionRows,
-      restorePosition,
-      /** Called before rows change, because the event of a user scroll may not have arrived yet. */
-      detectScroll() {
-        // A position set by this component is not a user scroll. The scroll event of such a change arrives late,
-        // possibly
-        // after the content has changed.
-        if (!container.current || Math.abs(container.current.scrollTop - lastScroll.current.top) < 1) return;
-        recordScroll();
-        recordAnchor();
-      },
-      onScroll() {
-        actions.detectScroll();
-        updateRange();
-      },
-      scrollToEnd() {
-        anchor.current = { ...anchor.current, atEnd: true };
-        callbacks.current.onEndChange(true);
-        restorePosition();
-        updateRange();
-      },
-    };
-  }, []);
-  handle.current = actions;
+  const callbacks = { onNearFirst, onEndChange };
+  const control = useMemo(
+    () => new ScrollControl({ container, rowArea, renderedRows }, positions, range, callbacks),
+    [],
+  );
+  control.callbacks = callbacks;
+  handle.current = control;
   if (!positions.isCurrent(keys)) {
-    actions.detectScroll();
+    control.detectScroll();
     positions.setKeys(keys);
   }
 
@@ -177,7 +63,7 @@ export function Scroller({
     () =>
       new ResizeObserver((entries) => {
         let hasMoved = false;
-        actions.detectScroll();
+        control.detectScroll();
         for (const { target, borderBoxSize } of entries) {
           const key = target instanceof HTMLElement ? target.dataset.key : undefined;
           const [size] = borderBoxSize;
@@ -186,9 +72,9 @@ export function Scroller({
           else if (size && target.isConnected && positions.setHeight(key, size.blockSize)) hasMoved = true;
         }
         if (!hasMoved) return;
-        actions.positionRows();
-        actions.restorePosition();
-        actions.updateRange();
+        control.positionRows();
+        control.restorePosition();
+        control.updateRange();
       }),
     [],
   );
@@ -201,11 +87,11 @@ export function Scroller({
 
   const { from, to } = range.value;
   useLayoutEffect(() => {
-    actions.positionRows();
-    actions.restorePosition();
-    actions.updateRange();
+    control.positionRows();
+    control.restorePosition();
+    control.updateRange();
   }, [keys]);
-  useLayoutEffect(() => actions.positionRows(), [from]);
+  useLayoutEffect(() => control.positionRows(), [from]);
 
   const rows: VNode[] = [];
   for (let index = from; index < Math.min(to, keys.length); index += 1) {
@@ -221,7 +107,7 @@ export function Scroller({
       id="timeline"
       class="scroller"
       ref={container}
-      onScroll={actions.onScroll}
+      onScroll={control.onScroll}
       role="log"
       aria-label={label}
       aria-live="off"
