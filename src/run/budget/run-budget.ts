@@ -20,6 +20,8 @@ const MAX_SENT_ANSWER_TOKENS = { plain: 4_096, reasoning: 32_000 };
  */
 const MAX_BYTES_PER_TOKEN = 8;
 
+/** Allowance for what a provider's format adds to a message, such as the id of a call. A budget must never be exceeded. */
+const MESSAGE_FORMAT_BYTES = 64;
 /** Usable share of the remaining context window. The rest covers errors of the prompt's estimate. */
 const USABLE_WINDOW_SHARE = 0.95;
 
@@ -279,5 +281,6 @@ export async function requirePrices(
 }
 
 function countRequestBytes(request: ModelRequest): number {
-  return bytesOfPrefix(request) + bytesOfAll(request.messages);
+  const { messages } = request;
+  return bytesOfPrefix(request) + bytesOfAll(messages) + messages.length * MESSAGE_FORMAT_BYTES;
 }
