@@ -23,12 +23,10 @@ export const CHUNKS = [
   separateChunk("chat", ["src/cli chat", "adapters/terminal index"]),
   chunk("serve", "", [
     "src/cli serve",
-    "adapters/sqlite-driver index",
-    "adapters/language-models index presets",
+    "adapters/sqlite-driver index; adapters/language-models index presets",
     "node_modules/better-sqlite3/lib index.js",
     // Small modules that several chunks below share.
-    "src/models estimate usage",
-    "src/plugin listening-base",
+    "src/models estimate usage; src/plugin listening-base",
   ]),
   chunk("http", "serve", ["src/http http-host", "adapters/koa-http-api index", "adapters/web-console index"]),
   deferredChunk("clients", "serve http", ["src/http client-lookup peer-lookup socket-process socket-table"]),

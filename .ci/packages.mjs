@@ -9,7 +9,6 @@ import { inRoot } from "./project.mjs";
 const DEFERRED = [
   "mime-types/index", // 49 ms; koa and others
   "formidable/src/index", // 12 ms; koa-body
-  "iconv-lite/lib/index", // 11 ms; raw-body
   "string-width/index", // 20 ms; the terminal's first frame
 ];
 /** Like DEFERRED, for CommonJS modules whose export is a function or a class. */
@@ -53,6 +52,9 @@ export function createPackagesPlugin() {
     build.onResolve({ filter: /^\.\/dependencies\.js$/ }, ({ importer }) =>
       /[\\/]meow[\\/]build[\\/]/.test(importer) ? { path: inRoot(".ci/stand-ins/meow-dependencies.mjs") } : undefined,
     );
+    // koa-body reads UTF-8 only. The tables of the other encodings are 490 kB.
+    const encodings = { contents: 'module.exports = require("./internal");' };
+    build.onLoad({ filter: createFilter(["iconv-lite/encodings/index\\.js$"]) }, () => encodings);
     for (const [name, statement] of Object.entries(PRELUDES))
       build.onLoad({ filter: createFilter([name]) }, async ({ path: file }) => ({
         contents: `${statement}\n${await readFile(file, "utf8")}`,

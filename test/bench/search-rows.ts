@@ -23,6 +23,7 @@ const SEARCHES = {
   "glob-5000": { prompt: "[tool=glob pattern=**/*.md]", ripgrepArguments: ["--files", "--glob=**/*.md", "."] },
 } as const;
 type SearchRow = keyof typeof SEARCHES;
+const TURNS_PER_SESSION = 8;
 
 /** A subject with a function that runs a search once. */
 interface Searcher {
@@ -71,10 +72,16 @@ const createRipgrepSearcher = (subject: AgentSubject, folder: string): Searcher 
 async function openSearcher(subject: AgentSubject): Promise<Searcher> {
   const child = startProcess(subject.command, subject);
   const client = new AcpClient(child);
-  const sessionId = await client.openSession(subject.cwd);
+  let sessionId = await client.openSession(subject.cwd);
+  let turns = 0;
   return {
     subject,
     async search(row) {
+      // A result has up to 30 kB and is part of each later request of its session.
+      if (++turns % TURNS_PER_SESSION === 0)
+        ({ sessionId } = (await client.request("session/new", { cwd: subject.cwd, mcpServers: [] })) as {
+          sessionId: string;
+        });
       if ((await client.runTurn(sessionId, SEARCHES[row].prompt)).toolCalls === 0)
         throw new Error("no tool was called");
     },

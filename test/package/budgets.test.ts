@@ -43,7 +43,7 @@ const BUDGETS = {
   },
   HTTP: {
     start: createBudget(0, 0, 6, 856_000, 25, 21),
-    "first turn": createBudget(0, 0, 2, 527_000, 61, 36),
+    "first turn": createBudget(0, 0, 1, 8_500, 61, 36),
     "turn 20": createBudget(0, 0, 0, 0, 9, 25),
     "first read turn": createBudget(0, 0, 1, 107_600, 21, 38),
     "fifth read turn": createBudget(0, 0, 0, 0, 21, 38),
@@ -56,7 +56,7 @@ type Phase = keyof (typeof BUDGETS)["stdio"];
  * Heap and external memory of the idle process after the last phase, minus that of an empty Node process, in bytes.
  * Measured on Node 20. Objects of later versions are larger.
  */
-const MAX_HEAP_BYTES: Record<Transport, number> = { stdio: 8_250_000, HTTP: 10_450_000 };
+const MAX_HEAP_BYTES: Record<Transport, number> = { stdio: 8_250_000, HTTP: 9_800_000 };
 const HEAP_FACTOR = process.version.startsWith("v20.") ? 1 : 1.15;
 /** Bytes of the first model request of a session, with the system prompt and all tools. */
 const MAX_REQUEST_BYTES = 10_000;
