@@ -1,7 +1,7 @@
 import type { Conversation } from "../../conversation/conversation.js";
 
 /** Maximum size of all cached conversations, in estimated bytes. */
-const MAX_CACHE_BYTES = 32 * 1024 * 1024;
+const MAX_CACHE_BYTES = 96 * 1024 * 1024;
 /**
  * Estimated heap of a conversation and of a message besides their content, in bytes. Measured with V8's heap after a
  * garbage collection; a message counts with the form that a model reads.
