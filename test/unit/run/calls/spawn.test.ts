@@ -234,7 +234,7 @@ describe("a subagent", { concurrency: 4 }, () => {
     assert.equal((await run.result).endedBy, "model", "the parent run continues");
 
     const limitedParent = await makeAgents(t, [callTools(createTaskCall())], callForever);
-    // What the subagent leaves of this budget does not cover another call of the parent run.
+    // The rest that the subagent leaves of this budget does not cover another call of the parent run.
     const limitedRun = await limitedParent.agent.run({ message: "go", budget: { tokens: 3_800 } });
     const { endedBy, usage } = await limitedRun.result;
     assert.equal(endedBy, "budget");
