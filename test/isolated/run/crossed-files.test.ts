@@ -11,8 +11,11 @@ import { tempDir } from "../../helpers/temp-dir.js";
 // How much code a prompt over HTTP crosses, from the socket to the stored answer. A reader of one run has to read these
 // files. A change that needs more files gives its reason here.
 
-/** Maximum files until the model is asked, and in all for a text answer and for an answer after a tool call. */
-const MAX_FILES = { before: 86, text: 102, call: 134 };
+/**
+ * Maximum files until the model is asked, and in all for a text answer and for an answer after a tool call. Currently
+ * 86, 102 and 134. On a busy machine a timer may add one or two, for example to store a batch of text.
+ */
+const MAX_FILES = { before: 88, text: 104, call: 137 };
 
 describe("the files that a prompt crosses", () => {
   it("are few until the model is asked, and few in all, for a text answer and for a tool call", async (t) => {
