@@ -29,12 +29,6 @@ const BATCHED_SUITES = new Set(["unit"]);
 /** Number of processes for a batched suite. Each loads the sources again, for 10 to 19 s of CPU time. */
 const BATCH_COUNT = 4;
 
-/** The product's timers keep no process alive. Without this timer, a test that waits for a timeout ends its batch. */
-const KEEP_ALIVE = `import { after } from "node:test";
-const timer = setInterval(() => undefined, 60_000);
-after(() => clearInterval(timer));
-`;
-
 const getPackagePath = (name) => inRoot("node_modules", name);
 /** TypeScript 7 checks in a third of the time. ESLint and the build of declarations still need the API of version 6. */
 const tscArgs = (project, name) => [
@@ -154,7 +148,9 @@ function writeBatches(files, name) {
     // Puts neighbouring files in different batches, because tests of one module take similar time.
     const members = files.filter((_file, index) => index % count === batch);
     const imports = members.map((member) => `import "${pathToFileURL(inRoot(member)).href}";\n`);
-    writeFileSync(file, KEEP_ALIVE + imports.join(""));
+    const helper = pathToFileURL(inRoot("test/helpers/batch-process.ts")).href;
+    imports.push(`import { keepProcessUntilTestsEnd } from "${helper}";\nkeepProcessUntilTestsEnd();\n`);
+    writeFileSync(file, imports.join(""));
     return file;
   });
 }
