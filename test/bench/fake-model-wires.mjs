@@ -151,4 +151,54 @@ const google = {
     JSON.stringify(google.createResponse([{ text: "hello".repeat(Math.min(tokens, 1)) }], true)),
 };
 
-export const wires = [chat, responses, google];
+const anthropic = {
+  name: "anthropic",
+  path: /\/messages$/,
+  isStream: (_pathname, body) => JSON.parse(body).stream === true,
+  parseRequest({ messages, tools = [], system = "" }) {
+    const hasPart = ({ content }, type) => Array.isArray(content) && content.some((part) => part.type === type);
+    return {
+      ...findPrompt(
+        messages,
+        (message) => message.role === "user" && !hasPart(message, "tool_result"),
+        (message) => hasPart(message, "tool_result"),
+        ({ content }) => readText(content),
+      ),
+      tools: tools.map(({ name, input_schema: parameters }) => ({ name, parameters })),
+      isTitleRequest: tools.length === 0 && TITLE_PATTERN.test(readText(system)),
+    };
+  },
+  createMessage: (content) => ({
+    ...{ id: "msg-1", type: "message", role: "assistant", model: "m1", content },
+    ...{ stop_reason: null, stop_sequence: null, usage: { input_tokens: 10, output_tokens: 1 } },
+  }),
+  renderBlock(block, deltas, stopReason) {
+    const renderEvent = (type, data) => formatEvent({ type, ...data }, type);
+    return [
+      renderEvent("message_start", { message: this.createMessage([]) }),
+      renderEvent("content_block_start", { index: 0, content_block: block }),
+      ...deltas.map((delta) => renderEvent("content_block_delta", { index: 0, delta })),
+      renderEvent("content_block_stop", { index: 0 }),
+      renderEvent("message_delta", {
+        delta: { stop_reason: stopReason, stop_sequence: null },
+        usage: { output_tokens: 5 },
+      }),
+      renderEvent("message_stop", {}),
+    ];
+  },
+  renderText(tokens) {
+    const deltas = Array.from({ length: tokens }, (_, index) => ({ type: "text_delta", text: createWord(index) }));
+    return this.renderBlock({ type: "text", text: "" }, deltas, "end_turn");
+  },
+  renderCall({ name, arguments: values }) {
+    const delta = { type: "input_json_delta", partial_json: JSON.stringify(values) };
+    return this.renderBlock({ type: "tool_use", id: "call-1", name, input: {} }, [delta], "tool_use");
+  },
+  renderComplete: ({ tokens = 1 }) =>
+    JSON.stringify({
+      ...anthropic.createMessage([{ type: "text", text: "hello".repeat(Math.min(tokens, 1)) }]),
+      stop_reason: "end_turn",
+    }),
+};
+
+export const wires = [chat, responses, google, anthropic];
