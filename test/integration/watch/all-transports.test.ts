@@ -135,7 +135,7 @@ function connectSdk(agent: Agent, id: string): Client {
 }
 
 /** Connects an editor. ACP sends the permission requests of a run, and the usage at the end of a run. */
-async function connectAcp(name: string, peer: AcpPeer, id: string, cwd: string): Promise<Client> {
+async function connectAcp(name: string, peer: AcpPeer, server: GantryServer, id: string, cwd: string): Promise<Client> {
   peer.profile = "official";
   // `allow` answers the request.
   peer.onRequest = () => undefined;
@@ -180,7 +180,11 @@ async function connectAcp(name: string, peer: AcpPeer, id: string, cwd: string):
       await Promise.all(pendingPrompts);
       peer.assertNoValidationErrors();
     },
-    hasAllStoredMessages: async () => true,
+    hasAllStoredMessages: async () => {
+      const messagesResponse = await server.fetch(`/api/sessions/${id}/messages`);
+      const { messages } = (await messagesResponse.json()) as { messages: WireMessage[] };
+      return peer.getText() === messages.map((m) => (m.role === "assistant" ? String(m.content) : "")).join("");
+    },
   };
 }
 
@@ -214,8 +218,8 @@ async function connectClients(hooks: Hooks) {
     connectHttp("http", firstServer, id),
     connectHttp("http at another server", secondServer, id),
     connectSdk(agent, id),
-    await connectAcp("acp over a socket", socket, id, folder.path),
-    await connectAcp("acp over stdio", peer, id, folder.path),
+    await connectAcp("acp over a socket", socket, firstServer, id, folder.path),
+    await connectAcp("acp over stdio", peer, firstServer, id, folder.path),
   );
   /** Waits until `condition` is true for every client. */
   const waitForAll = async (condition: (client: Client) => boolean | Promise<boolean>) => {
