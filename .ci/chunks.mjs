@@ -37,7 +37,7 @@ export const CHUNKS = [
   ]),
   // The first run. Modules of adapters/language-models that the `serve` chunk contains are not listed again.
   deferredChunk("run", "serve", [
-    "src/run local-runs; src/run/input server-check; src/compaction summary; src/conversation messages stored-state",
+    "src/run local-runs; src/run/input server-check; src/compaction summary; src/conversation conversation messages",
     "src/project git-head instructions skills tree; src/files handle-opener name-opener names opened-folder path-guard resolve-path; src/processes output-folder",
     "src/watch live-sessions plan session-tail watch; src/sessions holder lease; src/tools builtin-tools",
     "adapters/language-models answer catalogue-entry claude efforts files limits model-list local-catalogue",
@@ -55,7 +55,7 @@ export const CHUNKS = [
   ]),
   // Modules for the first tool call.
   deferredChunk("tools", "serve run", [
-    "src/run/calls describe execute; src/run/prompt nested-instructions; src/run/permissions rule-schema rules",
+    "src/run/calls execute prepare; src/run/prompt nested-instructions; src/run/permissions rule-schema rules",
     "src/tools/files delete-path edit-file files grep-search matched-lines patch-files patch-plan patch-text read-file",
     "src/tools/files record-file replace-file search-folder search-results write-file",
     "src/tools/shell shell-output; src/tools/web web-page; src/files attachments walk",
@@ -65,12 +65,12 @@ export const CHUNKS = [
   // Runs with watching clients, questions, subagents or budgets.
   deferredChunk("live", "serve run", [
     "src/run/budget run-budget; src/run/calls spawn; src/run/context structured-output",
-    "src/run/input budget-check; src/run/permissions asks subagent-requests",
+    "src/run/input budget-check; src/run/permissions asks request-answer",
     "src/run/queue queue runs; adapters/sqlite-driver asks",
   ]),
   // Modules that only few processes need.
   deferredChunk("rare-features", "serve run", [
-    "src/compaction fit follow-up; src/sessions fork revert subagents undo; src/history plan restore",
+    "src/compaction fit follow-up prompt-prefix; src/sessions fork revert subagents undo; src/history plan restore",
     "adapters/language-models errors from-ai-sdk module package-source provider-fault",
     "adapters/sqlite-driver dump; src/tools/shell bash-jobs; src/processes detached-job job supervisor",
     "src/serve mcp-servers third-party",

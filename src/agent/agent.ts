@@ -16,10 +16,9 @@ import type { Run, RunInput } from "../ports/run.js";
 import type { SessionMode } from "../ports/session.js";
 import type { Tool } from "../ports/tool.js";
 import type { McpServerFactory } from "../ports/mcp-server.js";
-import type { CommandQuery } from "../run/prompt/agent-commands.js";
 import { Asks } from "../run/permissions/asks.js";
-import type { ListedCommand } from "../run/prompt/slash-commands.js";
-import { describeCall, type DescribedCall } from "../run/calls/describe.js";
+import type { CommandQuery, ListedCommand } from "../run/prompt/slash-commands.js";
+import { describeCall, type DescribedCall } from "../run/calls/prepare.js";
 import { AGENT_DEFAULTS } from "../ports/agent-options.js";
 import { checkInput, checkOneOf } from "../run/input/run-input.js";
 import type { AgentServices, SubagentCall } from "../run/context/agent-services.js";
@@ -130,8 +129,7 @@ export class Agent {
     return (this.#runs ??= new Runs({
       store: this.#services.store,
       findLocalRun: (rootId) => this.#localRuns?.find(rootId),
-      cancelQueued: (rootId, runId) => this.#localRuns?.cancelQueued(rootId, runId),
-      waitUntilDequeued: (rootId, runId) => this.#localRuns?.waitUntilDequeued(rootId, runId),
+      findQueue: () => this.#localRuns?.queue,
       watch: (id, options) => this.#watchers.watch(id, options),
     }));
   }
@@ -174,7 +172,7 @@ export class Agent {
    * `SessionNotFoundError`, `StoreError`.
    */
   async commands(query: CommandQuery = {}): Promise<ListedCommand[]> {
-    return (await import("../run/prompt/agent-commands.js")).listCommands(this.#services, query);
+    return (await import("../run/prompt/slash-commands.js")).listCommands(this.#services, query);
   }
 
   /** Describes a stored tool call for display. `input` is undefined if the arguments are invalid JSON. Never throws. */
@@ -230,7 +228,7 @@ export class Agent {
   stopAccepting(): void {
     this.#isDraining = true;
     this.#isRejectingRuns = true;
-    this.#localRuns?.closeQueue();
+    this.#localRuns?.queue?.close();
   }
 
   /**
@@ -284,7 +282,6 @@ export class Agent {
         services: this.#services,
         run: (input) => this.run(input),
         isRejectingRuns: () => this.#isRejectingRuns,
-        watchProcesses: () => this.#processes.watchProcesses(),
         freeKey: (key) => this.runs.freeKey(key),
       }));
     }));

@@ -4,12 +4,11 @@ import { Compaction } from "../compaction/compaction.js";
 import { Models, noCache } from "../models/models.js";
 import { InputError } from "../ports/errors.js";
 import { Project } from "../project/project.js";
-import { AgentTools } from "../run/tools/agent-tools.js";
 import { AGENT_DEFAULTS } from "../ports/agent-options.js";
 import { ConversationCache } from "../run/context/conversation-cache.js";
-import { RunLimiter } from "../run/budget/run-limiter.js";
+import { RunLimiter } from "../run/budget/limits.js";
 import type { AgentServices } from "../run/context/agent-services.js";
-import { ToolSources } from "../run/tools/tool-sources.js";
+import { AgentTools, ToolSources } from "../run/tools/tool-sources.js";
 import { ToolStateCache } from "../run/tools/tool-state.js";
 
 /** Maximum wait of a run until its model is found, in ms. */

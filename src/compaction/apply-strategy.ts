@@ -1,6 +1,6 @@
 import { abortable } from "../base/abort.js";
 import { cutMiddle } from "../base/cut-text.js";
-import { repairMessages } from "../conversation/messages.js";
+import { createMessage, repairMessages } from "../conversation/messages.js";
 import type { Recorder } from "../conversation/recorder.js";
 import { nearestEffort } from "../models/efforts.js";
 import { BYTES_PER_TOKEN, estimatePrompt, estimateTokens } from "../models/estimate.js";
@@ -83,7 +83,7 @@ async function askModel(
   const createRequest = (text: string): ModelRequest => ({
     model,
     system: question.system,
-    messages: [{ role: "user", parts: [{ type: "text", text }], toolCallId: "", name: "", failed: false }],
+    messages: [createMessage("user", text)],
     tools: [],
     maxTokens,
     effort: nearestEffort(model.reasoning ? "minimal" : "", model.efforts),

@@ -1,8 +1,8 @@
-import { bytesOfAll, BYTES_PER_TOKEN, cachedBytesOf, estimateTokens } from "../models/estimate.js";
+import { bytesOfAll, bytesOfPrefix, BYTES_PER_TOKEN, cachedBytesOf, estimateTokens } from "../models/estimate.js";
 import { applyStrategy, type StrategyCaller } from "./apply-strategy.js";
 import { fitMessages, shortenMessage } from "./fit.js";
 import { startFollowUp } from "./follow-up.js";
-import { fitPrefix, type PromptPrefix } from "./prompt-prefix.js";
+import { shortenPrefix } from "./prompt-prefix.js";
 import type { Compaction, WindowRules } from "./compaction.js";
 import { SlidingWindow } from "./sliding-window.js";
 import { Summary } from "./summary.js";
@@ -56,17 +56,22 @@ export interface WindowContext extends StrategyCaller {
   readonly events: { push(event: AgentEvent): void };
 }
 
+/** The part of every request that comes before the messages. */
+interface PromptPrefix {
+  system: string;
+  tools: readonly ToolSpec[];
+  /** Estimated from the bytes. */
+  tokens: number;
+}
+
 /** Opens the context window of one run. */
 export function openWindow(compaction: Compaction, context: WindowContext): ContextWindow {
   const { strategy, ...rules } = compaction.resolveRules(context);
+  if (typeof strategy !== "string") return new ContextWindow(context, { ...rules, strategy });
   return new ContextWindow(context, {
     ...rules,
-    strategy: typeof strategy === "string" ? createBuiltInStrategy(strategy) : strategy,
+    strategy: strategy === "summary" ? new Summary() : new SlidingWindow(),
   });
-}
-
-function createBuiltInStrategy(name: string): CompactionStrategy {
-  return name === "summary" ? new Summary() : new SlidingWindow();
 }
 
 /** Options of one compaction, requested or necessary. */
@@ -226,8 +231,11 @@ export class ContextWindow {
 
   #fitPrefix(): PromptPrefix {
     const { systemPrompt: system, tools, logger } = this.#context;
-    const budget = this.#rules.enabled ? Math.floor(this.#limit * MAX_PREFIX_SHARE) : Infinity;
-    return fitPrefix(system, tools, budget, logger);
+    const maxBytes = Math.floor(Math.max(0, this.#limit) * MAX_PREFIX_SHARE) * BYTES_PER_TOKEN;
+    const bytes = bytesOfPrefix({ system, tools });
+    const isShortened = this.#rules.enabled && bytes > maxBytes;
+    const prefix = isShortened ? shortenPrefix(system, tools, maxBytes, logger) : { system, tools, bytes };
+    return { ...prefix, tokens: Math.ceil(prefix.bytes / BYTES_PER_TOKEN) };
   }
 
   async #compact({

@@ -1,32 +1,27 @@
 import type { Logger } from "../ports/logger.js";
 import type { JsonSchema, ToolSpec } from "../ports/tool.js";
 import { cutMiddle } from "../base/cut-text.js";
-import { BYTES_PER_TOKEN, bytesOfPrefix, bytesOfTool } from "../models/estimate.js";
+import { bytesOfPrefix, bytesOfTool } from "../models/estimate.js";
 
 /** Maximum characters of a shortened tool description. */
 const MAX_DESCRIPTION_CHARACTERS = 120;
 /** Maximum share of the budget for the instructions: first, and after the tools were shortened. */
 const INSTRUCTION_SHARES = { initial: 0.6, reduced: 0.3 };
 
-/** The part of every request that comes before the messages. */
-export interface PromptPrefix {
-  system: string;
-  tools: readonly ToolSpec[];
-  /** Estimated from the bytes. */
-  tokens: number;
-}
-
 /**
- * Fits system prompt and tools into at most `budget` tokens. With a window of the usual size nothing changes.
+ * Shortens system prompt and tools, which a small window does not fit, to at most `maxBytes` bytes. Logs a warning.
  *
- * With a small window, long instructions are cut in the middle first. Then tool descriptions are shortened, and at last
- * the least important tools are dropped. The same input gives the same bytes. Logs a warning if anything was shortened.
+ * Long instructions are cut in the middle first. Then tool descriptions are shortened, and at last the least important
+ * tools are dropped. The same input gives the same bytes.
  */
-export function fitPrefix(system: string, tools: readonly ToolSpec[], budget: number, logger: Logger): PromptPrefix {
-  const maxBytes = Math.max(0, budget) * BYTES_PER_TOKEN;
-  let prefix = { system, tools };
+export function shortenPrefix(
+  system: string,
+  tools: readonly ToolSpec[],
+  maxBytes: number,
+  logger: Logger,
+): { system: string; tools: readonly ToolSpec[]; bytes: number } {
+  let prefix = { system: cutMiddle(system, Math.floor(maxBytes * INSTRUCTION_SHARES.initial)), tools };
   const fits = () => bytesOfPrefix(prefix) <= maxBytes;
-  if (!fits()) prefix = { ...prefix, system: cutMiddle(system, Math.floor(maxBytes * INSTRUCTION_SHARES.initial)) };
   if (!fits()) prefix = { ...prefix, tools: prefix.tools.map(removeSchemaNotes) };
   if (!fits()) prefix = { ...prefix, tools: prefix.tools.map(shortenTool) };
   if (!fits()) prefix = { ...prefix, system: cutMiddle(system, Math.floor(maxBytes * INSTRUCTION_SHARES.reduced)) };
@@ -34,14 +29,12 @@ export function fitPrefix(system: string, tools: readonly ToolSpec[], budget: nu
     const droppedTool = findLeastImportantTool(prefix.tools);
     prefix = { ...prefix, tools: prefix.tools.filter((tool) => tool !== droppedTool) };
   }
-  if (prefix.system !== system || prefix.tools !== tools) {
-    const names = new Set(prefix.tools.map((tool) => tool.name));
-    logger.warn("context window is small; instructions and tool descriptions shortened", {
-      cutInstructions: prefix.system !== system,
-      toolsLeftOut: tools.filter((tool) => !names.has(tool.name)).map((tool) => tool.name),
-    });
-  }
-  return { ...prefix, tokens: Math.ceil(bytesOfPrefix(prefix) / BYTES_PER_TOKEN) };
+  const names = new Set(prefix.tools.map((tool) => tool.name));
+  logger.warn("context window is small; instructions and tool descriptions shortened", {
+    cutInstructions: prefix.system !== system,
+    toolsLeftOut: tools.filter((tool) => !names.has(tool.name)).map((tool) => tool.name),
+  });
+  return { ...prefix, bytes: bytesOfPrefix(prefix) };
 }
 
 /**

@@ -1,4 +1,4 @@
-import { textOf } from "../conversation/messages.js";
+import { createMessage, textOf } from "../conversation/messages.js";
 import type { CompactionInput, CompactionStrategy } from "../ports/compaction-strategy.js";
 import type { Message, ModelMessage } from "../ports/message.js";
 import { cutMiddle } from "../base/cut-text.js";
@@ -48,13 +48,8 @@ export class Summary implements CompactionStrategy {
       maxTokens: Math.max(MIN_SUMMARY_TOKENS, Math.min(MAX_SUMMARY_TOKENS, Math.floor(input.budget / 3))),
     };
     const text = (await input.ask(question, signal)).trim();
-    const summary: ModelMessage = {
-      role: "user",
-      parts: [{ type: "text", text: SUMMARY_HEADER + cutMiddle(text, Math.floor(input.budget / 3) * BYTES_PER_TOKEN) }],
-      toolCallId: "",
-      name: "",
-      failed: false,
-    };
+    const summaryText = cutMiddle(text, Math.floor(input.budget / 3) * BYTES_PER_TOKEN);
+    const summary = createMessage("user", SUMMARY_HEADER + summaryText);
     // The summary goes after the first user message and before the current prompt, in chronological order.
     const [firstPrompt, ...laterPrompts] = prompts;
     const view: ModelMessage[] = [...(firstPrompt ? [firstPrompt] : []), summary, ...laterPrompts, ...newestMessages];

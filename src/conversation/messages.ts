@@ -39,6 +39,12 @@ export function getDisplayText(message: ModelMessage): string {
   return message.parts.map((part) => (part.type === "text" ? (part.originalText ?? part.text) : "")).join("");
 }
 
+/** Creates a message that is no tool result. Its text, or its parts. */
+export function createMessage(role: "user" | "assistant", content: string | Part[]): ModelMessage {
+  const parts: Part[] = typeof content === "string" ? [{ type: "text", text: content }] : content;
+  return { role, parts, toolCallId: "", name: "", failed: false };
+}
+
 /** Creates the tool message with the result of `call`. */
 export function createToolMessage(
   call: Pick<ToolCallPart, "id" | "name">,
@@ -164,11 +170,12 @@ export function toModelView(
   for (const { message, isInterrupted, hasContent } of preparedMessages) {
     if (!hasContent) continue;
     // A user message that follows is a better instruction than the standard text.
-    if (isAfterInterruption && message.role !== "user") visibleMessages.push(createContinueMessage());
+    if (isAfterInterruption && message.role !== "user")
+      visibleMessages.push(createMessage("user", CONTINUE_INSTRUCTION));
     visibleMessages.push(message);
     isAfterInterruption = isInterrupted;
   }
-  if (isAfterInterruption) visibleMessages.push(createContinueMessage());
+  if (isAfterInterruption) visibleMessages.push(createMessage("user", CONTINUE_INSTRUCTION));
   return repairMessages(visibleMessages);
 }
 
@@ -200,16 +207,6 @@ function hasContent(message: ModelMessage, isInterrupted: boolean): boolean {
   if (message.role === "tool") return true;
   if (isInterrupted) return textOf(message).trim() !== "";
   return message.parts.some((part) => part.type !== "reasoning" && !isBlank(part));
-}
-
-function createContinueMessage(): ModelMessage {
-  return {
-    role: "user",
-    parts: [{ type: "text", text: CONTINUE_INSTRUCTION }],
-    toolCallId: "",
-    name: "",
-    failed: false,
-  };
 }
 
 function isBlank(part: Part): boolean {

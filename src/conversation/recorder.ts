@@ -147,6 +147,7 @@ export class Recorder {
     message: Message,
     extraChanges: Pick<SessionChange, "usage" | "consumedInstructions" | "release"> & { run?: Partial<RunRecord> } = {},
   ): Promise<Instruction[]> {
+    // The final form of the message contains the pending text.
     await this.#settle();
     const isMessageStored = this.#isMessageStored && this.#growingMessage?.id === message.id;
     this.#growingMessage = undefined;
@@ -160,11 +161,7 @@ export class Recorder {
    * unfinished.
    */
   async interrupt(message: Message): Promise<void> {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    // Taken first, so that the end of a running batch does not start another batch.
-    const pendingDeltas = this.#takePendingDeltas();
-    while (this.#batchWrite !== undefined) await this.#batchWrite;
+    const pendingDeltas = await this.#settle();
     if (this.#growingMessage?.id !== message.id) return;
     const add = this.#isMessageStored ? [] : [{ ...message, parts: [], finished: false }];
     this.#growingMessage = undefined;
@@ -243,8 +240,10 @@ export class Recorder {
     else this.#timer ??= setTimeout(() => this.#flush(), BATCH_INTERVAL_MS - (Date.now() % BATCH_INTERVAL_MS));
   }
 
-  /** Removes and returns the pending text. */
+  /** Removes and returns the pending text. Stops the timer. */
   #takePendingDeltas(): PartDelta[] {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
     const pendingDeltas = this.#pendingDeltas;
     this.#pendingDeltas = [];
     this.#pieceCount = 0;
@@ -254,8 +253,6 @@ export class Recorder {
 
   /** Writes the pending text as one batch. Never rejects: a failure is reported to `onFailure`. */
   #flush(): void {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
     const growingMessage = this.#growingMessage;
     if (this.#pendingDeltas.length === 0 || growingMessage === undefined || this.#failure) return;
     const append = this.#takePendingDeltas();
@@ -274,11 +271,11 @@ export class Recorder {
       });
   }
 
-  /** Drops the pending text, because the final form of the message contains it. Waits for a running batch. */
-  async #settle(): Promise<void> {
-    this.#takePendingDeltas();
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
+  /** Removes the pending text, and waits for a running batch. Returns the text. */
+  async #settle(): Promise<PartDelta[]> {
+    // Taken first, so that the end of a running batch does not start another batch.
+    const pendingDeltas = this.#takePendingDeltas();
     while (this.#batchWrite !== undefined) await this.#batchWrite;
+    return pendingDeltas;
   }
 }

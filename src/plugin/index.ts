@@ -28,7 +28,7 @@ export { sharedOptions } from "./shared-options.js";
 export type { Listening, Transport } from "./transport.js";
 export { ListeningBase } from "./listening-base.js";
 export type { ReadinessProblem } from "../ports/readiness.js";
-export type { DescribedCall } from "../run/calls/describe.js";
+export type { DescribedCall } from "../run/calls/prepare.js";
 export type { BackgroundWork, ProcessState } from "../ports/background.js";
 export type { PlanEntry, WatchOptions } from "../ports/watch.js";
 export { canRestart } from "../sessions/stored-run.js";
@@ -149,8 +149,7 @@ export { newId } from "../base/ids.js";
 // Types of single fields and arguments of `gantry`'s exports. Most programs let TypeScript infer them.
 export type { MessagesQuery, RevertOptions } from "../sessions/sessions.js";
 export type { UndoOptions } from "../sessions/undo.js";
-export type { CommandQuery } from "../run/prompt/agent-commands.js";
-export type { ListedCommand } from "../run/prompt/slash-commands.js";
+export type { CommandQuery, ListedCommand } from "../run/prompt/slash-commands.js";
 export type { SessionBudget } from "../run/budget/limits.js";
 export type { PromptUse, Unattended } from "../ports/agent-options.js";
 export type { ModelCallNames, ModelCallTimes, ModelPurpose } from "../ports/bus-events.js";

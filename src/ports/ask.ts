@@ -50,7 +50,6 @@ export interface Ask {
   choices: readonly AskChoice[];
   /** Whether the reply may be text instead of a choice. */
   freeText: boolean;
-  /** ISO 8601 UTC. */
   createdAt: string;
   /** Time of automatic withdrawal, ISO 8601 UTC. `""`: the ask is withdrawn when its run ends. */
   deadline: string;

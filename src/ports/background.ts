@@ -5,7 +5,6 @@ export interface ProcessState {
   /** Single line, without secrets. */
   readonly command: string;
   readonly state: "running" | "ended";
-  /** ISO 8601 UTC. */
   readonly startedAt: string;
   /** Null while the command runs, if a signal ended it, or if its end was not observed. */
   readonly exitCode: number | null;

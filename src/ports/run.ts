@@ -175,7 +175,6 @@ export interface Instruction {
   kind: "cancel" | "steer";
   /** `""` for `cancel`. */
   text: string;
-  /** ISO 8601 UTC. */
   createdAt: string;
 }
 

@@ -9,7 +9,6 @@ import type { Usage } from "./usage.js";
 export interface AskResolution {
   reply: AskReply;
   answeredBy: string;
-  /** ISO 8601 UTC. */
   closedAt: string;
 }
 

@@ -34,7 +34,6 @@ export interface PermissionGrant {
   title: string;
   /** Client through which the permission was granted. */
   grantedBy: string;
-  /** ISO 8601 UTC. */
   grantedAt: string;
 }
 
@@ -79,7 +78,6 @@ export interface Session {
    * `seq`, so that no hidden `seq` is used again. The next `seq` is always the newest session's `lastSeq + 1`.
    */
   lastSeq: number;
-  /** ISO 8601 UTC. */
   createdAt: string;
   /** ISO 8601 UTC. Never decreases. */
   updatedAt: string;

@@ -1,8 +1,7 @@
 import { hasCode, ProviderError } from "../ports/errors.js";
-import { toolCalls, CONTINUE_INSTRUCTION, textOf } from "../conversation/messages.js";
+import { CONTINUE_INSTRUCTION, createMessage, textOf, toolCalls } from "../conversation/messages.js";
 import type { Answer } from "../models/answer.js";
 import type { ModelRequest } from "../ports/model-provider.js";
-import type { ModelMessage } from "../ports/message.js";
 
 // An invalid answer is complete but unusable, through an error of the model. Repeating the same request usually gives
 // the same answer, so the retry includes an instruction.
@@ -34,7 +33,7 @@ export function findAnswerError(
 ): ProviderError | undefined {
   const createError = (problem: string, advice: string) =>
     new ProviderError(provider, "malformed_answer", problem, { hint: `${describeUnusable(problem)} ${advice}` });
-  const message: ModelMessage = { role: "assistant", parts, toolCallId: "", name: "", failed: false };
+  const message = createMessage("assistant", parts);
   const calls = toolCalls(message);
   if (calls.some((call) => call.name.trim() === ""))
     return createError("the model made a tool call without a name", "Repeat the call with the name of the tool.");
@@ -72,20 +71,12 @@ function describeUnusable(reason: string): string {
 export function withUserNote(request: ModelRequest, note: string): ModelRequest {
   const messages = [...request.messages];
   const lastMessage = messages.at(-1);
-  const text = { type: "text" as const, text: note };
   if (lastMessage?.role === "user" && textOf(lastMessage) === CONTINUE_INSTRUCTION) {
-    messages[messages.length - 1] = { ...lastMessage, parts: [...lastMessage.parts, text] };
+    messages[messages.length - 1] = { ...lastMessage, parts: [...lastMessage.parts, { type: "text", text: note }] };
   } else {
-    const createMessage = (role: "assistant" | "user", parts: ModelMessage["parts"]): ModelMessage => ({
-      role,
-      parts,
-      toolCallId: "",
-      name: "",
-      failed: false,
-    });
     // The assistant message stands for the invalid answer. Some providers reject a user message directly after a tool
     // result or another user message.
-    messages.push(createMessage("assistant", [{ type: "text", text: "(no answer)" }]), createMessage("user", [text]));
+    messages.push(createMessage("assistant", "(no answer)"), createMessage("user", note));
   }
   return { ...request, messages };
 }

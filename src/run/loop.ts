@@ -1,11 +1,10 @@
 import { now } from "../base/ids.js";
 import { openWindow } from "../compaction/context-window.js";
-import { createToolMessage, toolCalls } from "../conversation/messages.js";
-import { withState } from "../conversation/stored-state.js";
+import { createMessage, createToolMessage, toolCalls } from "../conversation/messages.js";
+import { withState } from "../conversation/conversation.js";
 import { hasCode, OutputSchemaError } from "../ports/errors.js";
-import type { Message, ModelMessage } from "../ports/message.js";
+import type { Message } from "../ports/message.js";
 import type { RunResult } from "../ports/run.js";
-import { findReachedLimit } from "./budget/limits.js";
 import { runToolCalls, type ToolOutcome } from "./calls/execute.js";
 import { RepeatedCalls } from "./calls/repeated-calls.js";
 import type { RunContext } from "./context/run-context.js";
@@ -75,8 +74,7 @@ async function runLoop(run: RunContext, progress: RunProgress): Promise<LoopResu
     await runToolCalls(calls, message.id, run, (outcome) => storeResult(run, outcome, repeatedCalls));
     run.signal.throwIfAborted();
     repeatedCalls.throwIfLooping();
-    const endedBy = findReachedLimit(run.budget.limits, progress);
-    if (endedBy) return endAtLimit(run, progress, endedBy);
+    if (progress.iterations >= run.budget.limits.iterations) return endAtLimit(run, progress, "max_iterations");
   }
 }
 
@@ -108,16 +106,7 @@ async function addUserMessages(
   texts: readonly string[],
   changes: { readonly consumedInstructions?: readonly string[] } = {},
 ): Promise<Message[]> {
-  const messages = texts.map((text) => {
-    const content: ModelMessage = {
-      role: "user",
-      parts: [{ type: "text", text }],
-      toolCallId: "",
-      name: "",
-      failed: false,
-    };
-    return conversation.compose(content);
-  });
+  const messages = texts.map((text) => conversation.compose(createMessage("user", text)));
   await recorder.write({ sync: true, add: messages, ...changes, set: { updatedAt: now() } });
   for (const message of messages) conversation.add(message);
   return messages;

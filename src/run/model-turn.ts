@@ -1,5 +1,5 @@
 import type { ContextWindow } from "../compaction/context-window.js";
-import { textOf, toolCalls } from "../conversation/messages.js";
+import { createMessage, textOf, toolCalls } from "../conversation/messages.js";
 import { makeCallIdsUnique, toVisibleParts } from "../models/answer.js";
 import { callModel, type CompleteAnswer, type FailedCall, type ModelCallHooks } from "../models/model-call.js";
 import { createRetryHooks } from "../models/retry-hooks.js";
@@ -102,10 +102,7 @@ export class ModelTurn {
 
   /** Begins a message with the first text, or with the complete answer if no text was streamed. */
   #begin(): Message {
-    return (this.#message ??= this.#run.session.conversation.compose(
-      { role: "assistant", parts: [], toolCallId: "", name: "", failed: false },
-      false,
-    ));
+    return (this.#message ??= this.#run.session.conversation.compose(createMessage("assistant", []), false));
   }
 
   #append(type: "text" | "reasoning", part: number, text: string): void {

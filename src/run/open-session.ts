@@ -20,8 +20,7 @@ import { createRunRecord } from "../sessions/run-record.js";
 import { isBefore, isQueued } from "../sessions/stored-run.js";
 import type { SessionTail } from "../watch/session-tail.js";
 import { addUsageToParent, createSubagentSession } from "./calls/spawn.js";
-import type { BudgetLimits } from "./budget/limits.js";
-import type { RunSlot } from "./budget/run-limiter.js";
+import type { RunLimits, RunSlot } from "./budget/limits.js";
 import type { AgentServices, SubagentCall } from "./context/agent-services.js";
 import type { StructuredOutput } from "./context/structured-output.js";
 import { Inbox } from "./queue/inbox.js";
@@ -54,7 +53,7 @@ export interface ResolvedRequest extends RunOrigin {
   readonly projectDir: string;
   readonly chosenModel: ChosenModel;
   readonly requestedEffort: ReasoningEffort;
-  readonly budgetLimits: BudgetLimits;
+  readonly limits: RunLimits;
   readonly structuredOutput: StructuredOutput | undefined;
   /** Whether the requested tools work on files. */
   readonly usesFiles: boolean;

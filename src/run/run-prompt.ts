@@ -1,8 +1,13 @@
 import type { AsyncScope } from "../base/async-scope.js";
 import type { Bus } from "../base/bus.js";
 import { now } from "../base/ids.js";
-import { createToolMessage, findDanglingCalls, INTERRUPTED_CALL_RESULT } from "../conversation/messages.js";
-import { withState } from "../conversation/stored-state.js";
+import {
+  createMessage,
+  createToolMessage,
+  findDanglingCalls,
+  INTERRUPTED_CALL_RESULT,
+} from "../conversation/messages.js";
+import { withState } from "../conversation/conversation.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import { hasCode } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
@@ -60,7 +65,7 @@ export async function buildPrompt(
   const isCommand = session.input.commands === true && session.input.message.trimStart().startsWith("/");
   const input = isCommand
     ? await (
-        await import("./prompt/agent-commands.js")
+        await import("./prompt/slash-commands.js")
       ).expandCommand(agent, session.input, { projectDir, prompts }, slot, request.cancel.signal)
     : session.input;
   const { environment, newState } = await loadEnvironment(
@@ -125,20 +130,10 @@ function supportsModel(tool: Tool, model: { readonly provider: string; readonly 
 }
 
 /** Converts the user's input to a message. */
-function toPromptMessage(input: ExpandedInput): ModelMessage {
-  const { message: text, originalText } = input;
-  return {
-    role: "user" as const,
-    parts: [
-      ...(text === "" && originalText === undefined
-        ? []
-        : [{ type: "text" as const, text, ...(originalText !== undefined && { originalText }) }]),
-      ...(input.attachments ?? []),
-    ],
-    toolCallId: "",
-    name: "",
-    failed: false,
-  };
+function toPromptMessage({ message: text, originalText, attachments = [] }: ExpandedInput): ModelMessage {
+  const textPart = { type: "text" as const, text, ...(originalText !== undefined && { originalText }) };
+  const hasText = text !== "" || originalText !== undefined;
+  return createMessage("user", [...(hasText ? [textPart] : []), ...attachments]);
 }
 
 /** Stores the run with the user's message. Rejects like the driver's `create` or `write`. */

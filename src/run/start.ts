@@ -13,10 +13,8 @@ import type { Session } from "../ports/session.js";
 import { checkFolder } from "../sessions/new-session.js";
 import { requireSession } from "../sessions/require-session.js";
 import { toRunError } from "../sessions/run-record.js";
-import { hasCostLimit, isMetered, resolveBudget } from "./budget/limits.js";
+import { countAttachedBytes, hasCostLimit, isMetered, resolveLimits, RunClock } from "./budget/limits.js";
 import { requirePrices, RunBudget } from "./budget/run-budget.js";
-import { RunClock } from "./budget/run-clock.js";
-import { countAttachedBytes } from "./budget/run-limiter.js";
 import type { AgentServices, SubagentCall } from "./context/agent-services.js";
 import { EventBuffer } from "./context/event-buffer.js";
 import type { RunContext } from "./context/run-context.js";
@@ -40,7 +38,7 @@ export async function startRun(
   const slot = scope.use(agent.budget.limiter.takeSlot(), (takenSlot) => takenSlot.release());
   const cancel = createCancel(scope, [agent.background.closeSignal, input.signal, handover?.signal]);
   try {
-    slot.reserveBytes(countAttachedBytes(input));
+    slot.reserveBytes(countAttachedBytes(input.attachments));
     const request = await resolveRequest(agent, { input, handover, parentCall, slot, cancel });
     const session = await openSession(agent, request, scope);
     const tools = await openTools(agent, request, session, scope);
@@ -85,10 +83,9 @@ async function resolveRequest(agent: AgentServices, origin: RunOrigin): Promise<
     signal,
     input.onWaiting,
   );
-  const budgetLimits = resolveBudget(agent.budget.limits, input);
+  const limits = resolveLimits(agent.budget.limits, input.budget, origin.parentCall?.maxIterations);
   // A run with a cost limit must not call a model with unknown prices.
-  if (hasCostLimit(budgetLimits))
-    await requirePrices(chosenModel.provider, chosenModel.model, 0, budgetLimits.unknownPrice);
+  if (hasCostLimit(limits)) await requirePrices(chosenModel.provider, chosenModel.model, 0, limits.unknownPrice);
   const { outputSchema } = input;
   const structuredOutput =
     outputSchema === undefined
@@ -104,7 +101,7 @@ async function resolveRequest(agent: AgentServices, origin: RunOrigin): Promise<
     projectDir,
     chosenModel,
     requestedEffort: input.reasoningEffort ?? findSessionEffort(storedSession) ?? agent.defaults.reasoningEffort,
-    budgetLimits,
+    limits,
     structuredOutput,
     usesFiles,
     instructions,
@@ -141,17 +138,16 @@ function createRunContext(
   prompt: RunPrompt,
   scope: AsyncScope,
 ): RunContext {
-  const { id, parentCall, projectDir, store, cancel, chosenModel, budgetLimits, structuredOutput, logger } = request;
+  const { id, parentCall, projectDir, store, cancel, chosenModel, limits, structuredOutput, logger } = request;
   const { id: sessionId, conversation, state, lease, releaseLease, recorder, inbox, tail } = opened;
   const { input, tools, skills, systemPrompt, extraPrompt } = prompt;
   const { bus } = agent.channels;
   const { hooks } = agent.tools;
-  const { limits } = agent.budget;
   const { signal } = cancel;
   const parentBudget = parentCall?.parentRun.budget.allowance;
   const budgetOwner = { ...chosenModel, recorder, signal, parentBudget };
-  const allowance = isMetered(budgetLimits) || parentBudget ? new RunBudget(budgetLimits, budgetOwner) : undefined;
-  const { seconds } = budgetLimits.run;
+  const allowance = isMetered(limits) || parentBudget ? new RunBudget(limits, budgetOwner) : undefined;
+  const { seconds } = limits.budget;
   const clock =
     seconds === undefined ? undefined : new RunClock(seconds, () => cancel.abort(new BudgetExceededError()));
   const compactionInstruction = input.compact ? input.message : undefined;
@@ -161,7 +157,7 @@ function createRunContext(
   const session = { conversation, state, store, lease, releaseLease, recorder };
   const channels = { bus, inbox, tail, events: new EventBuffer(overflow), logger };
   const answerForm = { outputSchema: structuredOutput?.schema };
-  const spending = { allowance, unknownPrice: budgetLimits.unknownPrice };
+  const spending = { allowance, unknownPrice: limits.unknownPrice };
   return {
     agent,
     info,
@@ -180,7 +176,7 @@ function createRunContext(
     },
     session,
     tools: { list: tools, skills, hooks },
-    budget: { limits: parentCall ? { ...limits, iterations: parentCall.maxIterations } : limits, allowance, clock },
+    budget: { limits, allowance, clock },
     channels,
     permissions: { ...agent.permissions, ask, alwaysAsk, clientName, pendingAskIds: new Set() },
     cancel,

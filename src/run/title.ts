@@ -1,6 +1,6 @@
 import { nearestEffort } from "../models/efforts.js";
 import { createDeadline } from "../base/abort.js";
-import { getDisplayText } from "../conversation/messages.js";
+import { createMessage, getDisplayText } from "../conversation/messages.js";
 import { callModel, type ModelCaller, type ModelCallHooks } from "../models/model-call.js";
 import { hasCode } from "../ports/errors.js";
 import type { Conversation } from "../conversation/conversation.js";
@@ -74,15 +74,7 @@ async function requestTitle(caller: ModelCaller, message: string, signal: AbortS
   const request = {
     model,
     system: TITLE_INSTRUCTIONS,
-    messages: [
-      {
-        role: "user" as const,
-        parts: [{ type: "text" as const, text: message.slice(0, MAX_PROMPT_CHARACTERS) }],
-        toolCallId: "",
-        name: "",
-        failed: false,
-      },
-    ],
+    messages: [createMessage("user", message.slice(0, MAX_PROMPT_CHARACTERS))],
     tools: [],
     temperature: 0.3,
     effort: nearestEffort(model.reasoning ? "minimal" : "", model.efforts),

@@ -1,6 +1,6 @@
 import { Agent, builtinTools } from "gantry";
 import { AiSdkProvider, type WireName } from "gantry/adapters/language-models";
-import type { PromptFamily } from "../../src/run/prompt/sections.js";
+import type { PromptFamily } from "../../src/run/prompt/system-prompt.js";
 import { startFakeModelServer } from "./fake-model-server.js";
 import { baseUrlOf } from "./model-situations.js";
 import { makeTempDir } from "./temp-dir.js";

@@ -1,6 +1,8 @@
+import { monotonicMs } from "../../base/clock.js";
+import { TooManyRunsError } from "../../ports/errors.js";
 import type { ModelPrices } from "../../ports/model-provider.js";
+import type { RunInput } from "../../ports/run.js";
 import type { Budget } from "../../ports/usage.js";
-import type { RunInput, RunResult } from "../../ports/run.js";
 
 /** Limits of a run. */
 export interface RunLimits {
@@ -8,7 +10,7 @@ export interface RunLimits {
   readonly iterations: number;
   /** Maximum stored bytes of the text of one tool output. */
   readonly toolOutputBytes: number;
-  /** Budget of each run. */
+  /** Budget of the run. */
   readonly budget: Budget;
   /** Budget of all runs of a session together. */
   readonly sessionBudget: SessionBudget;
@@ -19,51 +21,146 @@ export interface RunLimits {
 /** Budget of all runs of a session together. */
 export type SessionBudget = Pick<Budget, "usd" | "tokens">;
 
-/** The totals of a run that count against its limits. */
-export interface RunTotals {
-  readonly iterations: number;
+/** Returns the limits of a run: the lower of the requested and the agent's budget, for each resource. */
+export function resolveLimits(
+  agentLimits: RunLimits,
+  requestedBudget: Budget = {},
+  iterations = agentLimits.iterations,
+): RunLimits {
+  const findLowerLimit = (key: keyof Budget) => {
+    const limit = Math.min(agentLimits.budget[key] ?? Infinity, requestedBudget[key] ?? Infinity);
+    return limit === Infinity ? undefined : limit;
+  };
+  const budget = { usd: findLowerLimit("usd"), tokens: findLowerLimit("tokens"), seconds: findLowerLimit("seconds") };
+  return { ...agentLimits, iterations, budget };
 }
 
-/** Returns the limit that a run has reached; undefined if it may continue. Called before each further model call. */
-export function findReachedLimit(
-  limits: RunLimits,
-  totals: RunTotals,
-): Exclude<RunResult["endedBy"], "model"> | undefined {
-  return totals.iterations >= limits.iterations ? "max_iterations" : undefined;
-}
-
-/** Budget of the model calls of a run. */
-export interface BudgetLimits {
-  /** Budget of the run. */
-  readonly run: Budget;
-  /** Budget of all runs of the session together. */
-  readonly session: SessionBudget;
-  /** Price of models without a known price. Undefined: none is assumed. */
-  readonly unknownPrice: ModelPrices | undefined;
-}
-
-/** Resolves the budget of a run: the lower of the requested and the agent's budget, for each resource. */
-export function resolveBudget(
-  { budget, sessionBudget, unknownPrice }: RunLimits,
-  input: Pick<RunInput, "budget">,
-): BudgetLimits {
-  return { run: combineBudgets(budget, input.budget), session: sessionBudget, unknownPrice };
-}
-
-export function hasCostLimit({ run, session }: BudgetLimits): boolean {
-  return run.usd !== undefined || session.usd !== undefined;
+export function hasCostLimit({ budget, sessionBudget }: RunLimits): boolean {
+  return budget.usd !== undefined || sessionBudget.usd !== undefined;
 }
 
 /** Whether the model calls of the run are counted. */
-export function isMetered(limits: BudgetLimits): boolean {
-  return hasCostLimit(limits) || limits.run.tokens !== undefined || limits.session.tokens !== undefined;
+export function isMetered(limits: RunLimits): boolean {
+  return hasCostLimit(limits) || limits.budget.tokens !== undefined || limits.sessionBudget.tokens !== undefined;
 }
 
-/** Returns the lower limit for each resource; undefined for a resource without a limit. */
-function combineBudgets(agentBudget: Budget, requestedBudget: Budget = {}): Budget {
-  const findLowerLimit = (key: keyof Budget) => {
-    const limit = Math.min(agentBudget[key] ?? Infinity, requestedBudget[key] ?? Infinity);
-    return limit === Infinity ? undefined : limit;
-  };
-  return { usd: findLowerLimit("usd"), tokens: findLowerLimit("tokens"), seconds: findLowerLimit("seconds") };
+/** Ends a run after its time limit in seconds. The clock is paused while the run waits for a user. */
+export class RunClock {
+  #remainingMs: number;
+  /** Undefined while the clock is paused. */
+  #startedAtMs: number | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  readonly #onExpired: () => void;
+
+  constructor(seconds: number, onExpired: () => void) {
+    this.#remainingMs = seconds * 1000;
+    this.#onExpired = onExpired;
+  }
+
+  start(): void {
+    if (this.#startedAtMs !== undefined) return;
+    this.#startedAtMs = monotonicMs();
+    this.#timer = setTimeout(this.#onExpired, Math.max(0, this.#remainingMs));
+  }
+
+  pause(): void {
+    if (this.#startedAtMs === undefined) return;
+    clearTimeout(this.#timer);
+    this.#remainingMs -= monotonicMs() - this.#startedAtMs;
+    this.#startedAtMs = undefined;
+  }
+}
+
+/** A run's share of the agent's capacity. */
+export interface RunSlot {
+  /**
+   * Reads attachments when a reader is free. Few runs read at a time, so that they do not block each other with partly
+   * reserved memory.
+   */
+  read<T>(work: () => Promise<T>): Promise<T>;
+  /**
+   * Reserves memory for attachments. Throws `TooManyRunsError` if the attachments of all runs would exceed the limit.
+   */
+  reserveBytes(bytes: number): void;
+  /** Releases the slot when the run ends. Idempotent. */
+  release(): void;
+}
+
+/** Maximum runs that read their attachments at the same time. */
+const MAX_READERS = 2;
+
+/** Limits the number of runs and the memory of their attachments. */
+export class RunLimiter {
+  readonly #maxRuns: number;
+  readonly #maxBytes: number;
+  #activeRuns = 0;
+  #queuedRuns = 0;
+  #reservedBytes = 0;
+  #activeReaders = 0;
+  readonly #waitingReaders: (() => void)[] = [];
+
+  constructor(maxRuns: number, maxBytes: number) {
+    this.#maxRuns = maxRuns;
+    this.#maxBytes = maxBytes;
+  }
+
+  /** Whether a further run would be rejected. */
+  get isFull(): boolean {
+    return this.#activeRuns >= this.#maxRuns;
+  }
+
+  /**
+   * Counts a queued run. The number of queued runs has the same limit as active runs. Call the returned
+   * function when the run leaves the queue. Throws `TooManyRunsError`.
+   */
+  reserveQueuedRun(): () => void {
+    if (this.#queuedRuns >= this.#maxRuns) throw new TooManyRunsError(undefined, "too many queued runs");
+    this.#queuedRuns += 1;
+    let isWaiting = true;
+    return () => {
+      if (isWaiting) this.#queuedRuns -= 1;
+      isWaiting = false;
+    };
+  }
+
+  /** Takes a slot. Throws `TooManyRunsError` if none is free. */
+  takeSlot(): RunSlot {
+    if (this.isFull) throw new TooManyRunsError();
+    this.#activeRuns += 1;
+    let reservedBytes = 0;
+    let isActive = true;
+    return {
+      read: (work) => this.#read(work),
+      reserveBytes: (bytes) => {
+        if (this.#reservedBytes + bytes > this.#maxBytes)
+          throw new TooManyRunsError(undefined, "too many attachments at once");
+        this.#reservedBytes += bytes;
+        reservedBytes += bytes;
+      },
+      release: () => {
+        if (!isActive) return;
+        isActive = false;
+        this.#activeRuns -= 1;
+        this.#reservedBytes -= reservedBytes;
+      },
+    };
+  }
+
+  async #read<T>(work: () => Promise<T>): Promise<T> {
+    if (this.#activeReaders >= MAX_READERS) await new Promise<void>((resolve) => this.#waitingReaders.push(resolve));
+    else this.#activeReaders += 1;
+    try {
+      return await work();
+    } finally {
+      // Hand the reader slot to the next run, or free it.
+      const resumeNext = this.#waitingReaders.shift();
+      if (resumeNext) resumeNext();
+      else this.#activeReaders -= 1;
+    }
+  }
+}
+
+/** Counts the bytes of attachments, whose data is base64. */
+export function countAttachedBytes(attachments: RunInput["attachments"] = []): number {
+  return attachments.reduce((sum, { data }) => sum + Math.floor((data.length * 3) / 4), 0);
 }

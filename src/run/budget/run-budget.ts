@@ -6,7 +6,7 @@ import type { ModelPurpose } from "../../ports/bus-events.js";
 import { abortable } from "../../base/abort.js";
 import { BudgetExceededError, ModelSelectionError } from "../../ports/errors.js";
 import type { Model, ModelPrices, ModelProvider, ModelRequest, ModelUsage } from "../../ports/model-provider.js";
-import { hasCostLimit, type BudgetLimits } from "./limits.js";
+import { hasCostLimit, type RunLimits } from "./limits.js";
 
 /** Minimum answer tokens of a call. Fewer are useless, and some providers reject such a low limit. */
 const MIN_ANSWER_TOKENS = 16;
@@ -50,7 +50,7 @@ interface Amount {
  * for a reservation to end.
  */
 export class RunBudget implements Allowance {
-  readonly #limits: BudgetLimits;
+  readonly #limits: RunLimits;
   readonly #owner: BudgetOwner;
   /** Amounts used that the run's reported usage does not include. */
   readonly #unreportedUsage: Amount = { usd: 0, tokens: 0 };
@@ -64,7 +64,7 @@ export class RunBudget implements Allowance {
    */
   #countedPrompt: { bytes: number; tokens: number } | undefined;
 
-  constructor(limits: BudgetLimits, owner: BudgetOwner) {
+  constructor(limits: RunLimits, owner: BudgetOwner) {
     this.#limits = limits;
     this.#owner = owner;
   }
@@ -169,10 +169,9 @@ export class RunBudget implements Allowance {
     const { run, sessionUsage } = recorder;
     const reserved = this.#sumReservations(subagentRunId);
     const computeUnused = (key: keyof Amount, usedByRun: number, usedBySession: number) => {
-      const {
-        run: { [key]: runLimit = Infinity },
-        session: { [key]: sessionLimit = Infinity },
-      } = this.#limits;
+      const { budget, sessionBudget } = this.#limits;
+      const { [key]: runLimit = Infinity } = budget;
+      const { [key]: sessionLimit = Infinity } = sessionBudget;
       const unusedAmount = Math.min(runLimit - usedByRun, sessionLimit - usedBySession);
       // A resource without a limit needs no reservation.
       return unusedAmount === Infinity ? unusedAmount : unusedAmount - this.#unreportedUsage[key] - reserved[key];

@@ -1,6 +1,8 @@
 import { isRecord } from "../../base/json.js";
-import type { Diff, Location, ToolDisplay } from "../../ports/tool-display.js";
+import type { Diff, Location, ToolDisplay, ToolKind } from "../../ports/tool-display.js";
 import type { ToolOutput } from "../../ports/tool.js";
+import { recordChangedFiles } from "../../tools/files/changed-files.js";
+import type { SubagentCall } from "../context/agent-services.js";
 
 /**
  * Returns the stored display data of a call's output; undefined if there is none. Omits a list larger than `maxBytes`
@@ -42,4 +44,25 @@ function omitIfLarger<T extends object>(maxBytes: number, list: T[]): T[] {
   for (const item of list)
     for (const value of Object.values(item)) bytes += typeof value === "string" ? Buffer.byteLength(value) : 8;
   return bytes <= maxBytes ? list : [];
+}
+
+/** Kinds of tools that change the files of their locations. */
+const CHANGING_KINDS: readonly ToolKind[] = ["edit", "delete"];
+
+/** Lists the paths that a completed call changed, from its diffs and its locations. Diffs omit large files. */
+export function listChangedPaths(kind: ToolKind, output: ToolOutput, plannedLocations: readonly Location[]): string[] {
+  const { diff = [], locations = [] } = toToolDisplay(output, Infinity) ?? {};
+  const hasChangedFiles = CHANGING_KINDS.includes(kind) && output.failed !== true;
+  const changedLocations = locations.length > 0 ? locations : plannedLocations;
+  return [...diff, ...(hasChangedFiles ? changedLocations : [])].map(({ path }) => path);
+}
+
+/** Records changed files in the state of a call, and in the state of the call that spawned this run as a subagent. */
+export function recordChanges(
+  paths: readonly string[],
+  state: Map<string, unknown>,
+  { projectDir, parentCall }: { projectDir: string; parentCall: Pick<SubagentCall, "recordChanges"> | undefined },
+): void {
+  recordChangedFiles(state, paths, projectDir);
+  parentCall?.recordChanges(paths);
 }

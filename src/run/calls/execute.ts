@@ -1,14 +1,12 @@
 import { INTERRUPTED_CALL_RESULT } from "../../conversation/messages.js";
-import type { StateChanges } from "../../conversation/stored-state.js";
+import type { StateChanges } from "../../conversation/conversation.js";
+import { RunCancelledError } from "../../ports/errors.js";
 import type { Logger } from "../../ports/logger.js";
 import type { ToolCallPart } from "../../ports/message.js";
 import type { ToolDisplay } from "../../ports/tool-display.js";
 import type { Tool, ToolCall, ToolContext, ToolOutput } from "../../ports/tool.js";
 import { onAbort } from "../../base/abort.js";
 import { ThrottledOutput } from "../../base/throttled-output.js";
-import { LazySubagents } from "./subagents.js";
-import { listChangedPaths, recordChanges } from "./changed-files.js";
-import { previewCall } from "./describe.js";
 import { applyAfterHook, findHookDenial } from "./hooks.js";
 import { NestedInstructions } from "../prompt/nested-instructions.js";
 import { CANCELLED_TEXT, evaluate, recheckMode, type Verdict } from "../permissions/evaluate.js";
@@ -20,9 +18,9 @@ import {
   type PermissionRequester,
 } from "../permissions/permission-request.js";
 import { createCallFileHistory } from "./file-history.js";
-import { toToolCall, prepareCall, formatError, type PreparedCall } from "./prepare.js";
+import { formatError, prepareCall, previewCall, toToolCall, type PreparedCall } from "./prepare.js";
 import type { RunContext } from "../context/run-context.js";
-import { toToolDisplay } from "./display.js";
+import { listChangedPaths, recordChanges, toToolDisplay } from "./display.js";
 import { Subagents } from "./spawn.js";
 import { CallState } from "../tools/tool-state.js";
 import { capText } from "../../base/cut-text.js";
@@ -64,15 +62,11 @@ export async function runToolCalls(
     toolOutputBytes: run.budget.limits.toolOutputBytes,
   });
   for (let i = 0; i < preparedCalls.length;) {
-    const group = [preparedCalls[i]!];
-    while (
-      group.length < MAX_CONCURRENT_CALLS &&
-      group.every((preparedCall) => preparedCall.tool?.parallel) &&
-      preparedCalls[i + group.length]?.tool?.parallel
-    ) {
-      group.push(preparedCalls[i + group.length]!);
-    }
-    i += group.length;
+    const isParallel = (index: number) => preparedCalls[index]?.tool?.parallel === true;
+    let end = i + 1;
+    while (isParallel(i) && isParallel(end) && end < i + MAX_CONCURRENT_CALLS) end += 1;
+    const group = preparedCalls.slice(i, end);
+    i = end;
     const outcomes = await Promise.allSettled(
       group.map(async (preparedCall) => {
         // The verdict comes before the announcement, so that clients know at once whether the call needs permission.
@@ -91,20 +85,12 @@ export async function runToolCalls(
 
 /** Reports the start of a call. Returns the ids of the call for the report of its end. */
 function announceCall(preparedCall: PreparedCall, messageId: string, { info, channels }: RunContext) {
-  const { call, tool, input, title, locations } = preparedCall;
+  const { call, input, title, kind, locations } = preparedCall;
   const ids = { runId: info.id, sessionId: info.sessionId, callId: call.id, name: call.name };
   channels.bus.emit("tool.started", ids);
-  channels.events.push({
-    type: "tool_call",
-    messageId,
-    callId: call.id,
-    name: call.name,
-    arguments: call.arguments,
-    input,
-    title,
-    kind: tool?.kind ?? "other",
-    locations,
-  });
+  const { id: callId, name, arguments: args } = call;
+  const description = { input, title, kind, locations };
+  channels.events.push({ type: "tool_call", messageId, callId, name, arguments: args, ...description });
   return ids;
 }
 
@@ -125,7 +111,7 @@ interface CallResources {
   nestedInstructions: NestedInstructions;
 }
 
-type PerformResources = CallResources & { progress: ThrottledOutput; subagents: LazySubagents };
+type PerformResources = CallResources & { progress: ThrottledOutput; spawn: ToolContext["spawn"] };
 
 /** The output of a call, and whether permission was denied. */
 type CallResult = Pick<ToolOutcome, "output"> & { refused?: boolean };
@@ -142,17 +128,25 @@ async function runCall(
   if (!preparedCall.tool) return { output: { text: preparedCall.refusal ?? "", failed: true } };
   const progress = createProgress(preparedCall.call.id, run);
   const { call, tool } = preparedCall;
-  const subagents = new LazySubagents(
-    () => new Subagents(run, { id: call.id, tool: tool.name, state: resources.state }, progress),
-  );
-  const work = performCall(preparedCall, tool, verdict, { ...resources, progress, subagents }, run).finally(() =>
-    subagents.end(),
-  );
+  // Created at the first spawn, because most calls spawn none.
+  let subagents: Subagents | undefined;
+  let hasEnded = false;
+  const spawn: ToolContext["spawn"] = async (input) => {
+    // No caller would wait for a subagent that starts after the call ended.
+    if (hasEnded) throw new RunCancelledError();
+    subagents ??= new Subagents(run, { id: call.id, tool: tool.name, state: resources.state }, progress);
+    return subagents.spawn(input);
+  };
+  const endSubagents = async () => {
+    hasEnded = true;
+    await subagents?.end();
+  };
+  const work = performCall(preparedCall, tool, verdict, { ...resources, progress, spawn }, run).finally(endSubagents);
   const result = await waitWithGrace(work, signal);
   progress.end();
   if (result === undefined) {
     // A tool that is slow to end must not leave subagents running.
-    await subagents.end();
+    await endSubagents();
     void run.agent.tools.unsettled.add(work);
     return { output: { text: INTERRUPTED_CALL_RESULT, failed: true } };
   }
@@ -212,7 +206,7 @@ async function performCall(
   const { state, nestedInstructions } = resources;
   const extendedOutput = await nestedInstructions.appendTo(toolOutput, tool.kind, preparedCall.locations, state);
   const output = await applyAfterHook(call, extendedOutput, hookScope);
-  recordChanges(listChangedPaths(tool.kind, output, preparedCall), state, run.info);
+  recordChanges(listChangedPaths(tool.kind, output, preparedCall.locations), state, run.info);
   return {
     output: { ...output, text: capText(output.text, toolOutputBytes) },
     refused: permission.isDenied && !run.signal.aborted,
@@ -222,7 +216,7 @@ async function performCall(
 /** Creates the context of a tool. `permission.isDenied` is set while the tool's own request is denied or unanswered. */
 function createToolContext(
   { callId, sessionId, projectDir, tool, input }: ToolCall,
-  { state, progress, subagents }: PerformResources,
+  { state, progress, spawn }: PerformResources,
   run: RunContext,
   permission: { isDenied: boolean },
 ): ToolContext {
@@ -247,7 +241,7 @@ function createToolContext(
         : Promise.resolve("allow"),
     askUser: createAskUser(callId, tool, input, run),
     progress: (text) => progress.push(text),
-    spawn: async (spawnInput) => subagents.getOrCreate().spawn(spawnInput),
+    spawn,
     state,
     skills: run.tools.skills,
   };

@@ -1,27 +1,40 @@
+import { abortable, createDeadline } from "../../base/abort.js";
 import { parseJson } from "../../base/json.js";
 import { ToolInputError } from "../../ports/errors.js";
 import type { Logger } from "../../ports/logger.js";
 import type { ToolCallPart } from "../../ports/message.js";
-import type { Diff, Location } from "../../ports/tool-display.js";
-import type { Tool, ToolCall } from "../../ports/tool.js";
-import { describeWithTool } from "./describe.js";
+import type { Diff, Location, ToolKind } from "../../ports/tool-display.js";
+import type { Tool, ToolCall, ToolCallPreview, ToolContext } from "../../ports/tool.js";
+import { readDiffs } from "./display.js";
 
 /** Maximum quoted characters of an unknown tool name. */
 const MAX_NAME_CHARACTERS = 100;
+/** Maximum wait of a permission request for the preview of a tool, in ms. */
+const PREVIEW_TIMEOUT_MS = 2_000;
+
+/** A call for display. `input` is undefined if its arguments are invalid JSON. */
+export interface DescribedCall {
+  title: string;
+  kind: ToolKind;
+  locations: readonly Location[];
+  /**
+   * Changes that the call would make, as far as its arguments show them. After a successful call, the changes that it
+   * made.
+   */
+  diff: readonly Diff[];
+  /** Names of other tools whose work the call does. */
+  actsAs?: readonly string[];
+  /** Paths whose contents the call shows or copies. */
+  reads?: readonly Location[];
+  input: unknown;
+}
 
 /** A call with parsed arguments, or with the reason why it cannot run. */
-export interface PreparedCall {
+export interface PreparedCall extends DescribedCall {
   call: ToolCallPart;
   tool: Tool | undefined;
   /** The arguments as parsed by the tool. Undefined if the call cannot run. */
   args: unknown;
-  /** The arguments as parsed JSON. Undefined if they are invalid JSON. */
-  input: unknown;
-  title: string;
-  locations: readonly Location[];
-  diff: readonly Diff[];
-  actsAs?: readonly string[];
-  reads?: readonly Location[];
   /** Why the call cannot run, as text for the model. Undefined: it can run. */
   refusal: string | undefined;
 }
@@ -34,7 +47,7 @@ export function prepareCall(
   logger: Logger,
 ): PreparedCall {
   const tool = tools.find(({ name }) => name === call.name);
-  const base = { call, tool, args: undefined, input: undefined, title: call.name, locations: [], diff: [] };
+  const base = { call, tool, args: undefined, ...createDescription(tool, call.name) };
   if (!tool) {
     const names = tools.map(({ name }) => name).join(", ");
     // The model may invent any name, so quote it as JSON and limit its length.
@@ -45,7 +58,7 @@ export function prepareCall(
   }
   let input: unknown;
   try {
-    input = call.arguments.trim() === "" ? {} : parseJson(call.arguments);
+    input = parseArguments(call.arguments);
   } catch (error) {
     return {
       ...base,
@@ -54,11 +67,63 @@ export function prepareCall(
   }
   try {
     const args: unknown = tool.parse(input);
-    const description = describeWithTool(tool, args, projectDir);
-    return { ...base, args, input, ...description, refusal: undefined };
+    return { ...base, args, input, ...describeWithTool(tool, args, projectDir), refusal: undefined };
   } catch (error) {
     if (!(error instanceof ToolInputError)) logger.debug("tool rejected its input", { tool: call.name, error });
     return { ...base, input, refusal: `${call.name}: ${formatError(error)}` };
+  }
+}
+
+/** Describes a stored call for display. Never throws, whatever the model sent. */
+export function describeCall(tool: Tool | undefined, name: string, args: string, projectDir: string): DescribedCall {
+  const description = createDescription(tool, name);
+  try {
+    description.input = parseArguments(args);
+    if (tool) return { ...description, ...describeWithTool(tool, tool.parse(description.input), projectDir) };
+  } catch {
+    // Fall back to the name.
+  }
+  return description;
+}
+
+/** Describes a call whose arguments are unknown. */
+function createDescription(tool: Tool | undefined, name: string): DescribedCall {
+  return { title: name, kind: tool?.kind ?? "other", locations: [], diff: [], input: undefined };
+}
+
+function parseArguments(text: string): unknown {
+  return text.trim() === "" ? {} : parseJson(text);
+}
+
+/** Describes a call before it runs. Never throws. */
+function describeWithTool(tool: Tool, args: unknown, projectDir: string): Partial<DescribedCall> {
+  try {
+    const { title, locations, diff = [], actsAs, reads } = tool.describe(args, projectDir);
+    return { title, locations, diff, ...(actsAs && { actsAs }), ...(reads && { reads }) };
+  } catch {
+    return { title: tool.name };
+  }
+}
+
+/**
+ * Returns a tool's preview of a call for a permission request. Never rejects: a failure or a timeout gives an empty
+ * preview.
+ */
+export async function previewCall(
+  tool: Tool,
+  args: unknown,
+  { projectDir, folders = [], signal: runSignal }: Pick<ToolContext, "projectDir" | "folders" | "signal">,
+): Promise<ToolCallPreview> {
+  if (typeof tool.preview !== "function") return {};
+  const { signal, clear } = createDeadline(PREVIEW_TIMEOUT_MS, runSignal);
+  try {
+    const previewPromise = (async () => tool.preview?.(args, { projectDir, folders, signal }))();
+    const { diff, note }: { diff?: unknown; note?: unknown } = (await abortable(previewPromise, signal)) ?? {};
+    return { ...(diff !== undefined && { diff: readDiffs(diff) }), ...(typeof note === "string" && { note }) };
+  } catch {
+    return {};
+  } finally {
+    clear();
   }
 }
 
@@ -68,19 +133,8 @@ export function toToolCall(
   tool: Tool,
   { id: runId, sessionId, projectDir }: { id: string; sessionId: string; projectDir: string },
 ): ToolCall {
-  return {
-    runId,
-    sessionId,
-    callId: call.id,
-    projectDir,
-    tool,
-    input,
-    title,
-    locations,
-    diff,
-    ...(actsAs && { actsAs }),
-    ...(reads && { reads }),
-  };
+  const description = { title, locations, diff, ...(actsAs && { actsAs }), ...(reads && { reads }) };
+  return { runId, sessionId, callId: call.id, projectDir, tool, input, ...description };
 }
 
 /** Formats an error for the model. */

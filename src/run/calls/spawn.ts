@@ -10,7 +10,7 @@ import type { Subagent, SpawnInput } from "../../ports/spawn.js";
 import type { Tool } from "../../ports/tool.js";
 import type { Usage } from "../../ports/usage.js";
 import { createNewSession } from "../../sessions/new-session.js";
-import { recordChanges } from "./changed-files.js";
+import { recordChanges } from "./display.js";
 import { checkInput } from "../input/run-input.js";
 import { findModeDenial } from "../permissions/modes.js";
 import type { SubagentCall } from "../context/agent-services.js";

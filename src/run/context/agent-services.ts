@@ -15,13 +15,11 @@ import type { SessionDriver } from "../../ports/session-driver.js";
 import type { Project } from "../../project/project.js";
 import type { BackgroundTasks } from "../../sessions/lease.js";
 import type { LiveSessions } from "../../watch/live-sessions.js";
-import type { RunLimits } from "../budget/limits.js";
 import type { RunBudget } from "../budget/run-budget.js";
-import type { RunLimiter } from "../budget/run-limiter.js";
+import type { RunLimiter, RunLimits } from "../budget/limits.js";
 import type { ParentCall, PermissionRun, PermissionSettings } from "../permissions/permission-run.js";
 import type { CommandOptions } from "../prompt/slash-commands.js";
-import type { AgentTools } from "../tools/agent-tools.js";
-import type { ToolSources } from "../tools/tool-sources.js";
+import type { AgentTools, ToolSources } from "../tools/tool-sources.js";
 import type { ToolStateCache } from "../tools/tool-state.js";
 import type { ConversationCache } from "./conversation-cache.js";
 

@@ -9,75 +9,68 @@ import type { McpServerFactory } from "../../ports/mcp-server.js";
 import type { ToolSource } from "../../ports/tool-source.js";
 import { SESSION_MODES } from "../../sessions/session-modes.js";
 
-const INPUT_FIELDS: Readonly<Record<keyof RunInput, true>> = {
-  message: true,
-  compact: true,
-  commands: true,
-  attachments: true,
-  attach: true,
-  provider: true,
-  model: true,
-  reasoningEffort: true,
-  mode: true,
-  budget: true,
-  outputSchema: true,
-  queue: true,
-  mcpServers: true,
-  onQueued: true,
-  sessionId: true,
-  projectDir: true,
-  folders: true,
-  systemPrompt: true,
-  tools: true,
-  signal: true,
-  onWaiting: true,
-  overflow: true,
-  ask: true,
-  alwaysAsk: true,
-  hasResponder: true,
-  clientName: true,
-  idempotencyKey: true,
-  fingerprint: true,
+const EXPECTED_TYPES = { string: "a string", boolean: "true or false", function: "a function" };
+
+type FieldType = keyof typeof EXPECTED_TYPES | "any";
+/** The `typeof` of each field of a record, as far as `checkFields` checks it. */
+export type FieldTypes<T> = Readonly<Record<keyof T, FieldType>>;
+
+const INPUT_TYPES: FieldTypes<RunInput> = {
+  message: "string",
+  compact: "boolean",
+  commands: "boolean",
+  attachments: "any",
+  attach: "any",
+  provider: "string",
+  model: "string",
+  reasoningEffort: "any",
+  mode: "any",
+  budget: "any",
+  outputSchema: "any",
+  queue: "boolean",
+  mcpServers: "any",
+  onQueued: "function",
+  sessionId: "string",
+  projectDir: "string",
+  folders: "any",
+  systemPrompt: "string",
+  tools: "any",
+  signal: "any",
+  onWaiting: "any",
+  overflow: "any",
+  ask: "any",
+  alwaysAsk: "boolean",
+  hasResponder: "function",
+  clientName: "string",
+  idempotencyKey: "string",
+  fingerprint: "string",
 };
+
+/** Throws `InputError` for an unknown field, or a field of another type. Undefined fields are valid. */
+export function checkFields<T extends object>(record: T, types: FieldTypes<T>): void {
+  for (const [field, value] of Object.entries(record)) {
+    if (!Object.hasOwn(types, field)) throw new InputError(field, `one of ${Object.keys(types).join(", ")}`);
+    const type: FieldType = types[field as keyof T];
+    if (type !== "any" && value !== undefined && typeof value !== type)
+      throw new InputError(field, EXPECTED_TYPES[type]);
+  }
+}
 
 /** Checks the input of a run. Throws `InputError`. */
 export function checkInput(input: RunInput): void {
-  const stringFields = [
-    "message",
-    "provider",
-    "model",
-    "sessionId",
-    "projectDir",
-    "systemPrompt",
-    "clientName",
-    "idempotencyKey",
-    "fingerprint",
-  ] as const;
-  for (const field of stringFields) {
-    const value: unknown = input[field];
-    if (typeof value !== "string" && (field === "message" || value !== undefined))
-      throw new InputError(field, "a string");
-    // Headers, paths and databases do not accept lone surrogates. A truncated prompt may contain one.
+  if (typeof input.message !== "string") throw new InputError("message", "a string");
+  checkFields(input, INPUT_TYPES);
+  // Headers, paths and databases do not accept lone surrogates. A truncated prompt may contain one.
+  for (const [field, value] of Object.entries(input))
     if (field !== "message" && field !== "systemPrompt" && typeof value === "string" && /\p{Surrogate}/u.test(value))
       throw new InputError(field, "no lone surrogates");
-  }
-  for (const field of Object.keys(input))
-    if (!Object.hasOwn(INPUT_FIELDS, field))
-      throw new InputError(field, `one of ${Object.keys(INPUT_FIELDS).join(", ")}`);
   if (input.reasoningEffort !== undefined) checkOneOf("reasoningEffort", EFFORTS, input.reasoningEffort);
   if (input.mode !== undefined) checkOneOf("mode", SESSION_MODES, input.mode);
   if (input.budget !== undefined) checkBudget("budget", input.budget);
   if (input.overflow !== undefined) checkOneOf("overflow", ["drop", "merge"], input.overflow);
-  if (typeof (input.alwaysAsk ?? true) !== "boolean") throw new InputError("alwaysAsk", "true or false");
-  // `checkInput` is only a default that is a function.
-  if (typeof (input.hasResponder ?? checkInput) !== "function") throw new InputError("hasResponder", "a function");
-  if (typeof (input.queue ?? false) !== "boolean") throw new InputError("queue", "true or false");
-  if (typeof (input.onQueued ?? checkInput) !== "function") throw new InputError("onQueued", "a function");
   if (input.folders !== undefined) checkFolders(input.folders);
-  if (typeof (input.commands ?? false) !== "boolean") throw new InputError("commands", "true or false");
   if (input.tools !== undefined) createToolList(input.tools);
   if (input.mcpServers !== undefined) checkServers("mcpServers", input.mcpServers);
-  if (typeof (input.compact ?? false) !== "boolean") throw new InputError("compact", "true or false");
   if (input.compact) return checkCompact(input);
   if (input.message.trim() === "" && (input.attachments ?? []).length === 0)
     throw new InputError("message", "a non-empty prompt");

@@ -1,7 +1,7 @@
+import { resolve } from "node:path";
 import { abortable } from "../../base/abort.js";
 import type { Permission, PermissionRule } from "../../ports/permission-policy.js";
 import type { ToolCall, ToolCallPreview } from "../../ports/tool.js";
-import { createGrantScope } from "./grants.js";
 import { MODE_POLICY, refreshMode, findModeDenial, hasResponder, isAttended } from "./modes.js";
 import type { PermissionRun } from "./permission-run.js";
 import { appliesToCall, toReadCall } from "./rule-schema.js";
@@ -121,4 +121,25 @@ export async function recheckMode(
     run.channels.logger.error("session mode could not be read; tool call denied", { tool: tool.name, error });
     return CANCELLED_TEXT;
   }
+}
+
+/**
+ * Returns the scope of a permanent grant: for edits the files, for other tools the exact input, because one allowed
+ * command does not allow the next.
+ */
+async function createGrantScope({ tool, input, locations, projectDir }: ToolCall): Promise<string> {
+  if (tool.kind !== "edit" || locations.length === 0) return JSON.stringify({ projectDir, input });
+  const paths = locations.map(({ path }) => path).sort();
+  return JSON.stringify(await Promise.all(paths.map((path) => toScopePath(path, projectDir))));
+}
+
+/** Returns a path, with its real path if that differs: the path could be replaced by a link later. */
+async function toScopePath(path: string, projectDir: string): Promise<string | [string, string]> {
+  const { PathGuard } = await import("../../files/path-guard.js");
+  const findRealPath = async () => {
+    const guard = await PathGuard.create({ roots: "anywhere", deniedPaths: [] });
+    return (await guard.resolve(resolve(projectDir, path))).path;
+  };
+  const realPath = await findRealPath().catch(() => "");
+  return realPath === path ? path : [path, realPath];
 }

@@ -1,11 +1,11 @@
 import { now } from "../../base/ids.js";
-import type { Ask, AskChoice, AskReply } from "../../ports/ask.js";
+import type { Ask, AskChoice } from "../../ports/ask.js";
+import type { PermissionGrant } from "../../ports/session.js";
 import type { ToolCall, ToolContext, ToolSpec } from "../../ports/tool.js";
 import { CANCELLED_TEXT, CONTINUE_TEXT, NO_RESPONDER_TEXT, type Verdict } from "./evaluate.js";
-import { storeGrant } from "./grants.js";
 import { findRootRun, isAttended } from "./modes.js";
 import type { PermissionRun } from "./permission-run.js";
-import { requestAnswerFromParent } from "./subagent-requests.js";
+import { requestAnswer } from "./request-answer.js";
 
 /** Sends a permission request to the clients that can answer. */
 export type PermissionRequester = ToolContext["ask"];
@@ -71,23 +71,9 @@ export function createPermissionRequester(
       if (unattended === "allow") return "allow";
       throw new UnansweredError(NO_RESPONDER_TEXT);
     }
-    const outcome = await requestAnswerFromParent(
-      run,
-      {
-        ...shownCall,
-        callId,
-        tool: tool.name,
-        kind: "permission",
-        toolKind: tool.kind,
-        choices: CHOICES,
-        freeText: false,
-      },
-      (askClient) =>
-        async ({ callId, title }, signal) =>
-          readReply(
-            await askClient({ ...toAskRequest(shownCall), title, callId, tool: tool.name, kind: tool.kind }, signal),
-          ),
-    );
+    const toolFields = { callId, tool: tool.name, toolKind: tool.kind };
+    const askFields = { kind: "permission", choices: CHOICES, freeText: false } as const;
+    const outcome = await requestAnswer(run, { ...shownCall, ...toolFields, ...askFields });
     if (outcome === "timeout")
       throw new UnansweredError(
         `This call needs permission and no client answered within ${timeoutMs / 1000} s, so it did not run. ${CONTINUE_TEXT}`,
@@ -98,6 +84,20 @@ export function createPermissionRequester(
       await storeGrant(rootRun, { tool: tool.name, scope, title, grantedBy: outcome.answeredBy, grantedAt: now() });
     return choice === "allow" || choice === "allow_always" ? choice : "reject";
   };
+}
+
+/**
+ * Stores a grant with the session, so that it applies in every process. Grants that were revoked in the meantime stay
+ * revoked.
+ */
+async function storeGrant(
+  { info: { sessionId }, session: { conversation, recorder, store } }: PermissionRun,
+  grant: PermissionGrant,
+): Promise<void> {
+  const { permissionGrants } = (await store.get(sessionId)) ?? conversation.session;
+  const allGrants = [...permissionGrants, grant];
+  conversation.session = { ...conversation.session, permissionGrants: allGrants };
+  await recorder.write({ sync: true, set: { permissionGrants: allGrants } });
 }
 
 /** A copy of the displayed data of a call, so that the tool cannot change it later. */
@@ -125,11 +125,6 @@ function copyShownCall({
   };
 }
 
-/** Converts to the form that a client receives, without empty fields. */
-function toAskRequest({ diff, reason, ...displayFields }: ShownCall): Parameters<PermissionRequester>[0] {
-  return { ...displayFields, ...(diff.length > 0 && { diff }), ...(reason !== "" && { reason }) };
-}
-
 function copyAsJson(value: unknown): unknown {
   return value === undefined ? undefined : (JSON.parse(JSON.stringify(value) ?? "null") as unknown);
 }
@@ -144,31 +139,11 @@ export function createAskUser(
   return async ({ title, choices: labels = [], freeText = labels.length === 0 }) => {
     if (!isAttended(run) && run.permissions.unattended.policy !== "wait") return undefined;
     const choices = labels.map((label, i) => ({ id: String(i + 1), label: String(label) }));
-    const displayFields = { title: String(title), input: copyAsJson(input), locations: [] };
-    const askFields = { tool: tool.name, toolKind: tool.kind, diff: [], reason: "", choices, freeText };
-    const outcome = await requestAnswerFromParent(
-      run,
-      { ...displayFields, ...askFields, callId, kind: "question" },
-      (askClient) =>
-        async ({ callId, title }, signal) => {
-          const question = { choices, freeText };
-          const request = { ...displayFields, title, callId, tool: tool.name, kind: tool.kind, question };
-          const reply = readReply(await askClient(request, signal));
-          if (!choices.some(({ id }) => id === reply.choice) && !(freeText && reply.text !== ""))
-            throw new Error("the reply of the client has no valid choice");
-          return reply;
-        },
-    );
+    const displayFields = { title: String(title), input: copyAsJson(input), locations: [], diff: [], reason: "" };
+    const toolFields = { callId, tool: tool.name, toolKind: tool.kind };
+    const outcome = await requestAnswer(run, { ...displayFields, ...toolFields, kind: "question", choices, freeText });
     if (typeof outcome === "string" || !outcome.reply) return undefined;
     const { choice, text } = outcome.reply;
     return choices.find(({ id }) => id === choice)?.label ?? text;
   };
-}
-
-function readReply(answer: unknown): AskReply {
-  const { choice, text } = (typeof answer === "object" ? (answer ?? {}) : { choice: answer }) as Record<
-    string,
-    unknown
-  >;
-  return { choice: typeof choice === "string" ? choice : "", text: typeof text === "string" ? text : "" };
 }

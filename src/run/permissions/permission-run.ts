@@ -9,7 +9,7 @@ import type { SessionMode } from "../../ports/session.js";
 import type { SessionDriver } from "../../ports/session-driver.js";
 import type { Unattended } from "../../ports/agent-options.js";
 import type { SessionTail } from "../../watch/session-tail.js";
-import type { RunClock } from "../budget/run-clock.js";
+import type { RunClock } from "../budget/limits.js";
 import type { Inbox } from "../queue/inbox.js";
 
 /** The permission settings of an agent. */

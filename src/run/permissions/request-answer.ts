@@ -3,31 +3,62 @@ import { newId, now } from "../../base/ids.js";
 import type { Ask, AskReply } from "../../ports/ask.js";
 import { answerAsk } from "./asks.js";
 import { isAttended } from "./modes.js";
-import type { PermissionRun } from "./permission-run.js";
+import type { PermissionRun, RunPermissions } from "./permission-run.js";
 
 /** The fields of an ask that a run sets. */
-export type AskDraft = Pick<
+type AskDraft = Pick<
   Ask,
   "callId" | "kind" | "tool" | "toolKind" | "title" | "input" | "locations" | "diff" | "reason" | "choices" | "freeText"
 >;
 
 /** Why an ask ended without an answer: no client can answer (`no_client`), or none answered in time (`timeout`). */
-export type UnansweredReason = "no_client" | "timeout";
+type UnansweredReason = "no_client" | "timeout";
 
 /** Interval for checking whether a client can still answer an open ask, in ms. */
 const POLL_INTERVAL_MS = 1000;
 
 /**
- * Stores an ask, so that any client can answer it, and waits. `askClient` also sends the ask to the client that started
- * the run; undefined: that client cannot be asked. Resolves with the first answer, or with the reason why there is
- * none. Rejects with the reason of `signal`, which must be aborted with the run's signal at the latest.
+ * Asks the clients of the run and waits. Resolves with the first answer, or with the reason why there is none. Rejects
+ * with the reason of `signal`.
+ *
+ * Asks of a subagent go to the clients of its parent run. These asks are stored in the parent's session, for the tool
+ * call that spawned the subagent; the title contains the subagent's title. The subagent is marked as waiting meanwhile.
  */
 export async function requestAnswer(
   run: PermissionRun,
   draft: AskDraft,
-  askClient: ((signal: AbortSignal) => Promise<AskReply>) | undefined,
   signal = run.signal,
 ): Promise<Ask | UnansweredReason> {
+  const { parentCall } = run.info;
+  const { pendingAskIds } = run.permissions;
+  if (!parentCall) return storeAndWait(run, draft, signal);
+  const { parentRun, callId, title } = parentCall;
+  const storeState = async (state: "waiting" | "running"): Promise<void> => {
+    await run.session.recorder.write({ sync: false, run: { state } }).catch((error: unknown) => {
+      run.channels.logger.debug("waiting state of a subagent was not stored", { error });
+    });
+  };
+  // The ask is stored in the parent's session, so it is tracked here by the call id.
+  pendingAskIds.add(draft.callId);
+  try {
+    run.budget.clock?.pause();
+    await storeState("waiting");
+    const parentDraft = { ...draft, callId, title: `${title}: ${draft.title}` };
+    return await requestAnswer(parentRun, parentDraft, signal);
+  } finally {
+    pendingAskIds.delete(draft.callId);
+    if (pendingAskIds.size === 0) {
+      if (!run.signal.aborted) run.budget.clock?.start();
+      await storeState("running");
+    }
+  }
+}
+
+/**
+ * Stores an ask, so that any client can answer it, sends it to the client that started the run, and waits. `signal` must
+ * be aborted with the run's signal at the latest.
+ */
+async function storeAndWait(run: PermissionRun, draft: AskDraft, signal: AbortSignal): Promise<Ask | UnansweredReason> {
   const { recorder } = run.session;
   const { inbox, bus } = run.channels;
   const runIds = { runId: run.info.id, sessionId: run.info.sessionId };
@@ -45,7 +76,7 @@ export async function requestAnswer(
     run.permissions.pendingAskIds.add(ask.id);
     run.budget.clock?.pause();
     // The client is asked before the write, so that a client that shows the call knows that the call waits.
-    const clientReply = askClient?.(endController.signal);
+    const clientReply = run.permissions.ask && askClient(run.permissions.ask, draft, endController.signal);
     let isClientPending = clientReply !== undefined;
     clientReply?.catch(() => (isClientPending = false));
     await recorder.write({ sync: false, asks: [ask], run: { state: "waiting" } });
@@ -66,6 +97,23 @@ export async function requestAnswer(
     endController.abort();
     await closeAsk(run, finalAsk);
   }
+}
+
+/** Sends an ask to the client that started the run. Rejects if the client fails, or if its reply is no answer. */
+async function askClient(
+  ask: NonNullable<RunPermissions["ask"]>,
+  { kind, toolKind, diff, reason, choices, freeText, ...fields }: AskDraft,
+  signal: AbortSignal,
+): Promise<AskReply> {
+  const details = { ...(diff.length > 0 && { diff }), ...(reason !== "" && { reason }) };
+  const question = kind === "question" ? { question: { choices, freeText } } : {};
+  const answer: unknown = await ask({ ...fields, kind: toolKind, ...details, ...question }, signal);
+  const reply = (typeof answer === "object" ? (answer ?? {}) : { choice: answer }) as Record<string, unknown>;
+  const choice = typeof reply["choice"] === "string" ? reply["choice"] : "";
+  const text = typeof reply["text"] === "string" ? reply["text"] : "";
+  if (kind === "question" && !choices.some(({ id }) => id === choice) && !(freeText && text !== ""))
+    throw new Error("the reply of the client has no valid choice");
+  return { choice, text };
 }
 
 /**

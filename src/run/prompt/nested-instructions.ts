@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { dirname } from "node:path";
-import { INSTRUCTION_PREFIX, findInstructionVersion } from "../../conversation/stored-state.js";
+import { INSTRUCTION_PREFIX, findInstructionVersion } from "../../conversation/conversation.js";
 import type { Location } from "../../ports/tool-display.js";
 import type { ToolKind } from "../../ports/tool-display.js";
 import type { ToolOutput } from "../../ports/tool.js";

@@ -1,5 +1,4 @@
 import type { TaskSet } from "../../base/task-set.js";
-import { NO_USAGE } from "../../conversation/usage.js";
 import {
   hasCode,
   RunCancelledError,
@@ -12,8 +11,9 @@ import type { Instruction, RunInput, RunRecord } from "../../ports/run.js";
 import type { SessionDriver } from "../../ports/session-driver.js";
 import { PollSchedule } from "../../sessions/poll-schedule.js";
 import { requireSession } from "../../sessions/require-session.js";
+import { createRunRecord } from "../../sessions/run-record.js";
 import { withEffectiveState, isBefore, isOpen } from "../../sessions/stored-run.js";
-import type { RunLimiter } from "../budget/run-limiter.js";
+import type { RunLimiter } from "../budget/limits.js";
 import { QueuedRun, type QueueHandover } from "./queued-run.js";
 import { notifierOf } from "../../sessions/polling-notifier.js";
 
@@ -48,8 +48,6 @@ export interface RunQueueOptions {
 export class RunQueue<Run> {
   readonly #options: RunQueueOptions;
   readonly #queuesBySessionId = new Map<string, SessionQueue<Run>>();
-  /** Number of queued runs by session id. A run counts before it is stored. */
-  readonly #queuedCountBySessionId = new Map<string, number>();
   #isClosed = false;
 
   constructor(options: RunQueueOptions) {
@@ -67,63 +65,38 @@ export class RunQueue<Run> {
     startRun: (handover: QueueHandover) => Promise<Run>,
   ): Promise<Run> {
     const releaseQueued = this.#options.limiter.reserveQueuedRun();
-    let uncount = (): void => undefined;
     try {
       const store = await this.#options.store();
       const { chain, lastSeq, provider, model } = await requireSession(store, input.sessionId ?? "");
       const rootId = chain.root;
-      uncount = this.#countQueued(rootId);
-      const ids = {
-        id,
-        sessionId: rootId,
-        idempotencyKey: input.idempotencyKey ?? "",
-        fingerprint: input.fingerprint ?? "",
-        after: lastSeq,
-      };
-      const record: RunRecord = {
-        ...ids,
-        state: "queued",
-        startedAt: requestedAt,
-        endedAt: "",
-        provider: input.provider ?? provider,
-        model: input.model ?? model,
-        usage: NO_USAGE,
-        iterations: 0,
-        endedBy: "",
-        error: null,
-        queueLease: null,
-        retry: null,
-        answer: null,
-      };
-      const queuedRun = new QueuedRun(store, record, input, startRun, this.#options.logger);
-      await queuedRun.enter();
-      if (this.#isClosed) return await queuedRun.cancelAndReject(new ShuttingDownError());
       const queue = this.#queuesBySessionId.get(rootId) ?? new SessionQueue(rootId, store, this.#options);
+      if (queue.count >= MAX_QUEUED_RUNS_PER_SESSION)
+        throw new TooManyRunsError(undefined, "too many runs wait for this session");
       this.#queuesBySessionId.set(rootId, queue);
-      if (queue.add(queuedRun))
-        void this.#options.tasks.add(queue.serve().then(() => void this.#removeEmptyQueue(rootId)));
-      return await queuedRun.startedRun;
+      queue.count += 1;
+      try {
+        const newRecord = createRunRecord({
+          id,
+          sessionId: rootId,
+          provider: input.provider ?? provider,
+          model: input.model ?? model,
+          after: lastSeq,
+          idempotencyKey: input.idempotencyKey ?? "",
+          fingerprint: input.fingerprint ?? "",
+        });
+        const record: RunRecord = { ...newRecord, state: "queued", startedAt: requestedAt };
+        const queuedRun = new QueuedRun(store, record, input, startRun, this.#options.logger);
+        await queuedRun.enter();
+        if (this.#isClosed) queuedRun.cancel(new ShuttingDownError());
+        else queue.add(queuedRun);
+        return await queuedRun.startedRun;
+      } finally {
+        queue.count -= 1;
+        if (queue.count === 0) this.#queuesBySessionId.delete(rootId);
+      }
     } finally {
-      uncount();
       releaseQueued();
     }
-  }
-
-  /** Counts a queued run. Call the returned function when the run leaves the queue. Throws `TooManyRunsError`. */
-  #countQueued(rootId: string): () => void {
-    const count = this.#queuedCountBySessionId.get(rootId) ?? 0;
-    if (count >= MAX_QUEUED_RUNS_PER_SESSION)
-      throw new TooManyRunsError(undefined, "too many runs wait for this session");
-    this.#queuedCountBySessionId.set(rootId, count + 1);
-    return () => {
-      const remainingRuns = (this.#queuedCountBySessionId.get(rootId) ?? 0) - 1;
-      if (remainingRuns > 0) this.#queuedCountBySessionId.set(rootId, remainingRuns);
-      else this.#queuedCountBySessionId.delete(rootId);
-    };
-  }
-
-  #removeEmptyQueue(rootId: string): void {
-    if (this.#queuesBySessionId.get(rootId)?.isEmpty) this.#queuesBySessionId.delete(rootId);
   }
 
   /** Polls the queue of a chain after a run has ended in this process. */
@@ -145,14 +118,10 @@ export class RunQueue<Run> {
       ?.startedRun.catch(() => undefined);
   }
 
-  /**
-   * Cancels a queued run of this process. `completion` settles when the run has left the queue. Returns undefined if
-   * the run is not queued here.
-   */
-  cancel(rootId: string, runId: string): { completion: Promise<unknown> } | undefined {
-    const queuedRun = this.#queuesBySessionId.get(rootId)?.find(runId);
-    queuedRun?.cancel(new RunCancelledError());
-    return queuedRun && { completion: queuedRun.startedRun.catch(() => undefined) };
+  /** Cancels a queued run of this process, and waits until it has left the queue. Never rejects. */
+  async cancel(rootId: string, runId: string): Promise<void> {
+    this.#queuesBySessionId.get(rootId)?.find(runId)?.cancel(new RunCancelledError());
+    await this.waitUntilDequeued(rootId, runId);
   }
 
   /** Cancels all queued runs of a chain in this process. Never rejects. */
@@ -172,6 +141,8 @@ class SessionQueue<Run> {
   readonly #rootId: string;
   readonly #store: SessionDriver;
   readonly #options: RunQueueOptions;
+  /** Number of queued runs. A run counts before it is stored. */
+  count = 0;
   #queuedRuns: QueuedRun<Run>[] = [];
   #schedule: PollSchedule | undefined;
   /** Whether one of these runs is next. The start of this run may still fail. */
@@ -184,25 +155,21 @@ class SessionQueue<Run> {
     this.#options = options;
   }
 
-  get isEmpty(): boolean {
-    return this.#queuedRuns.length === 0;
-  }
-
   /** Whether one of these runs is next but no slot is free. */
   get needsSlot(): boolean {
     return this.#needsSlot;
   }
 
-  /** Adds a run. Returns whether `serve` must be called. */
-  add(queuedRun: QueuedRun<Run>): boolean {
+  /** Adds a run, and polls until no run is queued. */
+  add(queuedRun: QueuedRun<Run>): void {
     this.#queuedRuns.push(queuedRun);
     const removeRun = () => {
       this.#queuedRuns = this.#queuedRuns.filter((otherRun) => otherRun !== queuedRun);
       this.poll();
     };
     queuedRun.startedRun.then(removeRun, removeRun);
-    this.poll();
-    return this.#schedule === undefined;
+    if (this.#schedule) this.poll();
+    else void this.#options.tasks.add(this.#serve());
   }
 
   find(runId: string): QueuedRun<Run> | undefined {
@@ -220,7 +187,7 @@ class SessionQueue<Run> {
   }
 
   /** Polls until no run is queued. Never rejects. */
-  async serve(): Promise<void> {
+  async #serve(): Promise<void> {
     let hasFailed = false;
     const schedule = (this.#schedule = new PollSchedule(notifierOf(this.#store), this.#rootId, MIN_POLL_INTERVAL_MS));
     try {

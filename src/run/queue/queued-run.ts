@@ -149,12 +149,6 @@ export class QueuedRun<Run> {
     if (!this.isStarting) void this.#finish(reason);
   }
 
-  /** Like `cancel`, but returns the promise of the started run, which rejects. */
-  cancelAndReject(reason: Error): Promise<Run> {
-    this.cancel(reason);
-    return this.startedRun;
-  }
-
   async #finish(error: unknown): Promise<void> {
     if (this.#hasLeftQueue) return;
     this.#hasLeftQueue = true;

@@ -17,7 +17,8 @@ import { PollSchedule } from "../../sessions/poll-schedule.js";
 import { requireSession } from "../../sessions/require-session.js";
 import { withEffectiveState, canRestart, isOpen } from "../../sessions/stored-run.js";
 import { withdrawInstructions, type Inbox } from "./inbox.js";
-import { checkOneOf } from "../input/run-input.js";
+import type { RunQueue } from "./queue.js";
+import { checkFields, checkOneOf, type FieldTypes } from "../input/run-input.js";
 
 /** Every state of a run. */
 const RUN_STATES: readonly RunState[] = [
@@ -29,13 +30,13 @@ const RUN_STATES: readonly RunState[] = [
   "cancelled",
   "interrupted",
 ];
-const QUERY_FIELDS: Readonly<Record<keyof RunQuery, true>> = {
-  id: true,
-  sessionId: true,
-  states: true,
-  idempotencyKey: true,
-  limit: true,
-  before: true,
+const QUERY_TYPES: FieldTypes<RunQuery> = {
+  id: "string",
+  sessionId: "string",
+  states: "any",
+  idempotencyKey: "string",
+  limit: "any",
+  before: "any",
 };
 /** Default number of runs in a list. */
 const PAGE_SIZE = 50;
@@ -69,10 +70,8 @@ export interface RunsOptions {
   store: () => Promise<SessionDriver>;
   /** Returns the active run of a chain in this process; undefined if there is none. */
   findLocalRun: (rootId: string) => LocalRun | undefined;
-  /** Cancels a queued run of this process; undefined if it is not queued here. */
-  cancelQueued: (rootId: string, runId: string) => { completion: Promise<unknown> } | undefined;
-  /** Settles when a run of this process leaves the queue; undefined if it is not queued here. Never rejects. */
-  waitUntilDequeued: (rootId: string, runId: string) => Promise<unknown> | undefined;
+  /** Returns the queued runs of this process; undefined if no run was queued yet. */
+  findQueue: () => Pick<RunQueue<unknown>, "cancel" | "waitUntilDequeued"> | undefined;
   /** Like `Sessions.watch`. */
   watch: (sessionId: string, options: WatchOptions) => AsyncIterable<WatchEvent>;
 }
@@ -101,7 +100,7 @@ export class Runs {
     const store = await this.#options.store();
     const run = await this.#requireRun(id);
     if (!isOpen(run)) return run;
-    await this.#options.cancelQueued(run.sessionId, id)?.completion;
+    await this.#options.findQueue()?.cancel(run.sessionId, id);
     const localRun = this.#options.findLocalRun(run.sessionId);
     if (localRun?.id === id) {
       localRun.cancel.abort(new RunCancelledError());
@@ -154,7 +153,10 @@ export class Runs {
     if (run.state !== "queued") return run;
     // The watched state of a session does not include its queue.
     const schedule = new PollSchedule(notifierOf(store), run.sessionId, MIN_QUEUE_POLL_INTERVAL_MS);
-    void this.#options.waitUntilDequeued(run.sessionId, id)?.then(() => schedule.wakeNow());
+    void this.#options
+      .findQueue()
+      ?.waitUntilDequeued(run.sessionId, id)
+      ?.then(() => schedule.wakeNow());
     try {
       for (;;) {
         await schedule.next(QUEUE_POLL_INTERVAL_MS, signal);
@@ -262,12 +264,8 @@ export class Runs {
 
 /** Throws `InputError` for an invalid query. */
 function checkQuery(query: Parameters<Runs["list"]>[0] & object): void {
-  for (const key of Object.keys(query))
-    if (!Object.hasOwn(QUERY_FIELDS, key)) throw new InputError(key, `one of ${Object.keys(QUERY_FIELDS).join(", ")}`);
-  const { id = "", sessionId = "", states = [], idempotencyKey = "", limit = PAGE_SIZE, before } = query;
-  if (typeof id !== "string") throw new InputError("id", "a string");
-  if (typeof sessionId !== "string") throw new InputError("sessionId", "a string");
-  if (typeof idempotencyKey !== "string") throw new InputError("idempotencyKey", "a string");
+  checkFields(query, QUERY_TYPES);
+  const { states = [], limit = PAGE_SIZE, before } = query;
   if (!Array.isArray(states)) throw new InputError("states", "a list of states");
   for (const state of states) checkOneOf("states", RUN_STATES, state);
   if (!Number.isSafeInteger(limit) || limit < 0) throw new InputError("limit", "a whole number, at least 0");

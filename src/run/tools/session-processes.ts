@@ -3,8 +3,8 @@ import type { TaskSet } from "../../base/task-set.js";
 import type { BackgroundWork, ProcessState } from "../../ports/background.js";
 import type { BusEvents } from "../../ports/bus-events.js";
 import type { SessionDriver } from "../../ports/session-driver.js";
-import type { AgentTools } from "./agent-tools.js";
 import type { DeletionWatcher } from "./deletion-watcher.js";
+import type { AgentTools } from "./tool-sources.js";
 
 /**
  * Background processes that an agent's tools run for its sessions. Watchers see these processes, which end with the
@@ -16,8 +16,9 @@ export class SessionProcesses {
   readonly #store: () => Promise<SessionDriver>;
   readonly #tasks: TaskSet;
   #deletionWatcher: Promise<DeletionWatcher> | undefined;
-  #backgroundWork: Promise<readonly BackgroundWork[]> | undefined;
-  readonly #unsubscribeFunctions: (() => void)[] = [];
+  /** Empty until the tools are loaded. */
+  #backgroundWorks: readonly BackgroundWork[] = [];
+  #unsubscribeFunctions: readonly (() => void)[] = [];
 
   /** @param onChange Called when the process list of a session changes. */
   constructor(
@@ -34,6 +35,11 @@ export class SessionProcesses {
       onChange(sessionId);
       void this.#watchDeletion(sessionId).catch(() => undefined);
     };
+    // Subscribes before the first run starts, because the run may start processes.
+    tools.onLoaded = (list) => {
+      this.#backgroundWorks = [...new Set(list.tools.flatMap(({ background }) => background ?? []))];
+      this.#unsubscribeFunctions = this.#backgroundWorks.map((work) => work.onChange(this.#onChange));
+    };
     bus.on("session.deleted", ({ ids }) => void tasks.add(this.#endProcesses(ids)));
   }
 
@@ -44,11 +50,6 @@ export class SessionProcesses {
   async list(sessionId: string): Promise<readonly ProcessState[]> {
     const backgroundWorks = await this.#loadBackgroundWork();
     return (await Promise.all(backgroundWorks.map((work) => work.list(sessionId)))).flat();
-  }
-
-  /** Subscribes to processes before a run starts, because the run may start some. Never rejects. */
-  async watchProcesses(): Promise<void> {
-    await this.#loadBackgroundWork();
   }
 
   /** Stops reporting changes. */
@@ -78,17 +79,8 @@ export class SessionProcesses {
   }
 
   /** Loads the tools even before the first run, because an earlier gantry process may have left commands running. */
-  #loadBackgroundWork(): Promise<readonly BackgroundWork[]> {
-    return (this.#backgroundWork ??= this.#tools.load().then(
-      ({ tools }) => {
-        const backgroundWorks = [...new Set(tools.flatMap(({ background }) => background ?? []))];
-        this.#unsubscribeFunctions.push(...backgroundWorks.map((work) => work.onChange(this.#onChange)));
-        return backgroundWorks;
-      },
-      () => {
-        this.#backgroundWork = undefined;
-        return [];
-      },
-    ));
+  async #loadBackgroundWork(): Promise<readonly BackgroundWork[]> {
+    await this.#tools.load().catch(() => undefined);
+    return this.#backgroundWorks;
   }
 }

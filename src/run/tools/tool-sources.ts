@@ -5,7 +5,7 @@ import type { Logger } from "../../ports/logger.js";
 import type { SlashCommand } from "../../ports/slash-command.js";
 import type { Tool } from "../../ports/tool.js";
 import type { OpenTools, ToolSession, ToolSource } from "../../ports/tool-source.js";
-import { checkAndSortTools, type ToolList } from "../input/run-input.js";
+import { checkAndSortTools, createToolList, type ToolList } from "../input/run-input.js";
 import { type SourceOpening, ToolSourceOpener } from "./tool-source-opener.js";
 
 /**
@@ -16,6 +16,53 @@ const IDLE_TIMEOUT_MS = 300_000;
 const MAX_IDLE_SESSIONS = 32;
 /** Maximum commands of a session's sources. */
 const MAX_PROMPTS = 256;
+
+type ToolEntries = readonly (Tool | ToolSource)[];
+type CreateTools = () => Promise<ToolEntries>;
+
+/**
+ * The agent's own tools. Tools from a function are created at the first use, so that starting the agent does not need
+ * them.
+ */
+export class AgentTools {
+  /** Called once, when all tools are created. */
+  onLoaded: (list: ToolList) => void = () => undefined;
+  readonly #createTools: CreateTools | undefined;
+  #list: ToolList;
+  #loadPromise: Promise<ToolList> | undefined;
+
+  /** Throws `InputError` for invalid tools or duplicate names. */
+  constructor(tools: ToolEntries | CreateTools = []) {
+    this.#createTools = typeof tools === "function" ? tools : undefined;
+    this.#list = createPersistentList(typeof tools === "function" ? [] : tools);
+  }
+
+  /** The tools created so far. */
+  get list(): ToolList {
+    return this.#list;
+  }
+
+  /** Creates all tools. Rejects with the error of the function, or `InputError`; the next call tries again. */
+  load(): Promise<ToolList> {
+    if (!this.#loadPromise) {
+      this.#loadPromise = this.#load();
+      this.#loadPromise.catch(() => (this.#loadPromise = undefined));
+    }
+    return this.#loadPromise;
+  }
+
+  async #load(): Promise<ToolList> {
+    if (this.#createTools) this.#list = createPersistentList(await this.#createTools());
+    this.onLoaded(this.#list);
+    return this.#list;
+  }
+}
+
+/** Marks the agent's own sources as persistent: they stay open after a run. */
+function createPersistentList(entries: ToolEntries): ToolList {
+  const list = createToolList(entries);
+  return { ...list, persistentSources: list.sources };
+}
 
 /** Open sources of a session that works in one folder. */
 interface OpenSession {
@@ -87,12 +134,8 @@ export class ToolSources {
     for (const source of persistentSources) this.#persistentSources.add(source);
     if (sources.length === 0) return { tools, missingSources: [], prompts: [], release: () => undefined };
     const key = createKey(request);
-    const openSession: OpenSession = this.#openSessions.get(key) ?? {
-      sources: new Map(),
-      openings: new Map(),
-      tools: [],
-      activeRuns: 0,
-    };
+    const newSession: OpenSession = { sources: new Map(), openings: new Map(), tools: [], activeRuns: 0 };
+    const openSession = this.#openSessions.get(key) ?? newSession;
     this.#openSessions.set(key, openSession);
     clearTimeout(openSession.timer);
     openSession.activeRuns += 1;

@@ -1,5 +1,5 @@
 import type { Conversation } from "../../conversation/conversation.js";
-import { isPlainJson, GRANT_PREFIX, collectState, type StateChanges } from "../../conversation/stored-state.js";
+import { isPlainJson, GRANT_PREFIX, collectState, type StateChanges } from "../../conversation/conversation.js";
 import type { SessionDriver } from "../../ports/session-driver.js";
 
 /** Maximum sessions whose state is cached. The state of other sessions is read from their stored results. */

@@ -4,9 +4,9 @@ import { describe, it, type TestContext } from "node:test";
 import { Agent, builtinTools, type AgentOptions } from "gantry";
 import type { ModelRequest } from "gantry/plugin";
 import { callTools, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
-import { ENVIRONMENT_KEY } from "../../../../src/conversation/stored-state.js";
+import { ENVIRONMENT_KEY } from "../../../../src/conversation/conversation.js";
 import { parseEnvironment } from "../../../../src/project/environment.js";
-import { findFamily, createWorkInstructions } from "../../../../src/run/prompt/sections.js";
+import { findFamily, createWorkInstructions } from "../../../../src/run/prompt/system-prompt.js";
 import { STORES } from "../../../helpers/stores.js";
 import { tempDir } from "../../../helpers/temp-dir.js";
 
@@ -402,12 +402,12 @@ describe("model families", () => {
     const tools = builtinTools();
     for (const family of ["claude", "gpt", "gemini", "other"] as const)
       assert.ok(
-        createWorkInstructions({ family, tools }).length < 3_500,
-        `${family}: ${createWorkInstructions({ family, tools }).length}`,
+        createWorkInstructions(family, tools).length < 3_500,
+        `${family}: ${createWorkInstructions(family, tools).length}`,
       );
-    assert.ok(createWorkInstructions({ family: "small", tools }).length < 2_000);
+    assert.ok(createWorkInstructions("small", tools).length < 2_000);
     const instructions = (["claude", "gpt", "gemini", "small", "other"] as const).map((family) =>
-      createWorkInstructions({ family, tools }),
+      createWorkInstructions(family, tools),
     );
     assert.equal(new Set(instructions).size, 5);
   });

@@ -3,7 +3,7 @@ import { describe, it } from "node:test";
 import { Agent, builtinTools, type Tool } from "gantry";
 import type { SessionDriver } from "gantry/plugin";
 import { callTools, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
-import { collectState } from "../../../../src/conversation/stored-state.js";
+import { collectState } from "../../../../src/conversation/conversation.js";
 import { CallState } from "../../../../src/run/tools/tool-state.js";
 import { STORES } from "../../../helpers/stores.js";
 import { tempDir } from "../../../helpers/temp-dir.js";

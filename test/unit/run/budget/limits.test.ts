@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import { RunClock } from "../../../../src/run/budget/run-clock.js";
+import { RunClock } from "../../../../src/run/budget/limits.js";
 import { mockTime } from "../../../helpers/fake-time.js";
 
 it("RunClock stops while it is paused, and continues with the remaining time", (t) => {
