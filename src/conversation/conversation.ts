@@ -3,13 +3,11 @@ import { newId, now } from "../base/ids.js";
 import type { Message, ModelMessage, OpaqueData } from "../ports/message.js";
 import type { Session } from "../ports/session.js";
 
-/** Size of messages, in bytes. */
 export interface ConversationSize {
   /** Bytes of text that a model reads. */
   bytes: number;
   /** Memory used by attached images and files. */
   attachedBytes: number;
-  /** Size of the largest tool result. */
   largestResultBytes: number;
 }
 
@@ -38,7 +36,6 @@ export class Conversation {
     return this.#messages;
   }
 
-  /** Greatest `seq` assigned so far. */
   get lastSeq(): number {
     return this.#lastSeq;
   }

@@ -12,12 +12,6 @@ export const ATTACHMENT_BYTES = 4_500;
 /** Estimated bytes of a message or a tool call, besides its text. */
 const OVERHEAD_BYTES = 16;
 
-/** A call without a result, and the message that contains the call. */
-export interface DanglingCall {
-  call: ToolCallPart;
-  message: ModelMessage;
-}
-
 const NO_CALLS: readonly ToolCallPart[] = [];
 
 export function toolCalls(message: ModelMessage): readonly ToolCallPart[] {
@@ -45,7 +39,6 @@ export function createMessage(role: "user" | "assistant", content: string | Part
   return { role, parts, toolCallId: "", name: "", failed: false };
 }
 
-/** Creates the tool message with the result of `call`. */
 export function createToolMessage(
   call: Pick<ToolCallPart, "id" | "name">,
   text: string,
@@ -55,15 +48,10 @@ export function createToolMessage(
 }
 
 /** Finds the calls without a result. */
-export function findDanglingCalls(messages: readonly ModelMessage[]): DanglingCall[] {
+export function findDanglingCalls(messages: readonly ModelMessage[]): ToolCallPart[] {
   const callIdsWithResult = new Set<string>();
   for (const message of messages) if (message.role === "tool") callIdsWithResult.add(message.toolCallId);
-  const danglingCalls: DanglingCall[] = [];
-  for (const message of messages) {
-    if (message.role !== "assistant") continue;
-    for (const call of toolCalls(message)) if (!callIdsWithResult.has(call.id)) danglingCalls.push({ call, message });
-  }
-  return danglingCalls;
+  return messages.flatMap(toolCalls).filter(({ id }) => !callIdsWithResult.has(id));
 }
 
 /**
@@ -125,9 +113,7 @@ type ConversationMessage = ModelMessage & { readonly finished?: boolean };
 interface PreparedMessage {
   readonly source: ConversationMessage;
   readonly message: ModelMessage;
-  /** Whether the answer was interrupted. */
   readonly isInterrupted: boolean;
-  /** Whether the message has content for a model. */
   readonly hasContent: boolean;
 }
 

@@ -38,7 +38,6 @@ export class Recorder {
   #sessionId: string;
   /** The message that streamed text is added to; undefined between messages. */
   #growingMessage: Message | undefined;
-  /** Whether the growing message is stored. */
   #isMessageStored = false;
   /** Maps the index of a part in the answer to its index in the growing message, which contains only texts. */
   #partIndexes = new Map<number, number>();

@@ -1,4 +1,3 @@
-/** Default options of an agent. */
 export const AGENT_DEFAULTS = {
   maxIterations: 100,
   concurrentRuns: 512,

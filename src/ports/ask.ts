@@ -7,7 +7,6 @@ export type AskKind = "permission" | "question";
 export interface AskChoice {
   /** Unique in its ask. For a permission: `allow`, `allow_always` or `reject`. */
   id: string;
-  /** Text shown to the user. */
   label: string;
 }
 
@@ -32,10 +31,8 @@ export interface Ask {
   /** The chain's first session. */
   sessionId: string;
   runId: string;
-  /** The tool call that caused the ask. */
   callId: string;
   kind: AskKind;
-  /** Name of the tool. */
   tool: string;
   toolKind: ToolKind;
   /** Describes the call or asks the question, for the user. A single line. */

@@ -1,4 +1,5 @@
 import type { Ask } from "./ask.js";
+import type { AgentEvent } from "./events.js";
 import type { RunResult } from "./run.js";
 import type { Session } from "./session.js";
 import type { Usage } from "./usage.js";
@@ -24,21 +25,14 @@ export interface BusEvents {
   "model.started": ModelCallNames;
   "model.called": ModelCallNames & ModelCallTimes & { usage: Usage };
   "model.failed": ModelCallNames & ModelCallTimes & { error: Error };
-  "model.retried": {
+  "model.retried": Omit<Extract<AgentEvent, { type: "retry" }>, "type"> & {
     runId: string;
     sessionId: string;
     provider: string;
     model: string;
-    /** Attempt number within one answer, from 1. */
-    attempt: number;
-    delayMs: number;
-    error: Error;
-    /** The interrupted stored message. `""` if the answer had no content yet. */
-    messageId: string;
   };
   /** Followed exactly once by `ask.closed`. */
   "ask.opened": { runId: string; sessionId: string; ask: Ask };
-  /** The ask was answered or withdrawn. */
   "ask.closed": { runId: string; sessionId: string; ask: Ask };
   /** Tools of a source are unavailable for a run. The run continues without them. */
   "tools.failed": { runId: string; sessionId: string; source: string; error: Error };

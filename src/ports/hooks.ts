@@ -8,9 +8,7 @@ export interface ModelCall {
   /** The chain's first session. */
   readonly sessionId: string;
   readonly provider: string;
-  /** The model's id. */
   readonly model: string;
-  /** The purpose of the answer. */
   readonly purpose: ModelPurpose;
   readonly request: ModelRequest;
 }

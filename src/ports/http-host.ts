@@ -3,7 +3,6 @@ import type { Duplex } from "node:stream";
 
 /** A rejection by the HTTP host, before the request reaches the handler of a mount. */
 export interface Refusal {
-  /** HTTP status. */
   status: number;
   message: string;
   /** Stable code for programs; `message` is for people. */

@@ -67,7 +67,6 @@ export interface RunInput {
    * has no factory or a server is not allowed.
    */
   mcpServers?: readonly McpServer[] | undefined;
-  /** Cancels the run when it aborts. */
   signal?: AbortSignal | undefined;
   /**
    * Whether to queue the run if another run holds the session, instead of failing with `SessionBusyError`. Order: time

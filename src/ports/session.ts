@@ -26,7 +26,6 @@ export type SessionMode = "auto" | "ask" | "plan";
 
 /** A lasting permission of a person for tool calls of one session. */
 export interface PermissionGrant {
-  /** Name of the tool. */
   tool: string;
   /** The allowed calls, in a form that is compared as a complete string. */
   scope: string;

@@ -77,8 +77,8 @@ export interface Question {
   freeText?: boolean | undefined;
 }
 
-/** A requested call with checked arguments. */
-export interface ToolCall {
+/** A requested call with checked arguments, and its presentation. */
+export interface ToolCall extends Readonly<ToolCallDescription> {
   readonly runId: string;
   /** The chain's first session. */
   readonly sessionId: string;
@@ -88,15 +88,7 @@ export interface ToolCall {
   readonly tool: ToolSpec;
   /** The arguments as the model sent them, parsed. */
   readonly input: unknown;
-  /** Text shown to people. */
-  readonly title: string;
-  readonly locations: readonly Location[];
-  /** The change that the call would make, as far as the arguments show it. */
   readonly diff: readonly Diff[];
-  /** Names of other tools whose work the call does. */
-  readonly actsAs?: readonly string[] | undefined;
-  /** Locations whose content the call reveals or copies. */
-  readonly reads?: readonly Location[] | undefined;
 }
 
 /**

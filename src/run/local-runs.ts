@@ -118,7 +118,6 @@ export class LocalRuns {
   }
 }
 
-/** Returns a run as its caller sees it. */
 function toActiveRun({ info, model, session, channels }: RunContext, result: Promise<RunResult>): Run {
   return {
     id: info.id,

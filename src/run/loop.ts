@@ -9,9 +9,11 @@ import { runToolCalls, type ToolOutcome } from "./calls/execute.js";
 import { RepeatedCalls } from "./calls/repeated-calls.js";
 import type { RunContext } from "./context/run-context.js";
 import { failRun, finishRun, type LoopResult } from "./end-run.js";
-import { createSchemaInstruction, MAX_SCHEMA_RETRIES } from "./invalid-answer.js";
 import { generateTitle } from "./title.js";
 import { ModelTurn, type RunProgress } from "./model-turn.js";
+
+/** Maximum retries within one run after a final answer did not match the output schema. */
+const MAX_SCHEMA_RETRIES = 2;
 
 /** Executes a run, from its first model call until its lease is released. Rejects like `Run.result`. */
 export async function executeRun(run: RunContext): Promise<RunResult> {
@@ -97,7 +99,8 @@ async function requestValidOutput(run: RunContext, progress: RunProgress, mismat
   progress.schemaRetries += 1;
   const fields = { session: run.info.sessionId, attempt: progress.schemaRetries };
   run.channels.logger.warn("answer does not match the output schema; retrying", fields);
-  await addUserMessages(run, [createSchemaInstruction(mismatch)]);
+  const instruction = `[Your answer could not be used: ${mismatch}. Answer again with the whole JSON, and nothing else.]`;
+  await addUserMessages(run, [instruction]);
 }
 
 /** Stores user messages, and adds them to the conversation. */

@@ -43,7 +43,6 @@ export interface RunOrigin {
 
 /** A request with its session, folder, model, effort and budget. */
 export interface ResolvedRequest extends RunOrigin {
-  /** Id of the run. */
   readonly id: string;
   /** Adds the run's id to each log line. */
   readonly logger: Logger;

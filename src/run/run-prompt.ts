@@ -31,11 +31,9 @@ export interface RunPrompt {
   /** The user's message. Not stored if the run only compacts its session. */
   readonly message: ModelMessage;
   readonly systemPrompt: string;
-  /** Text that the options or the input added to the system prompt. */
   readonly extraPrompt: string;
   /** Sorted by name. */
   readonly tools: readonly Tool[];
-  /** The skills that the system prompt lists. */
   readonly skills: readonly Skill[];
 }
 
@@ -129,7 +127,6 @@ function supportsModel(tool: Tool, model: { readonly provider: string; readonly 
   }
 }
 
-/** Converts the user's input to a message. */
 function toPromptMessage({ message: text, originalText, attachments = [] }: ExpandedInput): ModelMessage {
   const textPart = { type: "text" as const, text, ...(originalText !== undefined && { originalText }) };
   const hasText = text !== "" || originalText !== undefined;
@@ -164,7 +161,7 @@ async function continueSession(
 ): Promise<void> {
   // A cached conversation has no dangling calls.
   const danglingCalls = isCached ? [] : findDanglingCalls(conversation.messages);
-  const repairResults = danglingCalls.map(({ call }) =>
+  const repairResults = danglingCalls.map((call) =>
     conversation.compose(createToolMessage(call, INTERRUPTED_CALL_RESULT, true)),
   );
   const messages: Message[] = [

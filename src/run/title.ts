@@ -18,7 +18,6 @@ const TITLE_TIMEOUT_MS = 300_000;
 const TITLE_INSTRUCTIONS = `You name conversations. Answer with a title for the conversation that begins with the user's message, and nothing else.
 At most ${MAX_TITLE_CHARACTERS} characters, in the language of the message. No quotes, no full stop, no tool names. Do not answer the message.`;
 
-/** The members of a run that its title needs. */
 interface TitledRun {
   readonly agent: Pick<AgentServices, "background" | "channels">;
   readonly session: { readonly conversation: Conversation; readonly store: SessionDriver };
@@ -104,23 +103,8 @@ async function requestTitle(caller: ModelCaller, message: string, signal: AbortS
   }
 }
 
-/** Marks that may surround a title: opening and closing, longer ones first. */
-const TITLE_MARKS: readonly (readonly [string, string])[] = [
-  ["**", "**"],
-  ["__", "__"],
-  ['"', '"'],
-  ["'", "'"],
-  ["`", "`"],
-  ["*", "*"],
-  ["“", "”"],
-  ["„", "“"],
-  ["„", "”"],
-  ["«", "»"],
-  ["»", "«"],
-  ["‘", "’"],
-  ["「", "」"],
-  ["『", "』"],
-];
+/** Marks that may surround a title, each as the opening mark and the closing mark. Longer ones come first. */
+const TITLE_MARKS = ["****", "____", '""', "''", "``", "**", "“”", "„“", "„”", "«»", "»«", "‘’", "「」", "『』"];
 
 /**
  * Normalizes a title: folds whitespace, strips surrounding quotes and a final full stop, and cuts at 50 characters on a
@@ -149,7 +133,8 @@ export function cleanTitle(text: string): string {
 
 /** Strips marks around the complete title; marks around a word inside it stay. */
 function stripMarks(title: string): string {
-  for (const [open, close] of TITLE_MARKS) {
+  for (const marks of TITLE_MARKS) {
+    const [open, close] = [marks.slice(0, marks.length / 2), marks.slice(marks.length / 2)];
     if (title.length < open.length + close.length || !title.startsWith(open) || !title.endsWith(close)) continue;
     const innerText = title.slice(open.length, title.length - close.length);
     if (!innerText.includes(open) && !innerText.includes(close)) return innerText.trim();

@@ -71,8 +71,11 @@ export class RunBudget implements Allowance {
 
   async admit(purpose: ModelPurpose, request: ModelRequest): Promise<AdmittedCall> {
     const promptTokens = this.#countPromptTokens(purpose, request);
-    const prices = this.#hasCostLimit ? await this.#requirePrices(promptTokens) : FREE_PRICES;
     const { model, maxTokens = Infinity } = request;
+    const { provider } = this.#owner;
+    const prices = this.#hasCostLimit
+      ? await requirePrices(provider, this.#owner.model, promptTokens, this.#limits.unknownPrice)
+      : FREE_PRICES;
     const modelLimit = Math.min(maxTokens, model.maxOutput ?? Infinity);
     const sendableLimit =
       modelLimit < Infinity ? modelLimit : MAX_SENT_ANSWER_TOKENS[model.reasoning === true ? "reasoning" : "plain"];
@@ -229,11 +232,6 @@ export class RunBudget implements Allowance {
     return (
       hasCostLimit(this.#limits) || (this.#owner.parentBudget !== undefined && this.#owner.parentBudget.#hasCostLimit)
     );
-  }
-
-  #requirePrices(promptTokens: number): Promise<ModelPrices> {
-    const { provider, model } = this.#owner;
-    return requirePrices(provider, model, promptTokens, this.#limits.unknownPrice);
   }
 
   /** Returns the tokens that the provider counted for the conversation, plus an estimate for the newer messages. */

@@ -46,7 +46,6 @@ function omitIfLarger<T extends object>(maxBytes: number, list: T[]): T[] {
   return bytes <= maxBytes ? list : [];
 }
 
-/** Kinds of tools that change the files of their locations. */
 const CHANGING_KINDS: readonly ToolKind[] = ["edit", "delete"];
 
 /** Lists the paths that a completed call changed, from its diffs and its locations. Diffs omit large files. */

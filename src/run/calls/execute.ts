@@ -30,7 +30,6 @@ const MAX_CONCURRENT_CALLS = 8;
 /** Time for a tool to report its outcome after a cancel, in ms. */
 const CANCEL_GRACE_MS = 400;
 
-/** The outcome of a call. */
 export interface ToolOutcome {
   call: ToolCallPart;
   output: ToolOutput;
@@ -38,7 +37,6 @@ export interface ToolOutcome {
   refused: boolean;
   /** Changes of the session's state by the call. */
   state: StateChanges;
-  /** Stored display data; undefined if there is none. */
   shown: ToolDisplay | undefined;
 }
 
@@ -105,7 +103,6 @@ async function evaluateWithPreview(preparedCall: PreparedCall, run: RunContext):
   };
 }
 
-/** The resources of a call besides its arguments. */
 interface CallResources {
   state: CallState;
   nestedInstructions: NestedInstructions;
@@ -113,7 +110,6 @@ interface CallResources {
 
 type PerformResources = CallResources & { progress: ThrottledOutput; spawn: ToolContext["spawn"] };
 
-/** The output of a call, and whether permission was denied. */
 type CallResult = Pick<ToolOutcome, "output"> & { refused?: boolean };
 
 /** Runs a call and ends its subagents. Never rejects. */

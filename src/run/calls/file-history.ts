@@ -5,7 +5,6 @@ import type { ChangeOrigin, FileHistory, FileRecorder } from "../../ports/file-h
 import type { SessionDriver } from "../../ports/session-driver.js";
 import type { ToolContext, ToolOutput } from "../../ports/tool.js";
 
-/** Maximum depth of nested subagents. */
 const MAX_NESTED_SUBAGENTS = 10;
 
 const NO_COPY_TEXT = "No copy was stored";

@@ -5,7 +5,6 @@ import type { Logger } from "../../ports/logger.js";
 import type { ToolCall, ToolOutput } from "../../ports/tool.js";
 import { CANCELLED_TEXT } from "../permissions/evaluate.js";
 
-/** The hooks of a run, with its signal and logger. */
 interface HookScope {
   readonly hooks: Hooks;
   readonly signal: AbortSignal;
@@ -28,7 +27,6 @@ export async function findHookDenial(
   }
 }
 
-/** Returns the output after the `afterToolCall` hook. Never rejects. */
 export async function applyAfterHook(
   call: ToolCall,
   output: ToolOutput,

@@ -137,7 +137,6 @@ export function toToolCall(
   return { runId, sessionId, callId: call.id, projectDir, tool, input, ...description };
 }
 
-/** Formats an error for the model. */
 export function formatError(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

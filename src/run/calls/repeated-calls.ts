@@ -2,7 +2,6 @@ import { createHash } from "node:crypto";
 import { RepeatedCallsError } from "../../ports/errors.js";
 import type { ToolCallPart } from "../../ports/message.js";
 
-/** Number of repetitions from which the model is warned. */
 const WARNING_REPETITIONS = 4;
 /** Number of repetitions that ends the run. */
 const MAX_REPETITIONS = 16;

@@ -137,7 +137,6 @@ export class Subagents {
   }
 }
 
-/** Creates the session for a subagent's run. */
 export function createSubagentSession({ parentRun, callId, title, mode }: SubagentCall, projectDir: string): Session {
   const spawnedBy = { sessionId: parentRun.info.sessionId, runId: parentRun.info.id, callId };
   return { ...createNewSession({ title }, { projectDir, mode }), hasFinalTitle: true, spawnedBy };

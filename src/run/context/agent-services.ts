@@ -37,7 +37,6 @@ export interface AgentServices {
   readonly defaults: {
     /** For new sessions, as an absolute path. */
     readonly projectDir: string;
-    /** For new sessions. */
     readonly mode: SessionMode;
     readonly reasoningEffort: ReasoningEffort;
     /** Addition to the system prompt of runs whose input has none, and its use. */
@@ -58,7 +57,6 @@ export interface AgentServices {
   readonly channels: {
     readonly bus: Bus<BusEvents>;
     readonly logger: Logger;
-    /** The sessions that clients watch. */
     readonly liveSessions: () => LiveSessions;
   };
   readonly caches: {

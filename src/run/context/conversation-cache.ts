@@ -75,7 +75,6 @@ export class ConversationCache {
     return this.#bytes;
   }
 
-  /** Removes all entries. */
   clear(): void {
     for (const id of [...this.#entries.keys()]) this.drop(id);
   }

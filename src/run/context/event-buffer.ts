@@ -29,7 +29,6 @@ type TokenEvent = Extract<AgentEvent, { type: "token" }>;
  */
 export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
   readonly #overflow: "drop" | "merge";
-  /** Maximum characters of a joined event. */
   readonly #maxJoinedCharacters: number;
   #events: AgentEvent[] = [];
   /** Undelivered output events of running tools, by call id. */
@@ -56,7 +55,6 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
     this.#maxJoinedCharacters = overflow === "merge" ? Infinity : MAX_JOINED_CHARACTERS;
   }
 
-  /** Number of `token` events dropped because the reader was too slow. */
   get droppedTokenEvents(): number {
     return this.#droppedTokens;
   }
@@ -74,7 +72,6 @@ export class EventBuffer implements AsyncIterableIterator<AgentEvent> {
     if (!this.#isIdle) this.#notify();
   }
 
-  /** Ends the event stream. */
   end(): void {
     this.#hasEnded = true;
     this.#resetSlow();

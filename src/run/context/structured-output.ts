@@ -47,7 +47,6 @@ export class StructuredOutput {
     return new StructuredOutput(JSON.parse(text) as JsonSchema, text);
   }
 
-  /** Instructions for the system prompt. */
   get instructions(): string {
     return `Your final answer must be JSON that is valid against this JSON Schema, with no text before or after it:\n${this.#schemaText}`;
   }

@@ -76,7 +76,6 @@ export function checkInput(input: RunInput): void {
     throw new InputError("message", "a non-empty prompt");
 }
 
-/** Checks the list of additional folders of a run. Throws `InputError` unless it is a list of absolute paths. */
 function checkFolders(folders: unknown): void {
   if (!Array.isArray(folders) || !folders.every((folder) => typeof folder === "string" && isAbsolute(folder)))
     throw new InputError("folders", "a list of absolute paths");

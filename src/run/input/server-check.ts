@@ -3,7 +3,6 @@ import { isRecord } from "../../base/json.js";
 import { InputError } from "../../ports/errors.js";
 import type { McpServer } from "../../ports/mcp-server.js";
 
-/** Maximum MCP servers of one run. */
 const MAX_SERVERS = 64;
 const MAX_NAME_CHARACTERS = 200;
 /** Maximum characters of a name or a command. */
@@ -13,7 +12,6 @@ const ALLOWED_KEYS = {
   http: ["name", "url", "headers", "type"],
 } as const;
 
-/** Checks a list of MCP servers. Throws `InputError`. */
 export function checkServers(field: string, servers: unknown): void {
   if (!Array.isArray(servers) || servers.length > MAX_SERVERS)
     throw new InputError(field, `a list of at most ${MAX_SERVERS} MCP servers`);
@@ -45,7 +43,6 @@ export function checkServer(path: string, server: unknown): asserts server is Mc
   if (type !== "http" && type !== "sse") throw createError("type", 'one of "http", "sse"');
 }
 
-/** Whether a URL uses `http` or `https`. */
 export function isWebUrl(url: string): boolean {
   return URL.canParse(url) && /^https?:$/.test(new URL(url).protocol);
 }

@@ -7,7 +7,6 @@ import type { AnswerResult } from "../../ports/session-change.js";
 import { withEffectiveState, isOpen } from "../../sessions/stored-run.js";
 import type { Inbox } from "../queue/inbox.js";
 
-/** Default number of asks in a list. */
 const PAGE_SIZE = 50;
 
 /** The agent's members that `Asks` uses. */
@@ -101,7 +100,6 @@ async function withEffectiveAskStates(store: SessionDriver, asks: readonly Ask[]
   );
 }
 
-/** Throws `InputError` for an invalid reply. */
 function checkReply({ choices, freeText }: Ask, { choice, text }: AskReply): void {
   if (typeof choice !== "string") throw new InputError("choice", "a string");
   if (typeof text !== "string") throw new InputError("text", "a string");

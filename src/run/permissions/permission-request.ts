@@ -7,7 +7,6 @@ import { findRootRun, isAttended } from "./modes.js";
 import type { PermissionRun } from "./permission-run.js";
 import { requestAnswer } from "./request-answer.js";
 
-/** Sends a permission request to the clients that can answer. */
 export type PermissionRequester = ToolContext["ask"];
 
 /** Thrown when a request stays unanswered. `message` is for the model. */
@@ -39,7 +38,6 @@ export async function findDenialReason(
   }
 }
 
-/** Choices of a permission request. */
 const CHOICES: readonly AskChoice[] = [
   { id: "allow", label: "Allow" },
   { id: "allow_always", label: "Always allow this" },
@@ -129,7 +127,6 @@ function copyAsJson(value: unknown): unknown {
   return value === undefined ? undefined : (JSON.parse(JSON.stringify(value) ?? "null") as unknown);
 }
 
-/** Creates the `askUser` function of one call. */
 export function createAskUser(
   callId: string,
   tool: ToolSpec,

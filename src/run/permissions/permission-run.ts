@@ -12,7 +12,6 @@ import type { SessionTail } from "../../watch/session-tail.js";
 import type { RunClock } from "../budget/limits.js";
 import type { Inbox } from "../queue/inbox.js";
 
-/** The permission settings of an agent. */
 export interface PermissionSettings {
   /** Evaluated in order, before the rules. */
   readonly policies: readonly PermissionPolicy[];
@@ -70,7 +69,6 @@ export interface ParentCall {
   readonly parentRun: PermissionRun;
   /** Id of the parent's tool call. */
   readonly callId: string;
-  /** Title of the subagent for display. */
   readonly title: string;
   /** Mode of the parent's session when the call began. */
   readonly mode: SessionMode;

@@ -1,6 +1,5 @@
 import type { PermissionRule } from "../../ports/permission-policy.js";
 
-/** Actions of a rule. */
 export const RULE_ACTIONS: readonly PermissionRule["action"][] = ["allow", "ask", "deny"];
 /** Expected values of a rule's fields, as shown after `expected`. */
 export const EXPECTED_VALUES = {

@@ -96,7 +96,8 @@ async function evaluateSingleCall(
     isFileTool,
     projectDir,
     realProjectDir: (await guard.resolve(projectDir)).path,
-    homeDir: findHomeDir(),
+    // The user may have neither a passwd entry nor a HOME variable.
+    homeDir: attempt(() => homedir(), undefined),
   };
   const { action, rule, isUnparsed } = await withWorker(signal, (thread) =>
     thread.runJob("judge", job, { ms: EVALUATION_TIMEOUT_MS }),
@@ -104,13 +105,10 @@ async function evaluateSingleCall(
   const decidingRule = matchingRules[rule];
   if (!decidingRule || action === "pass") return PASS_VERDICT;
   const mayBeDenied =
-    action === "ask" && (isUnparsed || decidingRule.action === "deny") && matchingRules.some(isDenyRule);
+    action === "ask" &&
+    (isUnparsed || decidingRule.action === "deny") &&
+    matchingRules.some((matchingRule) => matchingRule.action === "deny");
   return { ...toVerdict(decidingRule, ruleIndexes[rule], action, isUnparsed), mayBeDenied };
-}
-
-/** Returns the user's home folder; undefined if the user has neither a passwd entry nor a HOME variable. */
-function findHomeDir(): string | undefined {
-  return attempt(() => homedir(), undefined);
 }
 
 /**
@@ -131,10 +129,6 @@ function toVerdict(
     deny: "a rule denies it. Continue without it.",
   };
   return { action, reason: reason ?? defaultReasons[action], rule, mayBeDenied };
-}
-
-function isDenyRule({ action }: PermissionRule): boolean {
-  return action === "deny";
 }
 
 /**

@@ -11,13 +11,11 @@ import { requireSession } from "../../sessions/require-session.js";
 import { countAttachedBytes, type RunSlot } from "../budget/limits.js";
 import { checkInput, withMcpServers } from "../input/run-input.js";
 import type { AgentTools, ToolSources } from "../tools/tool-sources.js";
-import { CommandFolder } from "./command-folder.js";
+import { CommandFolder } from "../../project/command-folder.js";
 
 /** Time limit for generating the prompt of a command, in ms. An MCP server may have to answer. */
 const PROMPT_TIMEOUT_MS = 30_000;
-/** Maximum characters of a command name. */
 const MAX_NAME_CHARACTERS = 128;
-/** Maximum characters of the prompt of a command. */
 const MAX_PROMPT_CHARACTERS = 8_388_608;
 
 /** A command as shown in lists. */

@@ -11,17 +11,13 @@ import type { PromptUse } from "../../ports/agent-options.js";
 
 export interface SystemPromptInput {
   model: Pick<Model, "id" | "contextWindow">;
-  /** The tools that the model receives. */
   tools: readonly ToolSpec[];
   projectDir: string;
   environment: Environment;
   instructions: ProjectInstructions;
-  /** Additional text from the agent's options or the run's input. */
   extraText: string;
-  /** Additional folders that the tools may use. */
   folders: readonly string[];
   promptUse: PromptUse;
-  /** Names of tool sources that are unavailable. */
   missingSources: readonly string[];
   /** Instructions for the form of the final answer; `""`: free text. */
   answerInstructions: string;
@@ -80,7 +76,6 @@ export function worksOnFiles(tools: readonly (Tool | ToolSource)[]): boolean {
   return tools.some((tool) => "kind" in tool && PROJECT_TOOL_KINDS.includes(tool.kind));
 }
 
-/** The environment that a run's prompt describes. */
 export interface SessionEnvironment {
   readonly environment: Environment;
   /** State to store with the prompt, so that every process uses the same environment for the session. */
@@ -238,7 +233,6 @@ function createLimitsSection({ hasCommands, canChange }: PromptFeatures): string
   );
 }
 
-/** Families with full instructions. */
 type FullPromptFamily = Exclude<PromptFamily, "small">;
 
 const FAMILY_LINES: Readonly<Record<FullPromptFamily, readonly string[]>> = {

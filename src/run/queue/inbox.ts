@@ -43,7 +43,6 @@ export class Inbox {
     this.#unsubscribe = notifierOf(store).subscribe(sessionId, () => void this.read());
   }
 
-  /** Whether steering instructions wait to be added to the conversation. */
   get hasSteering(): boolean {
     return this.#steering.length > 0;
   }
@@ -58,7 +57,6 @@ export class Inbox {
     return [...this.#cancelIds];
   }
 
-  /** Records the instructions that remained for the chain when the end of the run was stored. */
   setRemainingInstructions(instructions: readonly Instruction[]): void {
     this.#remainingInstructions = instructions;
   }

@@ -129,14 +129,12 @@ export class RunQueue<Run> {
     await this.#queuesBySessionId.get(rootId)?.cancelAll(reason);
   }
 
-  /** Rejects all queued runs from now on. */
   close(): void {
     this.#isClosed = true;
     for (const queue of this.#queuesBySessionId.values()) void queue.cancelAll(new ShuttingDownError());
   }
 }
 
-/** The queued runs of this process for one chain. */
 class SessionQueue<Run> {
   readonly #rootId: string;
   readonly #store: SessionDriver;

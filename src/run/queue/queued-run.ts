@@ -17,9 +17,7 @@ const QUEUE_LEASE_TTL_MS = LEASE_TTL_MS;
 
 /** Passed to a run that starts from the queue. */
 export interface QueueHandover {
-  /** The stored record of the run. */
   readonly record: RunRecord;
-  /** Aborted when the run is cancelled. */
   readonly signal: AbortSignal;
   /**
    * Call this under the chain's lease, before the run is stored as started. Afterwards the queue no longer writes the
@@ -28,7 +26,6 @@ export interface QueueHandover {
   readonly takeOver: () => Promise<void>;
 }
 
-/** A run in the queue. */
 export class QueuedRun<Run> {
   readonly record: RunRecord;
   /** Resolves with the started run. Rejects if the run leaves the queue before it starts. */
@@ -42,7 +39,6 @@ export class QueuedRun<Run> {
   #removeAbortListener = (): void => undefined;
   #resolve: (run: Run) => void = () => undefined;
   #reject: (error: Error) => void = () => undefined;
-  /** The last write of the record. */
   #lastWrite: Promise<unknown> = Promise.resolve();
   #leaseRenewedAtMs = 0;
   /** Whether the starting run now writes the record. */
@@ -119,7 +115,6 @@ export class QueuedRun<Run> {
     }
   }
 
-  /** Starts the run when it is next. */
   start(): void {
     if (this.#hasLeftQueue) return;
     this.isStarting = true;

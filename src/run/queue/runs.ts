@@ -20,7 +20,6 @@ import { withdrawInstructions, type Inbox } from "./inbox.js";
 import type { RunQueue } from "./queue.js";
 import { checkFields, checkOneOf, type FieldTypes } from "../input/run-input.js";
 
-/** Every state of a run. */
 const RUN_STATES: readonly RunState[] = [
   "queued",
   "running",
@@ -38,7 +37,6 @@ const QUERY_TYPES: FieldTypes<RunQuery> = {
   limit: "any",
   before: "any",
 };
-/** Default number of runs in a list. */
 const PAGE_SIZE = 50;
 
 /**
@@ -262,7 +260,6 @@ export class Runs {
   }
 }
 
-/** Throws `InputError` for an invalid query. */
 function checkQuery(query: Parameters<Runs["list"]>[0] & object): void {
   checkFields(query, QUERY_TYPES);
   const { states = [], limit = PAGE_SIZE, before } = query;

@@ -8,7 +8,6 @@ const MIN_READ_INTERVAL_MS = 1_000;
 export class DeletionWatcher {
   readonly #store: SessionDriver;
   readonly #onDeleted: (sessionId: string) => void;
-  /** Functions that end a subscription, by session id. */
   readonly #subscriptions = new Map<string, () => void>();
 
   /** `onDeleted` is called once for a session that is no longer in the store. */

@@ -52,7 +52,6 @@ export class SessionProcesses {
     return (await Promise.all(backgroundWorks.map((work) => work.list(sessionId)))).flat();
   }
 
-  /** Stops reporting changes. */
   close(): void {
     for (const unsubscribe of this.#unsubscribeFunctions) unsubscribe();
     this.#deletionWatcher?.then(

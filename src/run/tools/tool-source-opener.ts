@@ -22,7 +22,6 @@ export interface SourceOpening {
   readonly source: ToolSource;
   /** Rejects with the reason why the source is unavailable. `ToolSourceOpener` handles the rejection. */
   readonly openTools: Promise<OpenTools>;
-  /** Start time in ms since 1970. */
   readonly startedAtMs: number;
   /** Whether a run has continued without the source. */
   isLate: boolean;

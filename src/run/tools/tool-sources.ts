@@ -37,7 +37,6 @@ export class AgentTools {
     this.#list = createPersistentList(typeof tools === "function" ? [] : tools);
   }
 
-  /** The tools created so far. */
   get list(): ToolList {
     return this.#list;
   }
@@ -71,7 +70,6 @@ interface OpenSession {
   readonly openings: Map<ToolSource, SourceOpening>;
   /** The tools of the last run. */
   tools: readonly Tool[];
-  /** Number of active runs that use the sources. */
   activeRuns: number;
   /** Closes the sources when no run has used them for a while. Set while no run is active. */
   timer?: NodeJS.Timeout;
@@ -89,12 +87,10 @@ export interface RunTools {
   release(): void;
 }
 
-/** The run that needs tools. */
 export interface ToolRequest extends ToolSession {
   readonly runId: string;
   /** Adds the run's id to each log line. */
   readonly logger: Logger;
-  /** The signal of the run. */
   readonly signal: AbortSignal;
 }
 
@@ -178,7 +174,6 @@ export class ToolSources {
     return listPrompts(this.#openSessions.get(createKey(session)), sources);
   }
 
-  /** Closes all sources. No run may be active. */
   async close(): Promise<void> {
     for (const key of [...this.#openSessions.keys()]) this.#closeSession(key);
     await this.#opener.settled();

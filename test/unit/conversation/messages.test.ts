@@ -44,7 +44,7 @@ describe("repairMessages", () => {
       "user",
     ]);
     assert.deepEqual(
-      findDanglingCalls(brokenMessages).map(({ call }) => call.id),
+      findDanglingCalls(brokenMessages).map(({ id }) => id),
       ["a"],
     );
   });

@@ -4,7 +4,7 @@ import { describe, it } from "node:test";
 import { MemoryDriver, type AgentOptions, type SlashCommand } from "gantry";
 import { MemoryDocuments, type ToolSource } from "gantry/plugin";
 import type { ScriptedStep } from "gantry/testing";
-import { parseCommandFile, fillTemplate, toOneLine } from "../../../../src/run/prompt/command-text.js";
+import { parseCommandFile, fillTemplate, toOneLine } from "../../../../src/project/command-text.js";
 import { createScriptedAgent } from "../../../helpers/acp-agent.js";
 import { tempDir, type Hooks } from "../../../helpers/temp-dir.js";
 

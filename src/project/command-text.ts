@@ -1,4 +1,3 @@
-/** The parsed file of a command. */
 export interface CommandText {
   /** The `description` field, or the first line of the body. A single line. */
   readonly description: string;

@@ -1,17 +1,16 @@
 import { join } from "node:path";
-import { toPrintableLines } from "../../base/printable.js";
-import { decodeText } from "../../files/path-cache.js";
-import { InputError, PathError } from "../../ports/errors.js";
-import type { SlashCommand } from "../../ports/slash-command.js";
-import { hasTrustedOwners, type OwnedPath } from "../../files/owners.js";
-import { PathGuard, type OpenedFolder } from "../../files/path-guard.js";
+import { toPrintableLines } from "../base/printable.js";
+import { decodeText } from "../files/path-cache.js";
+import { InputError, PathError } from "../ports/errors.js";
+import type { SlashCommand } from "../ports/slash-command.js";
+import { hasTrustedOwners, type OwnedPath } from "../files/owners.js";
+import { PathGuard, type OpenedFolder } from "../files/path-guard.js";
 import { parseCommandFile, fillTemplate, toOneLine } from "./command-text.js";
 
 /** Limits for listing a folder: commands, folder entries read, and depth of nested folders. */
 const MAX_COMMANDS = 128;
 const MAX_ENTRIES = 1_000;
 const MAX_DEPTH = 3;
-/** Maximum size of a command file, in bytes. */
 const MAX_FILE_BYTES = 65_536;
 /** Bytes read from a file for its description. */
 const HEADER_BYTES = 4_096;
