@@ -5,7 +5,6 @@ import type { Recorder } from "../conversation/recorder.js";
 import { nearestEffort } from "../models/efforts.js";
 import { BYTES_PER_TOKEN, estimatePrompt, estimateTokens } from "../models/estimate.js";
 import { callModel, type ModelCaller } from "../models/model-call.js";
-import { createRetryHooks } from "../models/retry-hooks.js";
 import type { CompactionInput, CompactionStrategy } from "../ports/compaction-strategy.js";
 import { ProviderError } from "../ports/errors.js";
 import type { ModelMessage } from "../ports/message.js";
@@ -92,8 +91,9 @@ async function askModel(
   });
   const questionTokens = promptLimit - estimatePrompt(createRequest("")) - maxTokens;
   const request = createRequest(cutMiddle(question.message, Math.max(0, questionTokens) * BYTES_PER_TOKEN));
-  const retryRecorder = createRetryHooks((retry) => recorder.recordRetry(retry));
-  const answer = await callModel(caller, "summary", request, signal, retryRecorder);
+  const answer = await callModel(caller, "summary", request, signal, {
+    recordRetry: (retry) => recorder.recordRetry(retry),
+  });
   if ("error" in answer) throw answer.error;
   await recorder.write({ sync: false, usage: answer.usageWithCost });
   const text = answer.parts.map((part) => (part.type === "text" ? part.text : "")).join("");

@@ -3,7 +3,7 @@ import { chmod, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { newId } from "../base/ids.js";
 import { isRecord } from "../base/json.js";
-import { sanitizeModel, isModel } from "./sanitize-model.js";
+import { sanitizeModels } from "./sanitize-model.js";
 import type { CatalogueCache } from "./models.js";
 import type { Logger } from "../ports/logger.js";
 import type { Model } from "../ports/model-provider.js";
@@ -33,7 +33,7 @@ export class FileCatalogueCache implements CatalogueCache {
       return Object.fromEntries(
         Object.entries(value["models"]).map(([provider, models]) => [
           provider,
-          Array.isArray(models) ? models.filter(isModel).map(sanitizeModel) : [],
+          Array.isArray(models) ? sanitizeModels(models) : [],
         ]),
       );
     } catch {

@@ -70,7 +70,7 @@ export class Catalogue {
   load(): Promise<void> {
     return (this.#loadPromise ??= this.#options.cache.load().then((cachedModels) => {
       for (const listing of this.#listings)
-        if (!listing.isReceived) listing.models = cachedModels[listing.provider.name] ?? [];
+        if (listing.source !== "provider") listing.models = cachedModels[listing.provider.name] ?? [];
     }));
   }
 
@@ -83,7 +83,7 @@ export class Catalogue {
 
   /** Models of a provider, configured models first. */
   modelsOf(provider: ModelProvider): readonly Model[] {
-    const { models, isReceived } = this.listingOf(provider);
+    const { models, source } = this.listingOf(provider);
     const listedById = new Map(models.map((model) => [model.id, model]));
     const configuredModels = provider.configuredModels.map((model) => {
       const listedModel = listedById.get(model.id);
@@ -91,7 +91,7 @@ export class Catalogue {
       // A list received in this process contains the configuration. A cached list may be older than the configuration.
       return listedModel === undefined
         ? model
-        : isReceived
+        : source === "provider"
           ? { ...model, ...listedModel }
           : { ...listedModel, ...model };
     });

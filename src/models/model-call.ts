@@ -10,6 +10,7 @@ import type { Hooks } from "../ports/hooks.js";
 import type { Logger } from "../ports/logger.js";
 import type { Part } from "../ports/message.js";
 import type { Model, ModelPrices, ModelProvider, ModelRequest } from "../ports/model-provider.js";
+import type { RunRecord } from "../ports/run.js";
 import type { Usage } from "../ports/usage.js";
 import { AnswerMeter, type AdmittedCall, type Allowance } from "./answer-meter.js";
 import { AnswerAccumulator, type Answer, type OnText } from "./answer.js";
@@ -49,10 +50,13 @@ export interface FailedCall {
 /** Callbacks of a caller during a call. */
 export interface ModelCallHooks {
   onText?: OnText;
-  /** The call is repeated after `delayMs`. The returned promise is awaited; if it rejects, the call fails. */
-  onRetry?(attempt: number, delayMs: number, error: Error): void | Promise<void>;
-  /** The wait is over and the call is repeated. The returned promise is awaited as for `onRetry`. */
-  onRetryStart?(): void | Promise<void>;
+  /** The call is repeated after `delayMs`. */
+  onRetry?(attempt: number, delayMs: number, error: Error): void;
+  /**
+   * Stores the wait before a retry, and null when the wait is over, so that readers of the run see why the run is idle.
+   * If the promise rejects, the call fails.
+   */
+  recordRetry?(retry: RunRecord["retry"]): Promise<void>;
   /**
    * A partly shown answer was interrupted and will be continued. Must store the received parts.
    *
@@ -178,9 +182,11 @@ async function callWithRetries(
         deferredStart = undefined;
       }
       callState.admittedCall = await allowance?.admit(purpose, callState.request);
-      await hooks.onRetry?.(attempt, waitMs, error);
+      hooks.onRetry?.(attempt, waitMs, error);
+      const nextAttemptAt = new Date(Date.now() + waitMs).toISOString();
+      await hooks.recordRetry?.({ attempt, nextAttemptAt, reason: redact(error.message) });
       await delay(waitMs, signal);
-      await hooks.onRetryStart?.();
+      await hooks.recordRetry?.(null);
     } catch (preparationError) {
       return { error: preparationError, parts: [] };
     }

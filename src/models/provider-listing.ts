@@ -3,7 +3,7 @@ import { monotonicMs } from "../base/clock.js";
 import { hasCode, ProviderError } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
 import type { Model, ModelProvider } from "../ports/model-provider.js";
-import { sanitizeModel, isModel } from "./sanitize-model.js";
+import { sanitizeModels } from "./sanitize-model.js";
 
 export interface ListingOptions {
   logger: Logger;
@@ -25,18 +25,15 @@ const MIN_REQUEST_INTERVAL_MS = 250;
 /** The model list of one provider: its requests, its last failure, and the provider's fallback if there is no list. */
 export class ProviderListing {
   readonly provider: ModelProvider;
-  /** Models from an earlier process until this process receives the list. */
   models: readonly Model[] = [];
-  /** Whether this process received the list. */
-  isReceived = false;
+  /** Origin of `models`: an earlier process, the provider's last list, or the provider's built-in fallback. */
+  source: "cache" | "provider" | "fallback" = "cache";
   /** Error of the last request; undefined after a success and before the first request. */
   failure: unknown;
   /** Start and end of the last request, on the clock of `monotonicMs`. `-Infinity`: none yet. */
   requestedAtMs = -Infinity;
   #endedAtMs = -Infinity;
   readonly #options: ListingOptions;
-  /** Whether the models are only the provider's built-in fallback. */
-  #isFallback = false;
   #pendingRequest: Promise<void> | undefined;
   /** Message of the failure that was last logged; empty if no failure was logged since the last success. */
   #loggedFailure = "";
@@ -53,7 +50,7 @@ export class ProviderListing {
 
   /** Whether the provider sent the list, in this process or an earlier one. */
   get isFromProvider(): boolean {
-    return this.isReceived || (this.models.length > 0 && !this.#isFallback);
+    return this.source === "provider" || (this.source === "cache" && this.models.length > 0);
   }
 
   /** Whether the list must be requested again on access. */
@@ -118,9 +115,8 @@ export class ProviderListing {
       // A provider written in JavaScript may return any value, which would damage the whole catalogue.
       if (!Array.isArray(reply))
         throw new ProviderError(provider.name, "protocol", "the provider did not return a list of models");
-      this.models = reply.filter(isModel).map(sanitizeModel);
-      this.isReceived = true;
-      this.#isFallback = false;
+      this.models = sanitizeModels(reply);
+      this.source = "provider";
       this.failure = undefined;
       this.#loggedFailure = "";
       await onReceived();
@@ -149,8 +145,8 @@ export class ProviderListing {
     try {
       const reply: unknown = await provider.fallbackModels?.();
       if (!Array.isArray(reply) || reply.length === 0) return;
-      this.models = reply.filter(isModel).map((model) => ({ ...sanitizeModel(model), isAssumed: true as const }));
-      this.#isFallback = true;
+      this.models = sanitizeModels(reply).map((model) => ({ ...model, isAssumed: true as const }));
+      this.source = "fallback";
       logger.info(`models of ${provider.name} could not be listed; using its built-in list`, {
         models: this.models.length,
       });

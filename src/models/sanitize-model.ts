@@ -2,8 +2,15 @@ import { isRecord } from "../base/json.js";
 import type { Model } from "../ports/model-provider.js";
 import { EFFORTS } from "./efforts.js";
 
-/** Whether a value from an untrusted source is a model. */
-export function isModel(value: unknown): value is Model {
+/**
+ * The models among values of an untrusted source, without invalid numbers, prices and efforts, which would be used in
+ * calculations. Lists of providers and damaged cache files may contain such values.
+ */
+export function sanitizeModels(values: readonly unknown[]): Model[] {
+  return values.filter(isModel).map(sanitizeModel);
+}
+
+function isModel(value: unknown): value is Model {
   if (!isRecord(value)) return false;
   const { id, name, ownedBy, efforts } = value;
   return (
@@ -11,11 +18,7 @@ export function isModel(value: unknown): value is Model {
   );
 }
 
-/**
- * Removes invalid numbers, prices and efforts, which would be used in calculations. Lists of providers and damaged
- * cache files may contain such values.
- */
-export function sanitizeModel(model: Model): Model {
+function sanitizeModel(model: Model): Model {
   const { contextWindow, maxOutput, efforts, prices, ...otherFields } = model;
   const isCount = (value: unknown): boolean => typeof value === "number" && value >= 1;
   const validEfforts = efforts?.filter(

@@ -2,7 +2,6 @@ import type { ContextWindow } from "../compaction/context-window.js";
 import { CONTINUE_INSTRUCTION, createMessage, textOf, toolCalls } from "../conversation/messages.js";
 import { makeCallIdsUnique, toVisibleParts, type Answer } from "../models/answer.js";
 import { callModel, type CompleteAnswer, type FailedCall, type ModelCallHooks } from "../models/model-call.js";
-import { createRetryHooks } from "../models/retry-hooks.js";
 import { hasCode, ProviderError } from "../ports/errors.js";
 import type { Message, Part } from "../ports/message.js";
 import type { FinishReason, ModelRequest } from "../ports/model-provider.js";
@@ -81,19 +80,14 @@ export class ModelTurn {
 
   #createHooks(): ModelCallHooks {
     const { recorder } = this.#run.session;
-    // Created with each retry, because most turns have none.
-    const createStoringHooks = () => createRetryHooks((retry) => recorder.recordRetry(retry));
     return {
       onText: (type, part, text) => this.#append(type, part, text),
       onInterrupted: async (parts) => {
         await this.#interrupt(parts);
         return this.#window.buildRequest();
       },
-      onRetry: (attempt, delayMs, error) => {
-        this.#reportRetry(attempt, delayMs, error);
-        return createStoringHooks().onRetry(attempt, delayMs, error);
-      },
-      onRetryStart: () => createStoringHooks().onRetryStart(),
+      onRetry: (attempt, delayMs, error) => this.#reportRetry(attempt, delayMs, error),
+      recordRetry: (retry) => recorder.recordRetry(retry),
     };
   }
 

@@ -146,6 +146,26 @@ describe("the list of models", () => {
     assert.deepEqual(await getListedIds(), [["l", undefined]], "the last successful list remains");
   });
 
+  it("does not save fallback models that replace an empty list of the provider", async (t) => {
+    let listModels: () => Promise<Model[]> = () => Promise.resolve([]);
+    const savedLists: Record<string, readonly Model[]>[] = [];
+    const cache = {
+      ...noCache,
+      save: async (models: Record<string, readonly Model[]>) => void savedLists.push(models),
+    };
+    const providers = [
+      createProviderWithFallback("one", () => listModels()),
+      createProvider("two", [], () => Promise.resolve([createModel("b")])),
+    ];
+    const models = createModels(t, providers, { cache, refreshMs: 1 });
+    assert.equal((await models.list()).length, 1);
+    listModels = createFailingList("permission");
+    await waitUntil(async () => (await models.list()).length === 3);
+    savedLists.length = 0;
+    await waitUntil(async () => (await models.list()).length > 0 && savedLists.length > 0);
+    assert.deepEqual(savedLists.at(-1), { two: [createModel("b")] });
+  });
+
   it("has no fallback models for a wrong key; a fallback model of an unreachable provider is selected only by name", async (t) => {
     assert.deepEqual(
       await createModels(t, [createProviderWithFallback("one", createFailingList("authentication"))]).list(),
