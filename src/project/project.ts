@@ -1,10 +1,11 @@
+import { isRecord } from "../base/json.js";
 import { repositoryOf, type Repository } from "../files/repository.js";
 import type { Logger } from "../ports/logger.js";
 import type { Skill } from "../ports/skill.js";
 import { describeGitHead } from "./git-head.js";
 import { Instructions, type InstructionFile } from "./instructions.js";
 import { Skills } from "./skills.js";
-import { formatToday, type Environment } from "./environment.js";
+import { readTreeTop } from "./tree.js";
 
 /** Maximum time for reading the tree before the first prompt, in ms. After that the prompt is sent without the tree. */
 const TREE_TIMEOUT_MS = 1_000;
@@ -16,6 +17,9 @@ const ENVIRONMENT_CACHE_MS = 10_000;
 const MAX_CACHED_FOLDERS = 64;
 /** Maximum skipped files that are logged. Each file is logged once. */
 const MAX_LOGGED_FILES = 256;
+
+/** Maximum lengths of stored values, in characters. */
+const MAX_CHARACTERS_BY_FIELD = { folder: 4_096, git: 600, tree: 2_400 } as const;
 
 /** Options of `Project`. */
 export interface ProjectOptions {
@@ -36,6 +40,18 @@ export interface ProjectInstructions {
   /** From the root of the repository down to the project folder. */
   readonly project: readonly InstructionFile[];
   readonly skills: readonly Skill[];
+}
+
+/** The environment description that a session was started with. */
+export interface Environment {
+  /** Local date of this machine, as in `2026-01-31`. */
+  readonly day: string;
+  /** Absolute path of the project folder. */
+  readonly folder: string;
+  /** Branch and state of the Git repository. `""`: no repository, or not reported to the model. */
+  readonly git: string;
+  /** Top levels of the project folder. `""`: not reported to the model. */
+  readonly tree: string;
 }
 
 /**
@@ -131,18 +147,39 @@ export class Project {
     const { root, hasGit } = repository;
     const [git, tree] = await Promise.all([
       hasGit ? describeGitHead(root, this.#deniedPaths) : "",
-      this.#readTree(repository.folders.at(-1) ?? root),
+      readTreeTop(repository.folders.at(-1) ?? root, this.#deniedPaths, this.#treeTimeoutMs),
     ]);
     return { git, tree };
-  }
-
-  async #readTree(folder: string): Promise<string> {
-    const { readTreeTop } = await import("./tree.js");
-    return readTreeTop(folder, this.#deniedPaths, this.#treeTimeoutMs);
   }
 
   /** Undefined if `projectInstructions` is false or the folder cannot be read. */
   async #findRepository(projectDir: string): Promise<Repository | undefined> {
     return this.#readsRepository ? repositoryOf(projectDir).catch(() => undefined) : undefined;
   }
+}
+
+/**
+ * Returns the local date for the environment description. Only the day, so that the prompt prefix stays the same for
+ * the prompt cache.
+ */
+export function formatToday(now = new Date()): string {
+  const padToTwo = (number: number) => String(number).padStart(2, "0");
+  return `${now.getFullYear()}-${padToTwo(now.getMonth() + 1)}-${padToTwo(now.getDate())}`;
+}
+
+/** Parses a stored environment. Undefined if the value is invalid. */
+export function parseEnvironment(value: unknown): Environment | undefined {
+  if (!isRecord(value)) return undefined;
+  const { day, folder, git, tree } = value;
+  const isValid =
+    typeof day === "string" &&
+    /^\d{4}-\d\d-\d\d$/.test(day) &&
+    isText(folder, MAX_CHARACTERS_BY_FIELD.folder) &&
+    isText(git, MAX_CHARACTERS_BY_FIELD.git) &&
+    isText(tree, MAX_CHARACTERS_BY_FIELD.tree);
+  return isValid ? { day, folder: folder as string, git: git as string, tree: tree as string } : undefined;
+}
+
+function isText(value: unknown, maxCharacters: number): value is string {
+  return typeof value === "string" && value.length <= maxCharacters;
 }

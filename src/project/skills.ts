@@ -5,8 +5,9 @@ import type { Owners, OwnedPath } from "../files/owners.js";
 import type { Repository } from "../files/repository.js";
 import type { Skill } from "../ports/skill.js";
 import { parseFrontMatter } from "./front-matter.js";
-import { SKILL_FILE } from "./skill-file.js";
 
+/** File name of a skill's instructions. */
+export const SKILL_FILE = "SKILL.md";
 /** Maximum skills of a session. Also the maximum folders per skills folder that are read. */
 const MAX_SKILLS = 64;
 /** Maximum characters of a description. */

@@ -5,8 +5,13 @@ import type { Tool, ToolSpec } from "../../ports/tool.js";
 import type { ToolKind } from "../../ports/tool-display.js";
 import type { ToolSource } from "../../ports/tool-source.js";
 import { formatInstruction } from "../../project/instructions.js";
-import type { Project, ProjectInstructions } from "../../project/project.js";
-import { parseEnvironment, formatToday, type Environment } from "../../project/environment.js";
+import {
+  parseEnvironment,
+  formatToday,
+  type Environment,
+  type Project,
+  type ProjectInstructions,
+} from "../../project/project.js";
 import type { PromptUse } from "../../ports/agent-options.js";
 
 export interface SystemPromptInput {

@@ -5,7 +5,7 @@ import { repositoryOf } from "../../files/repository.js";
 import { isInside, PathGuard } from "../../files/path-guard.js";
 import { toPrintableLines, toPrintable } from "../../base/printable.js";
 import { parseFrontMatter } from "../../project/front-matter.js";
-import { SKILL_FILE } from "../../project/skill-file.js";
+import { SKILL_FILE } from "../../project/skills.js";
 import type { Skill } from "../../ports/skill.js";
 import type { Tool } from "../../ports/tool.js";
 import { defineArguments, optional, text } from "../arguments.js";
