@@ -40,8 +40,8 @@ export const CHUNKS = [
     "src/run local-runs; src/run/input server-check; src/compaction summary; src/conversation conversation messages",
     "src/project git-head instructions skills tree; src/files handle-opener name-opener names opened-folder path-guard resolve-path; src/processes output-folder",
     "src/watch live-sessions plan session-tail watch; src/sessions holder lease; src/tools builtin-tools",
-    "adapters/language-models answer catalogue-entry claude efforts files limits model-list local-catalogue",
-    "adapters/language-models messages price-list price-updates prices require-event-stream specification unreadable-body request-capture",
+    "adapters/language-models answer catalogue-entry efforts files limits model-list local-catalogue",
+    "adapters/language-models messages price-updates prices request-capture",
     // Most servers use this protocol. A separate chunk would slow down most first runs.
     "adapters/language-models/wires openai",
   ]),
@@ -71,7 +71,7 @@ export const CHUNKS = [
   // Modules that only few processes need.
   deferredChunk("rare-features", "serve run", [
     "src/compaction fit follow-up prompt-prefix; src/sessions fork revert subagents undo; src/history plan restore",
-    "adapters/language-models errors from-ai-sdk module package-source provider-fault",
+    "adapters/language-models errors from-ai-sdk module provider-fault",
     "adapters/sqlite-driver dump; src/tools/shell bash-jobs; src/processes detached-job job supervisor",
     "src/serve mcp-servers third-party",
   ]),

@@ -1,28 +1,215 @@
 import type { Logger } from "gantry";
-import { headerSecrets, type Model, type ModelChunk, type ModelRequest } from "gantry/plugin";
-import { AiSdkModels, type OpenWire } from "./ai-sdk-models.js";
-import { listAssumedModels, listModels } from "./catalogue.js";
-import { RejectedRequest, toProviderError, type FaultContext } from "./errors.js";
+import {
+  headerSecrets,
+  nearestEffort,
+  type Model,
+  type ModelChunk,
+  type ModelPrices,
+  type ModelProvider,
+  type ModelRequest,
+  type ModelUsage,
+} from "gantry/plugin";
 import { readErrorBody } from "./bodies.js";
+import { completeModel, listAssumedModels, listModels } from "./catalogue.js";
+import { COMMON_EFFORTS, effortsOf } from "./efforts.js";
+import { RejectedRequest, toProviderError, type FaultContext } from "./errors.js";
+import type { ModelCallOptions } from "./language-model.js";
+import { calculateAnswerLimit } from "./limits.js";
+import { PrefixCache, toPrompt } from "./messages.js";
 import { Network } from "./network.js";
-import { resolveSettings, type AiSdkProviderOptions, type Settings } from "./options.js";
-import { removePackageBetas } from "./beta-headers.js";
+import { resolveSettings, type AiSdkProviderOptions, type PriceSource, type Settings } from "./options.js";
 import type { WireName } from "./presets.js";
-import { getCachedPrices, type CachedPrices, type PriceSource } from "./price-updates.js";
-import { AnswerBody } from "./reading/answer-body.js";
+import { getCachedPrices, type CachedPrices } from "./price-updates.js";
+import { findListedCost, findListedPrices } from "./prices.js";
+import { AnswerBody, type PartSource } from "./reading/answer-body.js";
 import { createRedactor } from "./redactor.js";
-import type { BuiltInWire } from "./wires/wire.js";
+import { RejectedParameters } from "./rejected-parameters.js";
+import { streamAnswer, type Attempt } from "./stream.js";
+import type { ReportedUsage } from "./usage.js";
+import type { BuiltInWire, OptionalParameter, Wire, WireRequest } from "./wires/wire.js";
+
+/** A wire that is ready for requests. */
+export interface OpenWire {
+  readonly wire: Wire;
+  /**
+   * Sends a request after `wireRequest.request.startAfter` has resolved. Rejects with the error of `startAfter`, with
+   * the provider's error, or with the signal's reason.
+   */
+  send(wireRequest: WireRequest, options: ModelCallOptions, signal: AbortSignal): Promise<PartSource>;
+}
+
+/** OpenAI's reasoning models accept only the default temperature. */
+const FIXED_TEMPERATURE_ID_PATTERN = /^(o\d|gpt-([5-9]|\d\d))/;
+
+/** Base class of model providers. The `OpenWire` from `openWire` builds requests and opens answers. */
+export class AiSdkModels implements ModelProvider {
+  readonly name: string;
+  readonly idleTimeoutMs: number;
+  readonly maxRetries: number;
+  readonly maxWaitMs: number;
+  readonly supportsDeferredStart = true;
+  readonly configuredModels: readonly Model[];
+  protected readonly settings: Settings;
+  protected readonly faultContext: FaultContext;
+  protected readonly logger: Logger | undefined;
+  readonly #openWire: () => Promise<OpenWire>;
+  readonly #rejectedParameters: RejectedParameters;
+  /** Undefined until the first request, because the start of the process needs no cache. */
+  #prefixCache: PrefixCache | undefined;
+
+  constructor(
+    settings: Settings,
+    faultContext: FaultContext,
+    openWire: () => Promise<OpenWire>,
+    logger: Logger | undefined,
+  ) {
+    this.name = settings.name;
+    this.idleTimeoutMs = settings.idleTimeoutMs;
+    this.maxRetries = settings.maxRetries;
+    this.maxWaitMs = settings.maxWaitMs;
+    this.configuredModels = settings.models.map((model) => completeModel(model, settings));
+    this.settings = settings;
+    this.faultContext = faultContext;
+    this.logger = logger;
+    this.#openWire = openWire;
+    this.#rejectedParameters = new RejectedParameters(logger);
+  }
+
+  get isFree(): boolean {
+    return this.settings.isFree;
+  }
+
+  async models(signal: AbortSignal): Promise<Model[]> {
+    signal.throwIfAborted();
+    return [...this.configuredModels];
+  }
+
+  async prepare(): Promise<void> {
+    await this.#openWire();
+  }
+
+  stream(modelRequest: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk> {
+    const { model } = modelRequest;
+    // No effort is sent to models without reasoning: they reject it.
+    const mayReason = model.reasoning !== false;
+    const request: ModelRequest = {
+      ...modelRequest,
+      effort: mayReason && modelRequest.effort !== "" ? this.#findEffort(modelRequest) : "",
+      needsReasoning: mayReason && modelRequest.needsReasoning !== false,
+    };
+    const settledParameters = new Set<OptionalParameter>();
+    return streamAnswer(() => this.#createAttempt(request, signal, settledParameters), request, signal);
+  }
+
+  prices(model: Model, promptTokens: number): Promise<ModelPrices | undefined> {
+    return findListedPrices(model.id, promptTokens, this.settings);
+  }
+
+  async close(): Promise<void> {}
+
+  /** Called after the cost of a complete answer was determined. Not called if the provider reports no usage. */
+  protected onAnswer(): void {}
+
+  #findEffort({ model, effort }: ModelRequest): ModelRequest["effort"] {
+    const knownEfforts = model.efforts ?? effortsOf(model, this.settings);
+    // A package of `fromAiSdk`, which has no URL here, receives the requested effort unchanged.
+    return nearestEffort(effort, knownEfforts ?? (this.settings.baseUrl === "" ? undefined : COMMON_EFFORTS));
+  }
+
+  /** `settledParameters`: parameters whose rejection causes no further attempt of this request. */
+  async #createAttempt(
+    request: ModelRequest,
+    signal: AbortSignal,
+    settledParameters: Set<OptionalParameter>,
+  ): Promise<Attempt> {
+    const { model } = request;
+    const { wire, send } = await this.#openWire();
+    const maxTokens = calculateAnswerLimit(request, await wire.maxOutput?.(model));
+    const rejectedParameters = this.#rejectedParameters.findByModel(model.id);
+    for (const parameter of rejectedParameters) settledParameters.add(parameter);
+    const wireRequest: WireRequest = { request, settings: this.settings, rejectedParameters, maxTokens };
+    const { options, sentParameters } = await this.#createOptions(wire, wireRequest);
+    const context = {
+      ...this.faultContext,
+      wire,
+      reasoningMark: wire.reasoningMark,
+      addCost: async (reported: ReportedUsage) => {
+        const usage = await this.#addCost(reported, wire, model);
+        this.onAnswer();
+        return usage;
+      },
+    };
+    return {
+      context,
+      send: () => send(wireRequest, options, signal),
+      shouldRetry: (fault) =>
+        this.#rejectedParameters.recordRejection(model.id, fault, sentParameters, settledParameters),
+    };
+  }
+
+  async #createOptions(
+    wire: Wire,
+    wireRequest: WireRequest,
+  ): Promise<{ options: ModelCallOptions; sentParameters: ReadonlySet<OptionalParameter> }> {
+    const { request, settings, rejectedParameters, maxTokens } = wireRequest;
+    const { model, temperature, tools } = request;
+    const input = new Set(model.input ?? wire.input(model, settings));
+    const sentParameters = new Set<OptionalParameter>(wire.optionalParameters?.(wireRequest));
+    const rules = { provider: this.name, model: model.id, input, ...wire.rules(model, settings) };
+    // Packages that build their own requests may modify the prompt, so they get no cached messages.
+    const cache = wire.leavesPromptUnchanged ? (this.#prefixCache ??= new PrefixCache()) : undefined;
+    const baseOptions: ModelCallOptions = { prompt: toPrompt(request, rules, cache) };
+    if (tools.length > 0)
+      baseOptions.tools = tools.map(({ name, description, inputSchema }) => {
+        return { type: "function", name, description, inputSchema };
+      });
+    if (maxTokens !== undefined && !rejectedParameters.has("max_tokens")) baseOptions.maxOutputTokens = maxTokens;
+    if (
+      temperature !== undefined &&
+      !rejectedParameters.has("temperature") &&
+      !FIXED_TEMPERATURE_ID_PATTERN.test(model.id)
+    ) {
+      baseOptions.temperature = temperature;
+      sentParameters.add("temperature");
+    }
+    const { outputSchema } = request;
+    if (
+      outputSchema !== undefined &&
+      !rejectedParameters.has("json") &&
+      (await wire.supportsOutputSchema?.(wireRequest)) === true
+    ) {
+      baseOptions.responseFormat = { type: "json", schema: outputSchema, name: "answer" };
+      sentParameters.add("json");
+    }
+    const options: ModelCallOptions = { ...baseOptions, ...(await wire.options(wireRequest, baseOptions)) };
+    if (request.effort !== "" || Object.values(options.providerOptions ?? {}).some(mentionsThinking))
+      sentParameters.add("effort");
+    if (options.maxOutputTokens !== undefined) sentParameters.add("max_tokens");
+    return { options, sentParameters };
+  }
+
+  async #addCost(reported: ReportedUsage, wire: Wire, model: Model): Promise<ModelUsage> {
+    const { usage } = reported;
+    const reportedCost = wire.readCost(reported, this.settings);
+    if (reportedCost !== undefined) return { ...usage, cost: reportedCost, costReported: true };
+    if (model.prices !== undefined) return usage;
+    const priceListCost = await findListedCost(usage, model.id, this.settings);
+    return priceListCost === undefined ? usage : { ...usage, cost: priceListCost };
+  }
+}
+
+/** Whether provider options contain a thinking parameter. Some wires send one without a requested effort. */
+function mentionsThinking(options: object): boolean {
+  return ["thinking", "reasoning", "reasoningEffort", "thinkingConfig"].some((name) => name in options);
+}
 
 /**
  * A model provider over one of the built-in wire protocols. `prepare` or the first request loads the code that builds
  * requests.
  */
 export class AiSdkProvider extends AiSdkModels {
-  readonly #settings: Settings;
-  readonly #faultContext: FaultContext;
   readonly #network: Network;
   readonly #priceSource: PriceSource | undefined;
-  readonly #logger: Logger | undefined;
   readonly #closeController = new AbortController();
   /** The running refresh of prices; only `close` waits for it. */
   #priceRefresh: Promise<void> | undefined;
@@ -35,18 +222,15 @@ export class AiSdkProvider extends AiSdkModels {
     const network = new Network(faultContext);
     let wirePromise: Promise<OpenWire> | undefined;
     super(settings, faultContext, () => (wirePromise ??= openWire(settings, network, faultContext)), logger);
-    this.#settings = settings;
-    this.#faultContext = faultContext;
     this.#network = network;
     // Local models and models without prices need no price updates.
     this.#priceSource = settings.isLocal || settings.priceProvider === "" ? undefined : options.prices;
-    this.#logger = logger;
   }
 
   override async models(signal: AbortSignal): Promise<Model[]> {
     signal.throwIfAborted();
     this.#getPrices();
-    return await listModels(this.#settings, this.#network.read, this.#faultContext, signal);
+    return await listModels(this.settings, this.#network.read, this.faultContext, signal);
   }
 
   override async close(): Promise<void> {
@@ -57,7 +241,7 @@ export class AiSdkProvider extends AiSdkModels {
 
   async fallbackModels(): Promise<Model[]> {
     this.#getPrices();
-    return await listAssumedModels(this.#settings);
+    return await listAssumedModels(this.settings);
   }
 
   override stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk> {
@@ -76,7 +260,7 @@ export class AiSdkProvider extends AiSdkModels {
    * providers of the process, so that the start needs no prices.
    */
   #getPrices(): CachedPrices | undefined {
-    return this.#priceSource && getCachedPrices(this.#priceSource, this.#logger);
+    return this.#priceSource && getCachedPrices(this.#priceSource, this.logger);
   }
 }
 
@@ -87,7 +271,7 @@ async function openWire(settings: Settings, network: Network, faultContext: Faul
     return {
       wire,
       async send(wireRequest, options, signal) {
-        const { url, headers, body } = removePackageBetas(await buildRequest(wireRequest, options), settings);
+        const { url, headers, body } = await buildRequest(wireRequest, options);
         await wireRequest.request.startAfter;
         const response = await network.send(url, { method: "POST", headers, body }, signal);
         if (!response.ok) throw new RejectedRequest(response, await readErrorBody(response.body));

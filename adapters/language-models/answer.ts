@@ -244,7 +244,7 @@ function findJoinableChunk(chunks: readonly ModelChunk[]): ModelChunk | undefine
 }
 
 function createRandomCallId(): string {
-  // 24 hexadecimal digits, so that the id fits the 40 characters of `call-forms.ts`.
+  // 24 hexadecimal digits, so that the id fits the 40 characters of `messages.ts`.
   return `call_${randomUUID().replaceAll("-", "").slice(0, 24)}`;
 }
 

@@ -2,14 +2,56 @@ import type { Model } from "gantry/plugin";
 import { readEntry } from "./catalogue-entry.js";
 import { effortsOf } from "./efforts.js";
 import type { FaultContext } from "./errors.js";
-import { familyDefaultsOf } from "./families.js";
-import { PREFERRED_MODELS } from "./preferred-models.js";
 import type { Read } from "./network.js";
 import type { JsonObject } from "./json.js";
 import { removeUndefined } from "./remove-undefined.js";
 import { loadEntries } from "./model-list.js";
 import type { ConfiguredModel, Settings } from "./options.js";
 import { listModelIds, loadModelLookup } from "./prices.js";
+
+/**
+ * Patterns of recommended model ids by preset, best pattern first. Without a configured model the default is the newest
+ * match of the best matching pattern.
+ */
+const PREFERRED_MODELS: Readonly<Record<string, readonly RegExp[]>> = {
+  anthropic: [/^claude-sonnet-\d/, /^claude-opus-\d/],
+  openai: [/^gpt-\d+(\.\d+)?$/],
+  google: [/^gemini-\d+(\.\d+)?-pro(-preview)?$/, /^gemini-\d+(\.\d+)?-flash$/],
+  openrouter: [/^anthropic\/claude-sonnet-\d+(\.\d+)?$/],
+  groq: [/gpt-oss-120b/, /kimi-k2/],
+  mistral: [/^devstral-(medium-)?latest$/, /^mistral-(large|medium)-latest$/],
+  deepseek: [/^deepseek-(chat|v\d)/],
+  xai: [/^grok-code/, /^grok-\d+(-\d)?$/],
+  cerebras: [/coder|glm|gpt-oss-120b/],
+  moonshot: [/^kimi-k\d/],
+  zhipu: [/^glm-\d+(\.\d+)?$/],
+  ollama: [/coder|devstral|gpt-oss|qwen3/],
+};
+
+/** Creates a pattern for ids with a family at the start or after `/`, `.` or `:`, like `openai/gpt-5`. */
+const createFamilyPattern = (pattern: string): RegExp => new RegExp(`(^|[/.:])(${pattern})`, "i");
+
+const REASONING_FAMILY_PATTERN = createFamilyPattern(
+  [
+    "o[134](-|$)",
+    "gpt-[5-9](?!.*chat)",
+    "gpt-oss",
+    "codex",
+    "claude-(3-7|3\\.7|(opus|sonnet|haiku|fable|mythos)-[4-9]|[4-9])",
+    "gemini-(2\\.5|[3-9])",
+    "deepseek-(r\\d|reasoner|v3\\.[1-9]|v[4-9])",
+    "grok-(3-mini|[4-9])",
+    // K2 does not reason, its successors do.
+    "kimi-k(2([.p][5-9]|.*thinking)|[3-9])",
+    "glm-(4[.p][5-9]|[5-9])",
+    "magistral",
+    "qwen3(?!-(coder|vl))",
+    "minimax-m\\d",
+  ].join("|"),
+);
+const VISION_FAMILY_PATTERN = createFamilyPattern(
+  "o[134](-|$)(?!.*mini)|gpt-(4o|4\\.1|4-turbo|[5-9])(?!.*(audio|realtime|search))|claude-|gemini-|pixtral|llama-4|gemma-?3|llava|qwen[\\d.]*-vl|grok-[4-9]",
+);
 
 /** Lists the provider's models and completes them from configuration and price list. Preferred models come first. */
 export async function listModels(
@@ -113,4 +155,13 @@ function compareVersions(a: string, b: string): number {
     if (difference !== 0) return difference;
   }
   return 0;
+}
+
+/** Defaults of a model's family, for fields that neither the list nor the configuration has. */
+function familyDefaultsOf(id: string): Pick<Model, "reasoning" | "input"> {
+  const input: Model["input"] = /claude-|gemini-/i.test(id) ? ["text", "image", "pdf"] : ["text", "image"];
+  return removeUndefined({
+    reasoning: REASONING_FAMILY_PATTERN.test(id) || undefined,
+    input: VISION_FAMILY_PATTERN.test(id) ? input : undefined,
+  });
 }

@@ -1,9 +1,8 @@
 import { hasCode, ProviderError, type ProviderErrorKind } from "gantry";
 import type { CompleteBody } from "./bodies.js";
-import { faultOf, readRetryAfterMs, type ProviderFault } from "./provider-fault.js";
+import { faultOf, describeUnreadable, looksLikeHtml, readRetryAfterMs, type ProviderFault } from "./provider-fault.js";
 import { asObject, parseJsonObject, isErrorValue } from "./json.js";
 import { UNREADABLE_CALL, type FaultContext } from "./invalid-answers.js";
-import { looksLikeHtml, describeUnreadable } from "./unreadable-body.js";
 
 export type { FaultContext } from "./invalid-answers.js";
 

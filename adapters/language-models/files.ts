@@ -1,5 +1,4 @@
 import type { FilePart, ImagePart } from "gantry";
-import type { Model } from "gantry/plugin";
 
 export type InputKind = "text" | "image" | "pdf";
 
@@ -47,9 +46,4 @@ export function toMediaOrText(part: ImagePart | FilePart, input: ReadonlySet<Inp
 function decodedBytesOf(base64: string): number {
   const padding = base64.endsWith("==") ? 2 : base64.endsWith("=") ? 1 : 0;
   return Math.max(0, Math.floor((base64.length * 3) / 4) - padding);
-}
-
-/** Input kinds of a model: configured or listed, otherwise `fallback`. */
-export function inputOf(model: Model, fallback: readonly InputKind[]): ReadonlySet<InputKind> {
-  return new Set(model.input ?? fallback);
 }

@@ -1,13 +1,12 @@
 import { InputError, type Logger } from "gantry";
 import type { ModelProvider } from "gantry/plugin";
-import { AiSdkModels, type OpenWire } from "./ai-sdk-models.js";
+import { AiSdkModels, type OpenWire } from "./ai-sdk-provider.js";
 import { toProviderError } from "./errors.js";
-import { isAiSdkModel, type AiSdkModel } from "./language-model.js";
+import { isAiSdkModel, type AiSdkModel, type ModelCallOptions, type StreamPart } from "./language-model.js";
 import { DEFAULT_LIMITS, type ConfiguredModel, type Settings } from "./options.js";
-import { sendToPackage } from "./package-source.js";
 import { readPackageCost } from "./prices.js";
 import { createRedactor } from "./redactor.js";
-import { toSpecification } from "./specification.js";
+import type { PartSource } from "./reading/answer-body.js";
 import type { Wire } from "./wires/wire.js";
 
 /** A provider of the AI SDK: the result of any package's `createX({...})`, recognized by its structure. */
@@ -162,4 +161,114 @@ export function isAiSdkFactory(value: unknown): value is AiSdkFactory {
     factory !== null &&
     typeof factory.languageModel === "function"
   );
+}
+
+/**
+ * Sends a request through a package that reads the answers itself. Rejects with the package's error or the abort
+ * reason.
+ */
+async function sendToPackage(
+  model: AiSdkModel,
+  options: Readonly<Record<string, unknown>>,
+  signal: AbortSignal,
+): Promise<PartSource> {
+  const pendingResult = model.doStream({ ...options, abortSignal: signal });
+  const { stream } = await raceAbort(
+    pendingResult,
+    signal,
+    ({ stream: lateStream }) => void lateStream.cancel().catch(() => undefined),
+  );
+  const reader = stream.getReader();
+  const cancelReader = (reason?: unknown): void => void reader.cancel(reason).catch(() => undefined);
+  // Settles a pending read at once, even if the package ignores the signal.
+  const onAbort = (): void => cancelReader(signal.reason);
+  signal.addEventListener("abort", onAbort, { once: true });
+  if (signal.aborted) onAbort();
+  return {
+    async next() {
+      const { done, value } = await reader.read();
+      return done ? undefined : [value as StreamPart];
+    },
+    release() {
+      signal.removeEventListener("abort", onAbort);
+      cancelReader();
+    },
+  };
+}
+
+/**
+ * Resolves like the promise, or rejects with the reason of an abort. Passes a result that arrives after the abort to
+ * `discard`.
+ */
+async function raceAbort<T>(
+  promise: PromiseLike<T>,
+  signal: AbortSignal,
+  discard: (lateResult: T) => void,
+): Promise<T> {
+  let onAbort = (): void => undefined;
+  const abortPromise = new Promise<never>((_, reject) => {
+    onAbort = () => {
+      reject(signal.reason as Error);
+      void promise.then(discard, () => undefined);
+    };
+    signal.addEventListener("abort", onAbort, { once: true });
+  });
+  try {
+    return await Promise.race([promise, abortPromise]);
+  } finally {
+    signal.removeEventListener("abort", onAbort);
+    abortPromise.catch(() => undefined);
+  }
+}
+
+/**
+ * Converts options of specification v3 for a model of another version. `effort` is sent to v4 models, unless it is
+ * `""`.
+ */
+function toSpecification(version: string, options: ModelCallOptions, effort: string): Record<string, unknown> {
+  switch (version) {
+    case "v2":
+      return { ...options, prompt: options.prompt.map(toV2Message) };
+    case "v4":
+      return { ...options, prompt: options.prompt.map(toV4Message), reasoning: toV4Effort(effort) };
+    default:
+      return { ...options };
+  }
+}
+
+/** v4 has no effort above `xhigh`. */
+function toV4Effort(effort: string): string | undefined {
+  return effort === "max" ? "xhigh" : effort || undefined;
+}
+
+type Message = ModelCallOptions["prompt"][number];
+type Result = Extract<Extract<Message, { role: "tool" }>["content"][number], { type: "tool-result" }>;
+type Output = Extract<Result["output"], { type: "content" }>["value"][number];
+type Media = Extract<Output, { type: "image-data" | "file-data" }>;
+
+/** v2 has a single type for media in tool results. */
+function toV2Message(message: Message): unknown {
+  return convertToolMedia(message, ({ data, mediaType }) => ({ type: "media", data, mediaType }));
+}
+
+/** v4 wraps the data of files. */
+function toV4Message(message: Message): unknown {
+  if (message.role !== "user")
+    return convertToolMedia(message, (media) => ({ ...media, type: "file", data: { type: "data", data: media.data } }));
+  const content = message.content.map((part) =>
+    part.type === "file" ? { ...part, data: { type: "data", data: part.data } } : part,
+  );
+  return { ...message, content };
+}
+
+function convertToolMedia(message: Message, convert: (media: Media) => unknown): unknown {
+  if (message.role !== "tool") return message;
+  const content = message.content.map((part) => {
+    if (part.type !== "tool-result" || part.output.type !== "content") return part;
+    const value = part.output.value.map((entry) =>
+      entry.type === "image-data" || entry.type === "file-data" ? convert(entry) : entry,
+    );
+    return { ...part, output: { type: "content", value } };
+  });
+  return { ...message, content };
 }

@@ -57,3 +57,10 @@ export function isErrorValue(value: unknown): boolean {
   if (typeof value === "string") return value !== "";
   return typeof value === "object" && value !== null && Object.keys(value).length > 0;
 }
+
+/** Replaces lone surrogates in JSON (a text truncated within an emoji), for which some providers reject the whole request. */
+export function replaceLoneSurrogates<T>(body: T | string): T | string {
+  if (typeof body !== "string" || !body.includes("\\ud")) return body;
+  // JSON contains pairs unescaped, so an escaped surrogate is alone. The first alternative skips escaped backslashes.
+  return body.replace(/\\\\|\\ud[89a-f][0-9a-f]{2}/g, (match) => (match === "\\\\" ? match : "\\ufffd"));
+}

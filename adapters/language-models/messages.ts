@@ -1,8 +1,38 @@
+import { createHash } from "node:crypto";
 import type { Part } from "gantry";
-import type { ModelMessage, ModelRequest, OpaqueData, ReasoningPart } from "gantry/plugin";
-import { parseArguments, createIdConverter, createNameConverter, type IdForm, type NameForm } from "./call-forms.js";
+import {
+  isRecord,
+  parseJson,
+  type ModelMessage,
+  type ModelRequest,
+  type OpaqueData,
+  type ReasoningPart,
+} from "gantry/plugin";
 import { toMediaOrText, type InputKind, type Media } from "./files.js";
 import type { Metadata, ModelPrompt } from "./language-model.js";
+
+// Stored calls keep ids, names and arguments as the model wrote them. A provider rejects the whole history in every
+// later request if one of them has an invalid form.
+
+const MAX_NAME_CHARACTERS = 64;
+/** Limits the work for a very long invalid name. */
+const MAX_SCANNED_CHARACTERS = 1000;
+
+/** Form of tool call ids. `plain`: 1 to 40 letters, digits, `_` and `-`; `short`: nine letters or digits. */
+type IdForm = "any" | "plain" | "short";
+
+/** Tool names have 1 to 64 letters, digits, `_` and `-`. `letter`: the first character is a letter or `_`. */
+type NameForm = "plain" | "letter";
+
+const ID_PATTERNS: Readonly<Record<IdForm, RegExp>> = {
+  any: /^/,
+  plain: /^[A-Za-z0-9_-]{1,40}$/,
+  short: /^[A-Za-z0-9]{9}$/,
+};
+const NAME_PATTERNS: Readonly<Record<NameForm, RegExp>> = {
+  plain: /^[A-Za-z0-9_-]{1,64}$/,
+  letter: /^[A-Za-z_][A-Za-z0-9_-]{0,63}$/,
+};
 
 /** Requirements of a wire on a conversation. */
 export interface PromptRules {
@@ -79,8 +109,6 @@ export function toPrompt({ system, messages }: Conversation, rules: PromptRules,
   const prompt: ModelPrompt = prefix?.prompt.slice(0, prefix.promptCount) ?? [];
   let [messageCount, promptCount] = [prefix?.messageCount ?? 0, prompt.length];
   if (system !== "" && prefix === undefined) prompt.push({ role: "system", content: system });
-  const convertId = createIdConverter(rules.toolIds);
-  const convertName = createNameConverter(rules.toolNames);
   const addUser = (content: UserContent): void => {
     if (content.length === 0) return;
     const lastMessage = prompt.at(-1);
@@ -97,12 +125,7 @@ export function toPrompt({ system, messages }: Conversation, rules: PromptRules,
       const callIds = callIdsOf(callMessage);
       toolMessages.sort((a, b) => callIds.indexOf(a.toolCallId) - callIds.indexOf(b.toolCallId));
     }
-    const convertedResults = toolMessages.map((message) =>
-      toToolContent(message, rules, {
-        toolCallId: convertId(message.toolCallId),
-        toolName: convertName(message.name),
-      }),
-    );
+    const convertedResults = toolMessages.map((message) => toToolContent(message, rules));
     prompt.push({ role: "tool", content: convertedResults.flatMap(({ result }) => result) });
     addUser(convertedResults.flatMap(({ mediaContent }) => mediaContent));
     toolMessages = [];
@@ -116,7 +139,7 @@ export function toPrompt({ system, messages }: Conversation, rules: PromptRules,
     addResults();
     if (message.role === "assistant") {
       callMessage = message;
-      const { content, providerOptions } = toAssistantContent(message, rules, { convertId, convertName });
+      const { content, providerOptions } = toAssistantContent(message, rules);
       if (content.length === 0) continue;
       prompt.push({ role: "assistant", content, providerOptions });
       [messageCount, promptCount] = [i + 1, prompt.length];
@@ -153,7 +176,6 @@ function toMediaPart(mediaOrText: Media | string): UserContent[number] {
 function toAssistantContent(
   message: ModelMessage,
   rules: PromptRules,
-  { convertId, convertName }: Readonly<Record<"convertId" | "convertName", (text: string) => string>>,
 ): { content: AssistantContent; providerOptions?: ProviderOptions } {
   const content: AssistantContent = [];
   let messageOptions: ProviderOptions | undefined;
@@ -163,8 +185,8 @@ function toAssistantContent(
       if (part.text.trim() !== "") content.push({ type: "text", text: part.text, ...options });
     } else if (part.type === "tool_call") {
       const call = {
-        toolCallId: convertId(part.id),
-        toolName: convertName(part.name),
+        toolCallId: toCallId(part.id, rules.toolIds),
+        toolName: toToolName(part.name, rules.toolNames),
         input: parseArguments(part.arguments),
       };
       content.push({ type: "tool-call", ...call, ...options });
@@ -203,11 +225,7 @@ function toOpaqueOptions(
   };
 }
 
-function toToolContent(
-  message: ModelMessage,
-  rules: PromptRules,
-  call: Readonly<Record<"toolCallId" | "toolName", string>>,
-): { result: ToolContent; mediaContent: UserContent } {
+function toToolContent(message: ModelMessage, rules: PromptRules): { result: ToolContent; mediaContent: UserContent } {
   const media: Media[] = [];
   const lines: string[] = [];
   for (const part of message.parts) {
@@ -220,11 +238,16 @@ function toToolContent(
     }
   }
   const text = lines.some((line) => line.trim() !== "") ? lines.join("\n") : "";
-  const resultFields = { type: "tool-result" as const, ...call };
+  const toolName = toToolName(message.name, rules.toolNames);
+  const resultFields = {
+    type: "tool-result" as const,
+    toolCallId: toCallId(message.toolCallId, rules.toolIds),
+    toolName,
+  };
   if (media.length === 0 || rules.toolMedia === "after") {
     const mediaContent: UserContent = media.map(toMediaPart);
     // Names the tool, so that the model knows the origin of the file.
-    const note = `${media.length === 1 ? "The file" : `The ${media.length} files`} that \`${call.toolName}\` returned:`;
+    const note = `${media.length === 1 ? "The file" : `The ${media.length} files`} that \`${toolName}\` returned:`;
     if (media.length > 0) mediaContent.unshift({ type: "text", text: note });
     const value = text !== "" ? text : media.length > 0 ? "(see the next user message)" : NO_OUTPUT_TEXT;
     return {
@@ -242,4 +265,35 @@ function toToolContent(
     else output.value.push({ type: "file-data", mediaType, data, filename: filename ?? "document.pdf" });
   }
   return { result: [{ ...resultFields, output }], mediaContent: [] };
+}
+
+/** Converts an id without this form, such as an id of another provider. Equal ids give equal results. */
+function toCallId(id: string, form: IdForm): string {
+  if (ID_PATTERNS[form].test(id)) return id;
+  const hash = createHash("sha256").update(id).digest("hex");
+  // 24 digits, so that the id with its prefix fits the 40 characters of `plain`.
+  return form === "short" ? hash.slice(0, 9) : `call_${hash.slice(0, 24)}`;
+}
+
+/** Converts an invalid tool name to this form. Equal names give equal results. */
+function toToolName(name: string, form: NameForm): string {
+  if (NAME_PATTERNS[form].test(name)) return name;
+  // A call with an invalid name fails; its result quotes the name and lists the valid names.
+  const sanitizedName = name.slice(0, MAX_SCANNED_CHARACTERS).replace(/[^A-Za-z0-9_-]+/g, "_");
+  return (/^[A-Za-z_]/.test(sanitizedName) ? sanitizedName : `_${sanitizedName}`).slice(0, MAX_NAME_CHARACTERS);
+}
+
+/**
+ * The arguments of a call as an object; `{ invalid_arguments: text }` for any other or deeply nested value, because
+ * providers reject a history with such arguments.
+ */
+function parseArguments(text: string): Record<string, unknown> {
+  if (text.trim() === "") return {};
+  try {
+    const value = parseJson(text);
+    if (isRecord(value)) return value;
+  } catch {
+    // The result of this call already names the error for the model.
+  }
+  return { invalid_arguments: text };
 }

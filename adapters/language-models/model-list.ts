@@ -5,7 +5,7 @@ import type { Read } from "./network.js";
 import { asObject, parseJsonObject, type JsonObject } from "./json.js";
 import { enrichLocalEntries } from "./local-catalogue.js";
 import type { Settings } from "./options.js";
-import { describeUnreadable } from "./unreadable-body.js";
+import { describeUnreadable } from "./provider-fault.js";
 
 const LIST_TIMEOUT_MS = 30_000;
 /** Models per page; the maximum of Anthropic and Google. */

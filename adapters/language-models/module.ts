@@ -8,9 +8,11 @@ import {
   type AdapterDescriptor,
   type ModelProvider,
 } from "gantry/plugin";
-import { Network } from "./network.js";
+import { readResponseText } from "./bodies.js";
+import { toUnexpectedBodyError, type FaultContext } from "./errors.js";
+import { Network, type Fetch } from "./network.js";
 import { fromAiSdk, isAiSdkFactory, type AiSdkFactory } from "./from-ai-sdk.js";
-import { requireEventStream } from "./require-event-stream.js";
+import { replaceLoneSurrogates } from "./json.js";
 import { removeUndefined } from "./remove-undefined.js";
 import { toConfiguredModels, connectionEntries, findDuplicateId } from "./options.js";
 import { createRedactor } from "./redactor.js";
@@ -105,4 +107,21 @@ function factoriesOf(module: unknown): Map<string, Factory> {
     }
   }
   return factories;
+}
+
+/**
+ * Wraps `fetch`: replaces lone surrogates in request bodies, and rejects successful answers whose content type is HTML,
+ * JSON or XML. A package would read such an answer as an empty answer.
+ */
+function requireEventStream(fetch: Fetch, context: FaultContext): Fetch {
+  return async (input, init) => {
+    const response = await fetch(
+      input,
+      init === undefined ? undefined : { ...init, body: replaceLoneSurrogates(init.body) ?? null },
+    );
+    if (!response.ok) return response;
+    const contentType = response.headers.get("content-type") ?? "";
+    if (/event-stream|text\/plain/i.test(contentType) || !/html|json|xml/i.test(contentType)) return response;
+    throw toUnexpectedBodyError(await readResponseText(response), context);
+  };
 }

@@ -1,10 +1,17 @@
 import { ConfigError, option, type Model } from "gantry/plugin";
-import type { PriceSource } from "./price-updates.js";
 import { findPreset, findPresetByHost, PRESETS, WIRES, type Preset, type Quirks, type WireName } from "./presets.js";
 import { removeUndefined } from "./remove-undefined.js";
 
 /** A configured model; missing fields are taken from the provider's list or the price list. */
 export type ConfiguredModel = Pick<Model, "id"> & Partial<Omit<Model, "id">>;
+
+/** Cache file and URL of newer prices. */
+export interface PriceSource {
+  /** Absolute path of the cache file; it is created by the first update. */
+  readonly file: string;
+  /** URL of the list. Default: the price package's own. */
+  readonly url?: string;
+}
 
 /** Options of a provider. All options have a default, except that `name` or `preset` is required. */
 export interface AiSdkProviderOptions {

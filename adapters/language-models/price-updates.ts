@@ -4,7 +4,8 @@ import { dirname } from "node:path";
 import type { Logger } from "gantry";
 import { isRecord } from "gantry/plugin";
 import type { Read } from "./network.js";
-import { setNewerPrices, loadPriceList, type NewerPrices, type PriceList } from "./price-list.js";
+import type { PriceSource } from "./options.js";
+import { setNewerPrices, loadPriceList, type NewerPrices, type PriceList } from "./prices.js";
 
 const DAY_MS = 86_400_000;
 /** Age at which fetched prices are refreshed. */
@@ -22,14 +23,6 @@ const MAX_MODELS = 50_000;
 const REQUIRED_PROVIDERS = ["anthropic", "google", "openai"];
 const MAX_PATTERN_CHARACTERS = 200;
 const MAX_MATCH_DEPTH = 8;
-
-/** Cache file and URL of newer prices. */
-export interface PriceSource {
-  /** Absolute path of the cache file; it is created by the first update. */
-  readonly file: string;
-  /** URL of the list. Default: the price package's own. */
-  readonly url?: string;
-}
 
 type Providers = Exclude<Awaited<ReturnType<PriceList["waitForUpdate"]>>, null>;
 type SetProviders = (providers: Providers) => void;

@@ -1,4 +1,4 @@
-import { replaceLoneSurrogates } from "./require-event-stream.js";
+import { replaceLoneSurrogates } from "./json.js";
 import type { AiSdkModel } from "./language-model.js";
 import type { Fetch } from "./network.js";
 import type { BuildRequest, HttpRequestData } from "./wires/wire.js";

@@ -25,13 +25,14 @@ export async function* streamAnswer(
   for (;;) {
     signal.throwIfAborted();
     const { send, context, shouldRetry } = await createAttempt();
-    const answerBuilder = new AnswerBuilder(context);
     let hasOutput = false;
+    let isComplete = false;
     let source: PartSource | undefined;
     try {
       source = await send();
       signal.throwIfAborted();
-      while (answerBuilder.finishPart === undefined) {
+      const answerBuilder = new AnswerBuilder(context);
+      while (!isComplete) {
         const parts = await source.next();
         signal.throwIfAborted();
         // A server that dies, or a proxy that times out, closes the connection like after a complete answer.
@@ -44,6 +45,7 @@ export async function* streamAnswer(
         } catch (error) {
           fault = toProviderError(error, context);
         }
+        isComplete = answerBuilder.finishPart !== undefined;
         // Emit the output from before the error.
         for (const chunk of chunks) {
           hasOutput = true;
@@ -64,7 +66,7 @@ export async function* streamAnswer(
       if (hasOutput || !shouldRetry(fault)) throw fault;
     } finally {
       // Otherwise the connection of an abandoned answer would never be released.
-      source?.release(answerBuilder.finishPart !== undefined);
+      source?.release(isComplete);
     }
   }
 }

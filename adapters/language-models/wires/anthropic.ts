@@ -1,12 +1,13 @@
 import type { ModelRequest } from "gantry/plugin";
-import { getClaudeThinking, type ClaudeThinking } from "../claude.js";
-import type { EffortLevel } from "../efforts.js";
+import { getClaudeThinking, type ClaudeThinking, type EffortLevel } from "../efforts.js";
 import type { ModelCallOptions } from "../language-model.js";
 import { MessagesReader } from "../reading/anthropic.js";
 import { readReportedCost } from "../prices.js";
 import { captureRequest, createRequestBuilder } from "../request-capture.js";
 import type { Settings } from "../options.js";
-import type { BuiltInWire } from "./wire.js";
+import type { BuiltInWire, HttpRequestData } from "./wire.js";
+
+const BETA_HEADER = "anthropic-beta";
 
 const CACHE_MARK = { anthropic: { cacheControl: { type: "ephemeral" } } } as const;
 const THINKING_BUDGET_TOKENS: Readonly<Record<EffortLevel, number>> = {
@@ -59,7 +60,8 @@ export const wire: BuiltInWire = {
     const key = { "x-api-key": settings.apiKey ?? "" };
     const headers = { "anthropic-version": "2023-06-01", ...key, ...settings.headers };
     const config = { provider: "anthropic.messages", baseURL: settings.baseUrl, headers, fetch: captureRequest };
-    return createRequestBuilder((modelId) => new AnthropicMessagesLanguageModel(modelId, config));
+    const build = createRequestBuilder((modelId) => new AnthropicMessagesLanguageModel(modelId, config));
+    return async (wireRequest, options) => removePackageBetas(await build(wireRequest, options), settings);
   },
 
   async supportsOutputSchema({ request: { model, outputSchema }, settings }) {
@@ -167,4 +169,18 @@ function markTools(tools: NonNullable<ModelCallOptions["tools"]>): NonNullable<M
   return tools.map((tool, index) =>
     index === tools.length - 1 && tool.type === "function" ? { ...tool, providerOptions: CACHE_MARK } : tool,
   );
+}
+
+/**
+ * Removes the beta features that the AI SDK package adds, unless the server is Anthropic's: other servers of this
+ * protocol reject unknown features. Configured features are always sent.
+ */
+function removePackageBetas(request: HttpRequestData, settings: Settings): HttpRequestData {
+  if (new URL(settings.baseUrl).hostname === "api.anthropic.com") return request;
+  const configuredBetas = Object.entries(settings.headers).find(([name]) => name.toLowerCase() === BETA_HEADER)?.[1];
+  const { [BETA_HEADER]: _, ...headers } = request.headers;
+  return {
+    ...request,
+    headers: configuredBetas === undefined ? headers : { ...headers, [BETA_HEADER]: configuredBetas },
+  };
 }

@@ -71,37 +71,25 @@ export function insertMessages(request: JsonFields, messages: string): string {
   return `${requestText}}`;
 }
 
-/** Serializes prompts to JSON; reuses the text of messages that the previous prompt contains too. */
+/** Serializes prompts to JSON. Reuses the texts of messages that an earlier prompt contained too. */
 export class PromptSerializer {
-  /** The last prompt by its first message. A text is undefined for a message with files. */
-  readonly #cachedPromptsByFirstMessage = new WeakMap<
-    Message,
-    { readonly prompt: ModelPrompt; readonly echo: ReasoningEcho; readonly texts: (string | undefined)[] }
-  >();
+  readonly #cachedTexts = new WeakMap<Message, { readonly text: string; readonly echo: ReasoningEcho }>();
 
   serialize(prompt: ModelPrompt, echo: ReasoningEcho): string {
-    const [firstMessage] = prompt;
-    if (firstMessage === undefined) return "[]";
-    let cachedPrompt = this.#cachedPromptsByFirstMessage.get(firstMessage);
-    if (cachedPrompt?.echo !== echo) cachedPrompt = undefined;
-    let sharedCount = 0;
-    while (sharedCount < prompt.length && cachedPrompt?.prompt[sharedCount] === prompt[sharedCount]) sharedCount++;
-    const texts = cachedPrompt?.texts.slice(0, sharedCount) ?? [];
-    for (let i = sharedCount; i < prompt.length; i++) {
-      const message = prompt[i]!;
-      // The prompt holds the files already; a text would hold a second copy.
-      const hasFile = message.role === "user" && message.content.some(({ type }) => type === "file");
-      texts.push(hasFile ? undefined : serializeMessage(message, echo));
-    }
-    this.#cachedPromptsByFirstMessage.set(firstMessage, { prompt, echo, texts });
-    return `[${texts.map((text, i) => text ?? serializeMessage(prompt[i]!, echo)).join(",")}]`;
+    return `[${prompt.map((message) => this.#serializeMessage(message, echo)).join(",")}]`;
   }
-}
 
-function serializeMessage(message: Message, echo: ReasoningEcho): string {
-  return toChatMessages([message], echo)
-    .map((wireMessage) => JSON.stringify(wireMessage))
-    .join(",");
+  #serializeMessage(message: Message, echo: ReasoningEcho): string {
+    const cachedText = this.#cachedTexts.get(message);
+    if (cachedText?.echo === echo) return cachedText.text;
+    const text = toWireMessages(message, echo)
+      .map((wireMessage) => JSON.stringify(wireMessage))
+      .join(",");
+    // The prompt holds the files already; a text would hold a second copy.
+    const hasFile = message.role === "user" && message.content.some(({ type }) => type === "file");
+    if (!hasFile) this.#cachedTexts.set(message, { text, echo });
+    return text;
+  }
 }
 
 export function toChatMessages(prompt: ModelPrompt, echo: ReasoningEcho): JsonFields[] {

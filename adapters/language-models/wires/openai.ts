@@ -1,7 +1,6 @@
 import type { ModelRequest } from "gantry/plugin";
-import { getClaudeThinking } from "../claude.js";
-import { effortUseOf, removeHostNames, needsEffortToThink } from "../efforts.js";
-import { replaceLoneSurrogates } from "../require-event-stream.js";
+import { effortUseOf, getClaudeThinking, removeHostNames, needsEffortToThink } from "../efforts.js";
+import { replaceLoneSurrogates } from "../json.js";
 import type { ModelCallOptions } from "../language-model.js";
 import type { Settings } from "../options.js";
 import { ChatReader } from "../reading/openai.js";
@@ -135,11 +134,10 @@ function echoOf({ request: { model }, settings: { quirks }, rejectedParameters }
 /** Thinking options of a request. */
 function thinkingOf({ model, effort, needsReasoning }: ModelRequest, effortParameter: string | undefined): Body {
   if (effort === "") {
+    if (effortParameter !== "reasoning" || needsReasoning === false) return {};
     // On a router these models think only on request, and work best with thinking.
     const thinksOnRequest = getClaudeThinking(removeHostNames(model.id)) !== undefined || needsEffortToThink(model.id);
-    return effortParameter === "reasoning" && thinksOnRequest && needsReasoning !== false
-      ? { reasoning: { enabled: true } }
-      : {};
+    return thinksOnRequest ? { reasoning: { enabled: true } } : {};
   }
   switch (effortParameter) {
     case "none":

@@ -5,11 +5,8 @@ import { Agent, builtinTools, type AgentOptions } from "gantry";
 import type { ModelRequest } from "gantry/plugin";
 import { callTools, say, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { ENVIRONMENT_KEY } from "../../../../src/conversation/conversation.js";
-import { parseEnvironment } from "../../../../src/project/environment.js";
 import { findFamily, createWorkInstructions } from "../../../../src/run/prompt/system-prompt.js";
-import { ENVIRONMENT_KEY } from "../../../../src/conversation/stored-state.js";
 import { parseEnvironment } from "../../../../src/project/project.js";
-import { findFamily, createWorkInstructions } from "../../../../src/run/prompt/sections.js";
 import { STORES } from "../../../helpers/stores.js";
 import { tempDir } from "../../../helpers/temp-dir.js";
 
