@@ -102,7 +102,7 @@ export async function buildPrompt(
  * Selects the tools that a run's model receives: those that suit the model, the user and the skills. Tools that another
  * selected tool replaces are left out.
  */
-export function selectOfferedTools(
+function selectOfferedTools(
   tools: readonly Tool[],
   model: { readonly provider: string; readonly id: string },
   features: { readonly canAskUser: boolean; readonly hasSkills: boolean },

@@ -141,8 +141,6 @@ function createRunContext(
   const { id, parentCall, projectDir, store, cancel, chosenModel, limits, structuredOutput, logger } = request;
   const { id: sessionId, conversation, state, lease, releaseLease, recorder, inbox, tail } = opened;
   const { input, tools, skills, systemPrompt, extraPrompt } = prompt;
-  const { bus } = agent.channels;
-  const { hooks } = agent.tools;
   const { signal } = cancel;
   const parentBudget = parentCall?.parentRun.budget.allowance;
   const budgetOwner = { ...chosenModel, recorder, signal, parentBudget };
@@ -152,32 +150,25 @@ function createRunContext(
     seconds === undefined ? undefined : new RunClock(seconds, () => cancel.abort(new BudgetExceededError()));
   const compactionInstruction = input.compact ? input.message : undefined;
   const { folders = [], ask, alwaysAsk = true, clientName = "sdk", overflow = "drop" } = input;
-  const info = { id, sessionId, agentId: newId(), projectDir, folders, parentCall, compactionInstruction };
-  const model = { ...chosenModel, effort: selectEffort(request), extraPrompt, structuredOutput };
-  const session = { conversation, state, store, lease, releaseLease, recorder };
-  const channels = { bus, inbox, tail, events: new EventBuffer(overflow), logger };
-  const answerForm = { outputSchema: structuredOutput?.schema };
-  const spending = { allowance, unknownPrice: limits.unknownPrice };
+  const { provider, model } = chosenModel;
+  const effort = selectEffort(request);
+  const { bus } = agent.channels;
+  const events = new EventBuffer(overflow);
+  const { hooks } = agent.tools;
   return {
     agent,
-    info,
-    model,
+    info: { id, sessionId, agentId: newId(), projectDir, folders, parentCall, compactionInstruction },
+    model: { provider, model, effort, extraPrompt, structuredOutput },
     caller: {
-      ...info,
-      ...model,
-      ...session,
-      ...channels,
-      ...answerForm,
-      ...spending,
-      systemPrompt,
-      tools,
-      hooks,
-      signal,
+      ...{ id, sessionId, provider, model, effort, systemPrompt, tools, hooks, signal },
+      ...{ conversation, state, recorder, bus, events, logger, allowance },
+      unknownPrice: limits.unknownPrice,
+      outputSchema: structuredOutput?.schema,
     },
-    session,
+    session: { conversation, state, store, lease, releaseLease, recorder },
     tools: { list: tools, skills, hooks },
     budget: { limits, allowance, clock },
-    channels,
+    channels: { bus, inbox, tail, events, logger },
     permissions: { ...agent.permissions, ask, alwaysAsk, clientName, pendingAskIds: new Set() },
     cancel,
     signal,

@@ -43,7 +43,7 @@ export function checkServer(path: string, server: unknown): asserts server is Mc
   if (type !== "http" && type !== "sse") throw createError("type", 'one of "http", "sse"');
 }
 
-export function isWebUrl(url: string): boolean {
+function isWebUrl(url: string): boolean {
   return URL.canParse(url) && /^https?:$/.test(new URL(url).protocol);
 }
 
