@@ -12,6 +12,8 @@ import type { Model } from "../ports/model-provider.js";
 export class FileCatalogueCache implements CatalogueCache {
   readonly #path: string;
   readonly #logger: Logger;
+  /** Content of the file when this process last read or wrote it; undefined if there was none. */
+  #text: string | undefined;
 
   constructor(path: string, logger: Logger) {
     this.#path = path;
@@ -27,8 +29,10 @@ export class FileCatalogueCache implements CatalogueCache {
    * four turns of the event loop.
    */
   #read(): Record<string, Model[]> {
+    this.#text = undefined;
     try {
-      const value: unknown = JSON.parse(readFileSync(this.#path, "utf8"));
+      this.#text = readFileSync(this.#path, "utf8");
+      const value: unknown = JSON.parse(this.#text);
       if (!isRecord(value) || !isRecord(value["models"])) return {};
       return Object.fromEntries(
         Object.entries(value["models"]).map(([provider, models]) => [
@@ -42,12 +46,16 @@ export class FileCatalogueCache implements CatalogueCache {
   }
 
   async save(models: Record<string, readonly Model[]>): Promise<void> {
+    const text = `${JSON.stringify({ version: 1, models })}\n`;
+    // Most processes receive the list of the process before.
+    if (text === this.#text) return;
     const temporaryPath = `${this.#path}.${newId()}.tmp`;
     try {
       await mkdir(dirname(this.#path), { recursive: true, mode: 0o700 });
-      await writeFile(temporaryPath, `${JSON.stringify({ version: 1, models })}\n`, { mode: 0o600, flag: "wx" });
+      await writeFile(temporaryPath, text, { mode: 0o600, flag: "wx" });
       await chmod(temporaryPath, 0o600);
       await rename(temporaryPath, this.#path);
+      this.#text = text;
     } catch (error) {
       await rm(temporaryPath, { force: true }).catch(() => undefined);
       this.#logger.warn("model list could not be cached", { error: error instanceof Error ? error.message : error });

@@ -48,6 +48,9 @@ export interface CatalogueOptions extends Pick<ListingOptions, "logger" | "refre
  */
 const REFRESH_WAIT_MS = 700;
 
+/** Delay in ms of a request for a cached list, so that the run that uses the cached list sends its own request first. */
+const CACHED_LIST_DELAY_MS = 500;
+
 /**
  * Models of all providers: configured, cached and listed. Each list is requested separately, so that no provider delays
  * another.
@@ -57,6 +60,7 @@ export class Catalogue {
   readonly #closeController = new AbortController();
   readonly #listings: readonly ProviderListing[];
   #loadPromise: Promise<void> | undefined;
+  #refreshTimer: NodeJS.Timeout | undefined;
   #lastSave: Promise<void> = Promise.resolve();
 
   constructor(options: CatalogueOptions) {
@@ -134,10 +138,13 @@ export class Catalogue {
     await Promise.all(this.#listings.map((listing) => listing.wait(signal)));
   }
 
-  /** Requests, in the background, lists that are old or known only from the cache. */
+  /** Requests, in the background, lists that are old, and later those that are known only from the cache. */
   refresh(): void {
-    for (const listing of this.#listings)
-      if (listing.isOld || (!listing.hasReply && listing.models.length > 0)) void listing.request();
+    for (const listing of this.#listings) if (listing.isOld) void listing.request();
+    if (this.hasAllReplies()) return;
+    this.#refreshTimer ??= setTimeout(() => {
+      for (const listing of this.#listings) if (!listing.hasReply && listing.models.length > 0) void listing.request();
+    }, CACHED_LIST_DELAY_MS).unref();
   }
 
   /** Requests old lists and waits briefly for them. Rejects only with the signal's reason. */
@@ -159,6 +166,7 @@ export class Catalogue {
 
   /** Aborts running requests and waits for them. */
   async close(): Promise<void> {
+    clearTimeout(this.#refreshTimer);
     this.#closeController.abort(new Error("closed"));
     for (const listing of this.#listings) await listing.waitForEnd();
     await this.#lastSave;

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { writeFile } from "node:fs/promises";
+import { stat, writeFile } from "node:fs/promises";
 import { describe, it, type TestContext } from "node:test";
 import { Agent, ProviderError, silentLogger, type AgentOptions, type Logger } from "gantry";
 import type { Model } from "gantry/plugin";
@@ -216,6 +216,37 @@ describe("the list of models", () => {
       (await models.list()).map((entry) => entry.provider),
       ["two"],
     );
+  });
+
+  it("replaces the cache file only by other lists", async (t) => {
+    const file = (await tempDir(t)).at("models.json");
+    const readInode = async () => (await stat(file)).ino;
+    await new FileCatalogueCache(file, silentLogger).save({ p: [createModel("a")] });
+    const cache = new FileCatalogueCache(file, silentLogger);
+    await cache.load();
+    const inode = await readInode();
+    await cache.save({ p: [createModel("a")] });
+    assert.equal(await readInode(), inode);
+    await cache.save({ p: [createModel("b")] });
+    assert.notEqual(await readInode(), inode);
+    assert.deepEqual(await cache.load(), { p: [createModel("b")] });
+  });
+
+  it("requests a cached list after the run that uses it has begun", async (t) => {
+    let requestCount = 0;
+    const provider = createProvider("one", [], () => Promise.resolve([createModel(`a${++requestCount}`)]));
+    const cache = { ...noCache, load: () => Promise.resolve({ one: [createModel("old")] }) };
+    const models = createModels(t, [provider], { cache });
+    const chosenModel = await models.resolve(
+      { provider: "one", model: "old" },
+      NO_MODEL,
+      readNoRecentPair,
+      neverAbortedSignal,
+    );
+    assert.equal(nameOf(chosenModel), "one/old");
+    await new Promise((resolve) => setImmediate(() => setImmediate(resolve)));
+    assert.equal(requestCount, 0);
+    await waitUntil(() => models.entries()[0]?.model.id === "a1");
   });
 
   it("is read from a cache file when the provider fails; a damaged file is ignored", async (t) => {
