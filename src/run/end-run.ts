@@ -87,5 +87,5 @@ async function storeEnd(
     const cancelIds = inbox.cancelIds;
     return write({ release: true, ...(cancelIds.length > 0 && { consumedInstructions: cancelIds }) });
   });
-  inbox.setRemainingInstructions(lateInstructions);
+  inbox.remainingInstructions = lateInstructions;
 }

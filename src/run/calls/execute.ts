@@ -187,7 +187,11 @@ async function performCall(
   const requestPermission = createPermissionRequester(call.callId, tool, run, grantScope);
   const denialReason =
     (await findDenialReason(call, verdict, requestPermission, run)) ??
-    (await findStoreFailure(run.session.recorder)) ??
+    // The call does not run if the preceding messages could not be stored.
+    (await run.session.recorder.onDisk.then(
+      () => undefined,
+      () => CANCELLED_TEXT,
+    )) ??
     (await findHookDenial(call, hookScope)) ??
     (await recheckMode(call, verdict, run, run.tools.hooks.beforeToolCall !== undefined));
   if (denialReason !== undefined) {
@@ -241,17 +245,6 @@ function createToolContext(
     state,
     skills: run.tools.skills,
   };
-}
-
-/**
- * Returns why a call cannot run if the preceding messages could not be stored; undefined if they are on disk. Never
- * rejects.
- */
-async function findStoreFailure(recorder: { readonly onDisk: Promise<void> }): Promise<string | undefined> {
-  return recorder.onDisk.then(
-    () => undefined,
-    () => CANCELLED_TEXT,
-  );
 }
 
 /** Runs a tool and returns its output, also if it failed. Never rejects. */

@@ -4,6 +4,7 @@ import type { Hooks } from "../../ports/hooks.js";
 import type { Logger } from "../../ports/logger.js";
 import type { ToolCall, ToolOutput } from "../../ports/tool.js";
 import { CANCELLED_TEXT } from "../permissions/evaluate.js";
+import { formatError } from "./prepare.js";
 
 interface HookScope {
   readonly hooks: Hooks;
@@ -23,7 +24,7 @@ export async function findHookDenial(
   } catch (error) {
     if (signal.aborted) return CANCELLED_TEXT;
     logger.info("beforeToolCall hook denied a tool call", { tool: call.tool.name, error });
-    return `This call was refused: ${error instanceof Error ? error.message : String(error)}`;
+    return `This call was refused: ${formatError(error)}`;
   }
 }
 

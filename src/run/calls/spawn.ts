@@ -1,4 +1,4 @@
-import { onAbort } from "../../base/abort.js";
+import { createDeadline } from "../../base/abort.js";
 import { toPrintable } from "../../base/printable.js";
 import { TaskSet } from "../../base/task-set.js";
 import type { ThrottledOutput } from "../../base/throttled-output.js";
@@ -57,21 +57,11 @@ export class Subagents {
     const maxIterations = readMaxIterations(input, run.budget.limits.iterations);
     const { mode } = run.session.conversation.session;
     const { id: callId, state } = this.#call;
-    const recordCallChanges = (paths: readonly string[]) => recordChanges(paths, state, run.info);
     const parentCall: SubagentCall = {
-      parentRun: run,
-      callId,
-      title,
-      mode,
-      maxIterations,
-      usageTasks,
-      recordChanges: recordCallChanges,
+      ...{ parentRun: run, callId, title, mode, maxIterations, usageTasks },
+      recordChanges: (paths) => recordChanges(paths, state, run.info),
     };
-    const endController = new AbortController();
-    const removeListeners = [run.signal, this.#endController.signal].map((signal) =>
-      onAbort(signal, () => endController.abort(signal.reason)),
-    );
-    const removeAllListeners = () => removeListeners.forEach((removeListener) => removeListener());
+    const { signal, clear } = createDeadline(undefined, run.signal, this.#endController.signal);
     try {
       const runInput = {
         message: input.message,
@@ -83,24 +73,21 @@ export class Subagents {
         tools: selectTools(input, run.tools.list, this.#call.tool),
         clientName: run.permissions.clientName,
         folders,
-        signal: endController.signal,
+        signal,
         ...(input.budget && { budget: input.budget }),
       };
       checkInput(runInput);
       const subagent = await run.agent.spawn(runInput, parentCall);
-      void this.#tasks.add(this.#followSubagent(subagent, parentCall).finally(removeAllListeners));
+      void this.#tasks.add(this.#followSubagent(subagent, parentCall).finally(clear));
       const { id: runId, sessionId } = subagent;
-      const result = subagent.result.then(({ output, endedBy, usage, iterations }) => ({
-        output,
-        endedBy,
-        usage,
-        iterations,
-      }));
+      const result = subagent.result.then(({ output, endedBy, usage, iterations }) => {
+        return { output, endedBy, usage, iterations };
+      });
       // A caller that does not wait for the result must not cause an unhandled rejection.
       result.catch(() => undefined);
       return { runId, sessionId, result };
     } catch (error) {
-      removeAllListeners();
+      clear();
       throw error;
     }
   }

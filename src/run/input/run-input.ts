@@ -68,17 +68,14 @@ export function checkInput(input: RunInput): void {
   if (input.mode !== undefined) checkOneOf("mode", SESSION_MODES, input.mode);
   if (input.budget !== undefined) checkBudget("budget", input.budget);
   if (input.overflow !== undefined) checkOneOf("overflow", ["drop", "merge"], input.overflow);
-  if (input.folders !== undefined) checkFolders(input.folders);
+  const { folders = [] }: { folders?: unknown } = input;
+  if (!Array.isArray(folders) || !folders.every((folder) => typeof folder === "string" && isAbsolute(folder)))
+    throw new InputError("folders", "a list of absolute paths");
   if (input.tools !== undefined) createToolList(input.tools);
   if (input.mcpServers !== undefined) checkServers("mcpServers", input.mcpServers);
   if (input.compact) return checkCompact(input);
   if (input.message.trim() === "" && (input.attachments ?? []).length === 0)
     throw new InputError("message", "a non-empty prompt");
-}
-
-function checkFolders(folders: unknown): void {
-  if (!Array.isArray(folders) || !folders.every((folder) => typeof folder === "string" && isAbsolute(folder)))
-    throw new InputError("folders", "a list of absolute paths");
 }
 
 /** Rejects fields for a prompt or an answer, because a run that compacts has neither. */

@@ -31,7 +31,7 @@ export class Inbox {
   #currentRead: Promise<void> | undefined;
   #needsAnotherRead = false;
   /** Instructions of the chain that remained when the end of the run was stored. Undefined before that. */
-  #remainingInstructions: readonly Instruction[] | undefined;
+  remainingInstructions: readonly Instruction[] | undefined;
 
   constructor(options: InboxOptions) {
     this.#options = options;
@@ -57,10 +57,6 @@ export class Inbox {
     return [...this.#cancelIds];
   }
 
-  setRemainingInstructions(instructions: readonly Instruction[]): void {
-    this.#remainingInstructions = instructions;
-  }
-
   /**
    * Withdraws the run's remaining instructions from the store, and returns the steering instructions among them.
    * Rejects like the driver.
@@ -68,7 +64,7 @@ export class Inbox {
   async takeRemainingSteering(): Promise<Instruction[]> {
     const { store, sessionId, runId } = this.#options;
     // If the final write failed, senders could not know that the run had ended: read the instructions again.
-    const remainingInstructions = this.#remainingInstructions ?? (await store.instructions(sessionId));
+    const remainingInstructions = this.remainingInstructions ?? (await store.instructions(sessionId));
     const runInstructions = remainingInstructions.filter((instruction) => instruction.runId === runId);
     const withdrawnInstructions = await withdrawInstructions(store, runInstructions);
     return withdrawnInstructions.filter(({ kind }) => kind === "steer");

@@ -137,13 +137,13 @@ export class ToolSources {
     openSession.activeRuns += 1;
     const release = () => this.#release(key, openSession);
     try {
-      const toolResults = await Promise.all(sources.map((source) => this.#openTools(source, openSession, request)));
+      const results = await Promise.allSettled(sources.map((source) => this.#openTools(source, openSession, request)));
       request.signal.throwIfAborted();
       let allTools = tools;
       const missingSources: string[] = [];
       for (const [i, source] of sources.entries()) {
         try {
-          allTools = addSourceTools(allTools, source, toolResults[i]);
+          allTools = addSourceTools(allTools, source, results[i]!);
         } catch (error) {
           missingSources.push(source.name);
           this.#reportFailure(source, error, request);
@@ -179,20 +179,12 @@ export class ToolSources {
     await this.#opener.settled();
   }
 
-  /** Returns the current tools of a source, or the reason why it is unavailable. Never rejects. */
-  async #openTools(
-    source: ToolSource,
-    openSession: OpenSession,
-    request: ToolRequest,
-  ): Promise<readonly Tool[] | Error> {
-    try {
-      const openTools = openSession.sources.get(source);
-      if (openTools) return openTools.tools;
-      const opening = openSession.openings.get(source) ?? this.#begin(source, openSession, request);
-      return (await this.#opener.waitForTools(opening, this.#persistentSources.has(source), request.signal)).tools;
-    } catch (error) {
-      return error instanceof Error ? error : new Error(String(error));
-    }
+  /** Returns the current tools of a source. Rejects with the reason why it is unavailable. */
+  async #openTools(source: ToolSource, openSession: OpenSession, request: ToolRequest): Promise<readonly Tool[]> {
+    const openTools = openSession.sources.get(source);
+    if (openTools) return openTools.tools;
+    const opening = openSession.openings.get(source) ?? this.#begin(source, openSession, request);
+    return (await this.#opener.waitForTools(opening, this.#persistentSources.has(source), request.signal)).tools;
   }
 
   #begin(source: ToolSource, openSession: OpenSession, request: ToolRequest): SourceOpening {
@@ -266,11 +258,12 @@ function parseSessionId(key: string): string {
 function addSourceTools(
   allTools: readonly Tool[],
   source: ToolSource,
-  result: readonly Tool[] | Error | undefined,
+  result: PromiseSettledResult<readonly Tool[] | undefined>,
 ): readonly Tool[] {
-  if (result === undefined || result instanceof Error) throw result ?? new Error("it has no tools");
+  if (result.status === "rejected") throw result.reason;
+  if (result.value === undefined) throw new Error("it has no tools");
   const field = `tools of ${source.name}`;
-  const sourceTools = checkAndSortTools(field, result);
+  const sourceTools = checkAndSortTools(field, result.value);
   // A name that the provider rejects would fail every call of the run.
   const invalidTool = sourceTools.find(({ name }) => !/^[a-zA-Z0-9_-]{1,64}$/.test(name));
   if (invalidTool)
