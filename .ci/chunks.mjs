@@ -29,7 +29,7 @@ export const CHUNKS = [
     "src/models estimate usage; src/plugin listening-base",
   ]),
   chunk("http", "serve", ["src/http http-host", "adapters/koa-http-api index", "adapters/web-console index"]),
-  deferredChunk("clients", "serve http", ["src/http client-lookup peer-lookup socket-process socket-table"]),
+  deferredChunk("clients", "serve http", ["src/http client-lookup socket-table"]),
   chunk("stdio", "serve", ["adapters/acp-stdio index"]),
   deferredChunk("prompt", "serve stdio", [
     "adapters/acp-shared permission plan prompt prompt-input reported-calls run-usage session-list tool-output-stream",

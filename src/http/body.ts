@@ -1,5 +1,7 @@
+import { isUtf8 } from "node:buffer";
 import type { IncomingMessage } from "node:http";
 import { Transform, type TransformCallback } from "node:stream";
+import { TextDecoder } from "node:util";
 import { JsonLimits } from "../base/json.js";
 
 /** A request body could not be read, for one of the reasons that `readBody` lists. */
@@ -72,10 +74,11 @@ export function rechunkBody(request: IncomingMessage, options: { readonly jsonDe
 
 class GatheringTransform extends Transform implements RechunkedBody {
   readonly headers: IncomingMessage["headers"];
-  #buffer = Buffer.allocUnsafeSlow(BUFFER_BYTES);
+  #buffer: Buffer | undefined;
   #bufferedBytes = 0;
   readonly #limits: JsonLimits | undefined;
-  readonly #decoder = new TextDecoder("utf-8", { fatal: true });
+  /** Undefined while each chunk ended with a complete character. */
+  #decoder: TextDecoder | undefined;
   #firstError: Error | undefined;
 
   constructor(headers: IncomingMessage["headers"], jsonDepth: number | undefined) {
@@ -87,11 +90,14 @@ class GatheringTransform extends Transform implements RechunkedBody {
   override _transform(chunk: Buffer, _encoding: string, done: TransformCallback): void {
     this.#captureError(() => {
       this.#limits?.scan(chunk);
+      if (!this.#decoder && isUtf8(chunk)) return;
+      this.#decoder ??= new TextDecoder("utf-8", { fatal: true });
       this.#decoder.decode(chunk, { stream: true });
     });
     if (this.#bufferedBytes + chunk.length > BUFFER_BYTES) this.#pushBuffer();
     if (chunk.length >= BUFFER_BYTES) this.push(chunk);
     else {
+      this.#buffer ??= Buffer.allocUnsafeSlow(BUFFER_BYTES);
       chunk.copy(this.#buffer, this.#bufferedBytes);
       this.#bufferedBytes += chunk.length;
     }
@@ -100,7 +106,7 @@ class GatheringTransform extends Transform implements RechunkedBody {
 
   override _flush(done: TransformCallback): void {
     // Throws if the last character is incomplete.
-    this.#captureError(() => void this.#decoder.decode());
+    this.#captureError(() => void this.#decoder?.decode());
     this.#pushBuffer();
     done(this.#firstError);
   }
@@ -119,9 +125,9 @@ class GatheringTransform extends Transform implements RechunkedBody {
   }
 
   #pushBuffer(): void {
-    if (this.#bufferedBytes === 0) return;
+    if (!this.#buffer) return;
     this.push(this.#buffer.subarray(0, this.#bufferedBytes));
-    this.#buffer = Buffer.allocUnsafeSlow(BUFFER_BYTES);
+    this.#buffer = undefined;
     this.#bufferedBytes = 0;
   }
 }

@@ -1,9 +1,33 @@
+import { readdirSync, readlinkSync } from "node:fs";
 import type { Socket } from "node:net";
-import { networkInterfaces } from "node:os";
+import { setImmediate as yieldToEventLoop } from "node:timers/promises";
+import { attempt } from "../base/attempt.js";
+import { isCommandProcess, listProcessIds } from "../base/linux-processes.js";
 import type { Logger } from "../ports/logger.js";
-import { PeerLookup, getTrustedUids } from "./peer-lookup.js";
-import type { ProcessOrigin } from "./socket-process.js";
+import { getTrustedUids, isLocalAddress, PeerLookup } from "./socket-table.js";
 import { isLoopback } from "./web-safety.js";
+
+/** Recent clients are searched first, because they often open further connections. */
+const MAX_RECENT_PIDS = 8;
+/** Open files and processes that one turn of the event loop reads, so that other work is not blocked. */
+const MAX_FILES_PER_TURN = 1_000;
+const MAX_PROCESSES_PER_TURN = 100;
+/** Maximum searches, because a search may miss a process that passes its socket to another process. */
+const MAX_TRIES = 2;
+
+/** Origin of the process that holds a socket, as far as /proc shows it. */
+export type ProcessOrigin =
+  /** This process, or a process that is not a command, MCP server or background process of gantry. */
+  | "outside"
+  /** A command, MCP server or background process of gantry, or its descendant. */
+  | "command"
+  /** A process of another PID namespace: a container, or a sandbox that gantry did not start. */
+  | "namespace"
+  /**
+   * No visible process holds the socket. Either the process protects its open files, as sshd does, or the process is
+   * passing the socket to another process. A command of gantry can do both.
+   */
+  | "unseen";
 
 /**
  * The client of a connection.
@@ -48,7 +72,6 @@ export class ClientLookup {
     }
     // Open files of root's processes are not visible. Root can run commands without gantry, so no check is needed.
     if (owner.uid !== process.getuid?.() && owner.uid !== process.geteuid?.()) return "outside";
-    const { findProcessOrigin } = await import("./socket-process.js");
     const origin = await findProcessOrigin(owner.inode);
     if (origin === "command")
       this.#warnOnce("refused a request of a command, an MCP server or a background process of gantry");
@@ -65,10 +88,97 @@ export class ClientLookup {
   }
 }
 
-function isLocalAddress(address: string): boolean {
-  // A link-local address includes its interface.
-  const bareAddress = address.replace(/^::ffff:/i, "").replace(/%.*$/, "");
-  return Object.values(networkInterfaces()).some((interfaceAddresses) =>
-    interfaceAddresses?.some((networkAddress) => networkAddress.address === bareAddress),
-  );
+/** Finds the process that holds a socket, by the socket's inode, and returns its origin. Linux only. */
+export async function findProcessOrigin(inode: string): Promise<ProcessOrigin> {
+  let origin: ProcessOrigin | undefined;
+  for (let tries = 0; origin === undefined && tries < MAX_TRIES; tries += 1) origin = await search(`socket:[${inode}]`);
+  return origin ?? "unseen";
+}
+
+/**
+ * Callbacks by the link of the socket to find. A callback receives the origin of the holder, or undefined if none is
+ * found.
+ */
+type Searches = Map<string, (origin: ProcessOrigin | undefined) => void>;
+let pendingSearches: Searches = new Map();
+let isSearching = false;
+
+/**
+ * Searches /proc once for all sockets that are pending when the search starts, so that many connections of one client
+ * cost one search.
+ */
+function search(link: string): Promise<ProcessOrigin | undefined> {
+  return new Promise((resolve) => {
+    pendingSearches.set(link, resolve);
+    if (!isSearching) void runSearches();
+  });
+}
+
+async function runSearches(): Promise<void> {
+  isSearching = true;
+  while (pendingSearches.size > 0) {
+    const searches = pendingSearches;
+    pendingSearches = new Map();
+    await searchProcesses(searches);
+    for (const resolve of searches.values()) resolve(undefined);
+  }
+  isSearching = false;
+}
+
+/** Calls the callbacks of the sockets that are found, and removes them from `searches`. */
+async function searchProcesses(searches: Searches): Promise<void> {
+  let readProcessCount = 0;
+  let readFileCount = 0;
+  for (const pid of listCandidates()) {
+    if (++readProcessCount % MAX_PROCESSES_PER_TURN === 0) await yieldToEventLoop();
+    let origin: ProcessOrigin | undefined;
+    for (const descriptor of listDescriptors(pid)) {
+      if (++readFileCount % MAX_FILES_PER_TURN === 0) await yieldToEventLoop();
+      const link = readDescriptorLink(pid, descriptor);
+      const resolve = searches.get(link);
+      if (!resolve) continue;
+      searches.delete(link);
+      resolve((origin ??= originOf(pid)));
+      if (searches.size === 0) break;
+    }
+    if (origin !== undefined) addRecentPid(pid);
+    if (searches.size === 0) return;
+  }
+}
+
+const recentPids: number[] = [];
+
+/** Yields the recent clients, then the newest processes. Lists all processes only if no recent client is the holder. */
+function* listCandidates(): Generator<number> {
+  const firstPids = [...recentPids];
+  yield* firstPids;
+  for (const pid of listProcessIds().sort((a, b) => b - a)) if (!firstPids.includes(pid)) yield pid;
+}
+
+function addRecentPid(pid: number): void {
+  const index = recentPids.indexOf(pid);
+  if (index !== -1) recentPids.splice(index, 1);
+  recentPids.unshift(pid);
+  recentPids.splice(MAX_RECENT_PIDS);
+}
+
+function originOf(pid: number): ProcessOrigin {
+  if (pid === process.pid) return "outside";
+  if (isCommandProcess(pid)) return "command";
+  const namespace = readPidNamespace(pid);
+  return namespace === undefined || namespace === readPidNamespace("self") ? "outside" : "namespace";
+}
+
+/** Returns an empty list if the process has ended, belongs to another user, or protects its files. */
+function listDescriptors(pid: number): string[] {
+  return attempt(() => readdirSync(`/proc/${pid}/fd`), []);
+}
+
+function readDescriptorLink(pid: number, descriptor: string): string {
+  return attempt(() => readlinkSync(`/proc/${pid}/fd/${descriptor}`), "");
+}
+
+/** Returns undefined if the namespace is hidden, for example for processes of root. */
+function readPidNamespace(pid: number | "self"): string | undefined {
+  return attempt(() => readlinkSync(`/proc/${pid}/ns/pid`), undefined);
 }

@@ -1,7 +1,6 @@
 import type { Socket } from "node:net";
-import { networkInterfaces } from "node:os";
 import { setTimeout as pause } from "node:timers/promises";
-import { PeerLookup, getTrustedUids } from "./peer-lookup.js";
+import { getTrustedUids, isLocalAddress, PeerLookup } from "./socket-table.js";
 import { isLoopback } from "./web-safety.js";
 
 /** Time for a server to accept a connection, in ms. */
@@ -17,10 +16,7 @@ const POLL_INTERVAL_MS = 20;
  */
 export async function findServerOwner(socket: Socket): Promise<"own" | "elsewhere" | "unknown" | { uid: string }> {
   const address = socket.remoteAddress ?? "";
-  const isLocalAddress = Object.values(networkInterfaces()).some((interfaceAddresses) =>
-    interfaceAddresses?.some((networkAddress) => networkAddress.address === address),
-  );
-  if (!isLoopback(address) && !isLocalAddress) return "elsewhere";
+  if (!isLoopback(address) && !isLocalAddress(address)) return "elsewhere";
   const trustedUids = getTrustedUids();
   if (!trustedUids) return "unknown";
   const peerLookup = new PeerLookup();

@@ -2,7 +2,6 @@ import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { ClientKind, ClientLookup } from "./client-lookup.js";
 import { PersonToken } from "./person-token.js";
-import { pathOf } from "./request-target.js";
 import type { Logger } from "../ports/logger.js";
 import type { HttpMount, Refusal } from "../ports/http-host.js";
 import { authenticates, findHeaderFault, isLoopback, refusalOf, upgradeRefusalOf } from "./web-safety.js";
@@ -41,6 +40,11 @@ function createTokenRefusal(clientDescription: string, code: string): Refusal {
   return { status: 403, message: `request ${clientDescription} refused: ${remedy}`, code };
 }
 
+/** The path of a request, without its query. */
+export function pathOf(request: IncomingMessage): string {
+  return (request.url ?? "/").split(/[?#]/, 1)[0] ?? "/";
+}
+
 /** Whether the request is a GET or HEAD request for one of these paths. */
 export function isReadOfPath(request: IncomingMessage, paths: readonly string[] = []): boolean {
   return /^(GET|HEAD)$/.test(request.method ?? "") && paths.includes(pathOf(request));
@@ -63,6 +67,7 @@ export class HttpGate {
   readonly #options: GateOptions;
   readonly #boundHost: string;
   readonly #boundAddress: string;
+  readonly #isLoopback: boolean;
   readonly #logger: Logger;
   /** Whether clients are identified. False if the system cannot identify them, or if all clients must authenticate. */
   readonly #identifiesClients: boolean;
@@ -76,14 +81,15 @@ export class HttpGate {
     this.#options = options;
     this.#boundHost = boundHost;
     this.#boundAddress = boundAddress;
-    const canBeUnauthenticated = isLoopback(boundAddress) || !authenticates(options.requiredHeaders ?? {});
+    this.#isLoopback = isLoopback(boundAddress);
+    const canBeUnauthenticated = this.#isLoopback || !authenticates(options.requiredHeaders ?? {});
     this.#identifiesClients = canBeUnauthenticated && process.platform === "linux";
     this.#logger = logger;
   }
 
   /** Whether other users of the machine are rejected. On an address beyond loopback, all users are admitted. */
   get refusesOtherUsers(): boolean {
-    return this.#identifiesClients && isLoopback(this.#boundAddress) && this.#options.allowOtherUsers !== true;
+    return this.#identifiesClients && this.#isLoopback && this.#options.allowOtherUsers !== true;
   }
 
   /** Starts to identify the client of a new connection. */
@@ -180,10 +186,9 @@ export class HttpGate {
     const client = this.#clientOf(request);
     if (client === "other_user") return this.refusesOtherUsers ? OTHER_USER_REFUSAL : undefined;
     if (client === "command") return COMMAND_REFUSAL;
-    const isLocal = isLoopback(this.#boundAddress);
     // A client that has disconnected may have been a command.
-    if (client === "gone") return isLocal ? OTHER_USER_REFUSAL : undefined;
-    const isUnseen = client === "unseen" && isLocal;
+    if (client === "gone") return this.#isLoopback ? OTHER_USER_REFUSAL : undefined;
+    const isUnseen = client === "unseen" && this.#isLoopback;
     if (!isUnseen && client !== "namespace") return undefined;
     return isBrowserPath || this.token?.isSentIn(request) === true
       ? undefined

@@ -1,6 +1,6 @@
 import { lookup } from "node:dns/promises";
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
-import { isIP, type AddressInfo, type Socket } from "node:net";
+import { createServer, type IncomingMessage, type Server } from "node:http";
+import { isIP, type AddressInfo } from "node:net";
 import { onAbort } from "../base/abort.js";
 import { ListenError } from "../ports/errors.js";
 import { HTTP_DEFAULTS } from "./defaults.js";
@@ -101,7 +101,7 @@ class NodeHttpHost implements HttpHost {
     ));
     router.add(mount);
     try {
-      const origin = await (this.#originPromise ??= this.#listen(this.#address, gate, router));
+      const origin = await (this.#originPromise ??= this.#listen(this.#address, router));
       if (!gate.isAuthenticated(mount)) this.#loadToken(gate);
       this.#warnIfUnauthenticated(mount, gate);
       return origin;
@@ -188,8 +188,12 @@ class NodeHttpHost implements HttpHost {
     return `http://${host}:${port}`;
   }
 
-  #listen(address: string, gate: HttpGate, router: RequestRouter): Promise<string> {
-    const { headerTimeout, requestTimeout, keepAliveTimeout } = { ...HTTP_DEFAULTS, ...this.#options };
+  #listen(address: string, router: RequestRouter): Promise<string> {
+    const {
+      headerTimeout = HTTP_DEFAULTS.headerTimeout,
+      requestTimeout = HTTP_DEFAULTS.requestTimeout,
+      keepAliveTimeout = HTTP_DEFAULTS.keepAliveTimeout,
+    } = this.#options;
     const requestTimeoutMs = requestTimeout * 1000;
     // Node rejects a header timeout longer than the request timeout.
     const headersTimeoutMs =
@@ -203,14 +207,7 @@ class NodeHttpHost implements HttpHost {
       // The router rejects a request without a `Host` header, with a JSON response.
       requireHostHeader: false,
     });
-    server.on("connection", (socket: Socket) => {
-      this.#sockets.add(socket);
-      gate.startIdentification(socket);
-    });
-    for (const event of ["request", "checkContinue", "checkExpectation"])
-      server.on(event, (request: IncomingMessage, response: ServerResponse) => router.serve(request, response));
-    server.on("upgrade", (request, socket, head) => router.upgrade(request, socket, head));
-    server.on("clientError", (error, socket) => router.answerClientError(error, socket));
+    router.attach(server);
     return new Promise((resolve, reject) => {
       const onListenError = (error: NodeJS.ErrnoException) => reject(this.#createListenError(error));
       server.once("error", onListenError);

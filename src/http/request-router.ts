@@ -1,12 +1,11 @@
-import { ServerResponse, type IncomingMessage } from "node:http";
+import { ServerResponse, type IncomingMessage, type Server } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { ListenError } from "../ports/errors.js";
 import type { HttpMount, Refusal } from "../ports/http-host.js";
 import type { Logger } from "../ports/logger.js";
 import { answer, answerClientError } from "./answers.js";
-import { isReadOfPath, type HttpGate } from "./gate.js";
-import { pathOf, rewriteToOriginForm } from "./request-target.js";
+import { isReadOfPath, pathOf, type HttpGate } from "./gate.js";
 import type { HttpSockets } from "./sockets.js";
 import { getHeaderValues } from "./web-safety.js";
 
@@ -31,7 +30,7 @@ const CONNECTION_LIMIT_REFUSAL: Refusal = {
   headers: RETRY_HEADERS,
 };
 
-/** Passes each request and each upgrade to the mount of its path, or refuses it before a mount sees it. */
+/** Passes each request and each upgrade of a server to the mount of its path, or refuses it before a mount sees it. */
 export class RequestRouter {
   readonly #gate: HttpGate;
   readonly #sockets: HttpSockets;
@@ -58,7 +57,26 @@ export class RequestRouter {
     this.#mounts.splice(this.#mounts.indexOf(mount), 1);
   }
 
-  serve(request: IncomingMessage, response: ServerResponse): void {
+  /** Handles the connections of a server, and everything that arrives on them. */
+  attach(server: Server): void {
+    server.on("connection", (socket: Socket) => {
+      this.#sockets.add(socket);
+      this.#gate.startIdentification(socket);
+    });
+    for (const event of ["request", "checkContinue", "checkExpectation"])
+      server.on(event, (request: IncomingMessage, response: ServerResponse) => this.#serve(request, response));
+    server.on("upgrade", (request, socket, head) => {
+      // Node's server does not handle errors of an upgraded socket. An unhandled error would end the process.
+      socket.on("error", () => undefined);
+      this.#gate.whenIdentified(request, () => this.#passUpgradeToMount(request, socket, head));
+    });
+    // Input that is not a valid request.
+    server.on("clientError", (error, socket) =>
+      answerClientError(error, socket, this.#sockets.hasStartedResponse(socket), this.#fallbackHeaders),
+    );
+  }
+
+  #serve(request: IncomingMessage, response: ServerResponse): void {
     this.#sockets.trackResponse(request.socket, response);
     const serveIdentified = () => {
       // If the client has disconnected meanwhile, the request is ignored.
@@ -66,17 +84,6 @@ export class RequestRouter {
     };
     if (rewriteToOriginForm(request)) this.#gate.whenIdentified(request, serveIdentified);
     else this.#answer(response, createBadRequestRefusal("invalid request target"));
-  }
-
-  upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
-    // Node's server does not handle errors of an upgraded socket. An unhandled error would end the process.
-    socket.on("error", () => undefined);
-    this.#gate.whenIdentified(request, () => this.#passUpgradeToMount(request, socket, head));
-  }
-
-  /** Responds to input that is not a valid request. */
-  answerClientError(error: NodeJS.ErrnoException, socket: Duplex): void {
-    answerClientError(error, socket, this.#sockets.hasStartedResponse(socket), this.#fallbackHeaders);
   }
 
   /** Headers for responses to requests without a mount: the headers of the fallback mount. */
@@ -168,8 +175,26 @@ export class RequestRouter {
     // of such a request cannot be read.
     const hasNoBody =
       request.headers["content-length"] === undefined && request.headers["transfer-encoding"] === undefined;
-    if (!isWebSocket && hasNoBody) this.serve(request, response);
+    if (!isWebSocket && hasNoBody) this.#serve(request, response);
     else if (!isWebSocket) this.#answer(response, createBadRequestRefusal("upgrade not supported"));
     else this.#refuse(mount, request, response, refusal);
   }
+}
+
+/**
+ * Replaces an absolute target `http://host/path`, which clients send to proxies, with its path. Returns false if the
+ * target is invalid.
+ */
+function rewriteToOriginForm(request: IncomingMessage): boolean {
+  const target = request.url ?? "/";
+  if (target.startsWith("/") || (target === "*" && request.method === "OPTIONS")) return true;
+  const [, authority, path] = /^https?:\/\/([^/?#]+)(.*)$/i.exec(target) ?? [];
+  if (authority === undefined || path === undefined) return false;
+  // The authority of the target overrides the `Host` header, which the checks read.
+  const hostIndex = request.rawHeaders.findIndex((name, i) => i % 2 === 0 && name.toLowerCase() === "host");
+  if (hostIndex === -1) request.rawHeaders.push("Host", authority);
+  else request.rawHeaders[hostIndex + 1] = authority;
+  request.headers.host = authority;
+  request.url = path.startsWith("/") ? path : `/${path}`;
+  return true;
 }

@@ -5,7 +5,7 @@ import { describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { GantryClient } from "gantry/client";
-import { findProcessOrigin } from "../../../src/http/socket-process.js";
+import { findProcessOrigin } from "../../../src/http/client-lookup.js";
 import { findBubblewrap } from "../../../src/tools/shell/sandbox/bubblewrap.js";
 import { startServer, type GantryServer } from "../../helpers/server.js";
 import { tempDir, type Hooks } from "../../helpers/temp-dir.js";

@@ -47,6 +47,15 @@ it("the HTTP host serves the mount with the longest matching path prefix, or a J
   assert.equal((await sendRawRequest(url, "/apix")).text, "/ /apix");
 });
 
+it("the HTTP host uses the default for a timeout that is explicitly undefined", async (t) => {
+  const host = openHost(t, { headerTimeout: undefined, requestTimeout: undefined, keepAliveTimeout: undefined });
+  const { status, headers } = await sendRawRequest(await host.mount(createMount("/a")), "/a", {
+    headers: { Connection: "keep-alive" },
+  });
+  assert.equal(status, 200);
+  assert.equal(headers["keep-alive"], "timeout=120");
+});
+
 it("the HTTP host opens one port for concurrent mounts and rejects a second mount at the same prefix", async (t) => {
   const host = openHost(t);
   const [urlA, urlB] = await Promise.all([host.mount(createMount("/a")), host.mount(createMount("/b"))]);

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
+import { networkInterfaces } from "node:os";
 import { describe, it } from "node:test";
-import { SocketTable } from "../../../src/http/socket-table.js";
+import { isLocalAddress, SocketTable } from "../../../src/http/socket-table.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
 const TABLE_HEADER = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode";
@@ -61,4 +62,17 @@ describe("SocketTable", () => {
     await firstSearch;
     assert.deepEqual(await secondSearch, { uid: 2, inode: "1002" });
   });
+});
+
+it("isLocalAddress finds an IPv4 address of this machine also in its IPv6 form", () => {
+  const addresses = Object.values(networkInterfaces()).flatMap((entries) => entries ?? []);
+  const ipv4Addresses = addresses.filter(({ family }) => family === "IPv4").map(({ address }) => address);
+  assert.ok(ipv4Addresses.length > 0);
+  for (const address of ipv4Addresses) {
+    assert.equal(isLocalAddress(address), true);
+    assert.equal(isLocalAddress(`::ffff:${address}`), true);
+  }
+  // Addresses for documentation.
+  for (const address of ["203.0.113.1", "::ffff:203.0.113.1", "2001:db8::1"])
+    assert.equal(isLocalAddress(address), false);
 });
