@@ -12,7 +12,13 @@ const DEFERRED = [
   "string-width/index", // 20 ms; the terminal's first frame
 ];
 /** Like DEFERRED, for CommonJS modules whose export is a function or a class. */
-const DEFERRED_FUNCTIONS = ["cookies/index", "http-assert/index"]; // 12 ms together; koa
+const DEFERRED_FUNCTIONS = [
+  "cookies/index", // 12 ms together with the next; koa
+  "http-assert/index",
+  "accepts/index",
+  "content-disposition/index",
+  "co-body/lib/form", // koa-body
+];
 /** Import statements to insert before a module's own imports. */
 const PRELUDES = {
   // Without this line esbuild evaluates `reflect-metadata`, which is CommonJS in another file, too late for tsyringe.

@@ -4,7 +4,7 @@ import type { Context } from "koa";
 import type * as v from "valibot";
 import type { KoaHttpOptions } from "./options.js";
 import { JSON_TYPE } from "./headers.js";
-import type { ResponseBody } from "./response-body.js";
+import type { ResponseBody } from "./shapes.js";
 
 export interface ApiDependencies {
   agent: Agent;
@@ -27,6 +27,29 @@ export interface ApiDependencies {
   stopSignal: AbortSignal;
   /** Aborts when runs must end. */
   shutdownSignal: AbortSignal;
+}
+
+/**
+ * Returns a controller that aborts with `reason` if the client disconnects before the response is complete; at once if
+ * the client has disconnected already.
+ */
+export function createDisconnectController({ res }: Context, reason?: unknown): AbortController {
+  const controller = new AbortController();
+  const abortIfIncomplete = () => res.writableFinished || controller.abort(reason);
+  if (res.closed) abortIfIncomplete();
+  else res.once("close", abortIfIncomplete);
+  return controller;
+}
+
+/**
+ * Aborts a controller with `signal`, until the returned function is called. `AbortSignal.any` is not used: its result
+ * stays registered at signals that live as long as the server.
+ */
+export function abortWith(controller: AbortController, signal: AbortSignal): () => void {
+  const abort = () => controller.abort(signal.reason);
+  if (signal.aborted) abort();
+  else signal.addEventListener("abort", abort, { once: true });
+  return () => signal.removeEventListener("abort", abort);
 }
 
 /** Answers with JSON. The compiler rejects a call without the type argument: write `sendJson<typeof Run>(...)`. */

@@ -1,16 +1,33 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import Router from "@koa/router";
 import { hasCode, type Logger } from "gantry";
-import Koa, { type Context } from "koa";
+import Koa, { type Context, type Middleware } from "koa";
 import { sendJson, type ApiDependencies } from "./api.js";
+import { BodyReader } from "./body.js";
 import { HttpError, isInternal, toRefusal } from "./errors.js";
-import { createRouter } from "./routes.js";
-import type { Failure } from "./shapes.js";
+import { RunEndpoint } from "./runs.js";
+import type { Failure, Health } from "./shapes.js";
+import { StreamLimiter } from "./stream-limiter.js";
+
+/** Paths match exactly: case and trailing slashes count. */
+const createRouter = () => new Router({ sensitive: true, strict: true });
 
 /** The API as a request listener of Node's HTTP server. */
 export function createApp(dependencies: ApiDependencies): (request: IncomingMessage, response: ServerResponse) => void {
-  const { headers, logger } = dependencies;
+  const { agent, headers, logger } = dependencies;
   const app = new Koa();
-  const router = createRouter(dependencies);
+  const bodyReader = new BodyReader(dependencies.options);
+  const streamLimiter = new StreamLimiter(dependencies);
+  const runEndpoint = new RunEndpoint(dependencies, streamLimiter, bodyReader);
+  const router = createRouter();
+  router.get("/api/health", (ctx) => sendJson<typeof Health>(ctx, { status: "ok", version: agent.version }));
+  router.post("/api/run", (ctx) => runEndpoint.serve(ctx));
+  // The router compiles each path when it is added. A first run does not wait for the paths of the other endpoints.
+  let otherEndpoints: Promise<Router> | undefined;
+  const loadOtherEndpoints = () =>
+    (otherEndpoints ??= import("./routes.js").then(({ addRoutes }) =>
+      addRoutes(createRouter(), dependencies, bodyReader, streamLimiter),
+    ));
   app.use(async (ctx, next) => {
     ctx.set(headers);
     try {
@@ -27,16 +44,22 @@ export function createApp(dependencies: ApiDependencies): (request: IncomingMess
     }
   });
   app.use(router.routes());
-  app.use((ctx) => {
-    // Only requests that no route handled reach this point.
-    const allowedMethods = new Set(router.match(ctx.path, ctx.method).path.flatMap((route) => route.methods));
-    if (allowedMethods.size === 0) throw new HttpError(404, "not found");
-    throw new HttpError(405, "method not allowed", { Allow: [...allowedMethods, "OPTIONS"].sort().join(", ") });
+  app.use(async (ctx) => {
+    const otherRouter = await loadOtherEndpoints();
+    await (otherRouter.routes() as Middleware)(ctx, () => rejectUnrouted(ctx, [router, otherRouter]));
   });
   // Errors that reach this handler belong to broken connections; no client can receive an answer.
   app.on("error", (error: unknown) => logger.debug("a response failed", { error }));
   const handleRequest = app.callback();
   return (request, response) => void handleRequest(request, response);
+}
+
+/** Throws the error for a request that no route handled. */
+function rejectUnrouted(ctx: Context, routers: readonly Router[]): never {
+  const routes = routers.flatMap((router) => router.match(ctx.path, ctx.method).path);
+  const allowedMethods = new Set(routes.flatMap((route) => route.methods));
+  if (allowedMethods.size === 0) throw new HttpError(404, "not found");
+  throw new HttpError(405, "method not allowed", { Allow: [...allowedMethods, "OPTIONS"].sort().join(", ") });
 }
 
 function respondWithError(ctx: Context, error: unknown, logger: Logger): void {

@@ -1,13 +1,12 @@
 import { AskNotFoundError, hasCode, SessionNotFoundError, type Agent, type Ask as AskRecord } from "gantry";
 import type { Context } from "koa";
 import { sendJson, type ApiDependencies } from "./api.js";
-import type { BodyReader } from "./body.js";
+import { type BodyReader, Fields, createFieldError } from "./body.js";
 import { HttpError } from "./errors.js";
-import { Fields, createFieldError } from "./fields.js";
-import { readPathId } from "./path-id.js";
 import { requirePerson } from "./person.js";
-import { MAX_PAGE_SIZE, PAGE_SIZE, QueryParameters } from "./query.js";
-import { AnswerRequest, type Ask, type AskClosed, type AskList } from "./shapes.js";
+import { MAX_PAGE_SIZE, PAGE_SIZE, QueryParameters, readPathId } from "./query.js";
+import { AnswerRequest } from "./request-shapes.js";
+import type { Ask, AskClosed, AskList } from "./shapes.js";
 import { toWireAsk } from "./wire-live.js";
 
 type AskDependencies = Pick<ApiDependencies, "agent">;

@@ -1,6 +1,6 @@
 import { AttachmentError, type FilePart, type ImagePart } from "gantry";
 import { isRecord } from "gantry/plugin";
-import { createFieldError } from "./fields.js";
+import { createFieldError } from "./body.js";
 
 const IMAGE_MEDIA_TYPES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
 const MEDIA_TYPE_PATTERN = /^[\w.+-]{1,100}\/[\w.+-]{1,100}$/;

@@ -1,8 +1,7 @@
 import type { Context } from "koa";
 import type { WatchEvent } from "gantry";
-import type { ApiDependencies } from "./api.js";
+import { abortWith, createDisconnectController, type ApiDependencies } from "./api.js";
 import { QueryParameters } from "./query.js";
-import { combineSignals } from "./signals.js";
 import { encodeFrame, SseStream } from "./sse.js";
 import type { StreamLimiter } from "./stream-limiter.js";
 import { toWireSessionEvent } from "./wire-live.js";
@@ -17,10 +16,8 @@ export async function serveEvents(
   const query = new QueryParameters(ctx);
   // HEAD is answered like GET, but does not wait for events.
   const follow = query.getOneOf("follow", ["true", "false"]) !== "false" && ctx.method !== "HEAD";
-  const disconnectController = new AbortController();
-  if (ctx.res.closed) disconnectController.abort();
-  ctx.res.once("close", () => disconnectController.abort());
-  const { signal, removeListeners } = combineSignals(disconnectController.signal, stopSignal);
+  const controller = createDisconnectController(ctx);
+  const removeListener = abortWith(controller, stopSignal);
   const events = agent.sessions
     .watch(id, {
       after: query.getText("after") ?? "",
@@ -29,7 +26,7 @@ export async function serveEvents(
       lastSeen: ctx.get("Last-Event-ID"),
       follow,
       canAnswer: query.getOneOf("can_answer", ["true", "false"]) === "true",
-      signal,
+      signal: controller.signal,
     })
     [Symbol.asyncIterator]();
   try {
@@ -45,7 +42,7 @@ export async function serveEvents(
     }
     stream.close();
   } finally {
-    removeListeners();
+    removeListener();
     await events.return?.();
   }
 }

@@ -3,10 +3,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { hasCode, type Agent, type Run, type RunRecord, type WatchEvent } from "gantry";
 import { canRestart, isRecord } from "gantry/plugin";
 import type { Context } from "koa";
-import { sendJson, type ApiDependencies } from "./api.js";
+import { abortWith, sendJson, type ApiDependencies } from "./api.js";
 import { HttpError, INTERNAL_ERROR_MESSAGE } from "./errors.js";
 import type { RunResult } from "./shapes.js";
-import { combineSignals } from "./signals.js";
 import type { SseStream } from "./sse.js";
 import { toWireDone } from "./wire.js";
 import { toWireRecordResult, toAgentEvents } from "./wire-live.js";
@@ -83,10 +82,11 @@ export async function joinRun(
   { agent, shutdownSignal }: Pick<ApiDependencies, "agent" | "shutdownSignal">,
   run: RunRecord,
   stream: SseStream | undefined,
-  disconnectSignal: AbortSignal,
+  disconnectController: AbortController,
   toHttpError: (error: unknown) => HttpError,
 ): Promise<boolean> {
-  const { signal, removeListeners } = combineSignals(shutdownSignal, disconnectSignal);
+  const removeListener = abortWith(disconnectController, shutdownSignal);
+  const { signal } = disconnectController;
   try {
     if (stream) {
       await joinStream(agent, run, stream, signal);
@@ -101,7 +101,7 @@ export async function joinRun(
     stream.end("error", { error: message, code });
     return true;
   } finally {
-    removeListeners();
+    removeListener();
   }
 }
 

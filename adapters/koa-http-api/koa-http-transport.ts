@@ -2,7 +2,7 @@ import type { RequestListener, ServerResponse } from "node:http";
 import { silentLogger, type Agent, type Logger } from "gantry";
 import type { Listening, Transport } from "gantry/plugin";
 import { answer, openHttpHost, type HttpHost, type Refusal } from "gantry/http";
-import { createCommonHeaders } from "./cors.js";
+import { createCommonHeaders } from "./headers.js";
 import { completeOptions, type KoaHttpOptions } from "./options.js";
 import { HttpServing, SHUTTING_DOWN_REFUSAL } from "./http-serving.js";
 

@@ -1,9 +1,9 @@
 import { toJsonSchemaDefs } from "@valibot/to-json-schema";
 import type { Context } from "koa";
 import { JSON_TYPE } from "./headers.js";
-import { NOTES } from "./openapi-notes.js";
-import { RESPONSE_HEADERS, OPERATIONS, type ResponseDescription, type Operation } from "./openapi-paths.js";
-import { SHAPES } from "./openapi-shapes.js";
+import { RESPONSE_HEADERS, type Operation, type ResponseDescription } from "./openapi-operation.js";
+import { OPERATIONS } from "./openapi-paths.js";
+import { NOTES, SHAPES } from "./openapi-shapes.js";
 
 const toSchemaPath = (name: string) => `#/components/schemas/${name}`;
 const toReference = (name: string) => ({ $ref: toSchemaPath(name) });

@@ -1,6 +1,6 @@
 import type { Context } from "koa";
 import type { ApiDependencies } from "./api.js";
-import { formatAllowedHeaders, ALLOWED_METHODS } from "./cors.js";
+import { formatAllowedHeaders, ALLOWED_METHODS } from "./headers.js";
 
 /** Headers that are allowed only for preflights that request them; the common headers do not list them. */
 const EXTRA_HEADERS = ["Idempotency-Key", "Last-Event-ID"];

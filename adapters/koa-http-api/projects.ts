@@ -1,6 +1,6 @@
 import { realpath, stat } from "node:fs/promises";
 import { isAbsolute, relative, resolve, sep } from "node:path";
-import { createFieldError } from "./fields.js";
+import { createFieldError } from "./body.js";
 
 /** Rules for the folders in which runs may work. Absolute paths. */
 export interface ProjectRules {

@@ -1,24 +1,25 @@
-import Router from "@koa/router";
+import type Router from "@koa/router";
 import { SessionNotFoundError } from "gantry";
+import type { ReadinessProblem } from "gantry/plugin";
 import type { Context } from "koa";
 import { sendJson, type ApiDependencies } from "./api.js";
 import type { PollingClients } from "./asks.js";
-import { BodyReader } from "./body.js";
-import { readPathId } from "./path-id.js";
-import { RunEndpoint } from "./runs.js";
-import type { Health } from "./shapes.js";
-import { StreamLimiter } from "./stream-limiter.js";
+import type { BodyReader } from "./body.js";
+import { readPathId } from "./query.js";
+import type { NotReady, Ready } from "./shapes.js";
+import type { StreamLimiter } from "./stream-limiter.js";
 
-/** Router with all endpoints. Paths match exactly: case and trailing slashes count. */
-export function createRouter(dependencies: ApiDependencies): Router {
+/** Adds the endpoints besides `/api/run` and `/api/health` to a router, and returns it. */
+export function addRoutes(
+  // A router with the option `prefix` would compile each path twice.
+  router: Router,
+  dependencies: ApiDependencies,
+  bodyReader: BodyReader,
+  streamLimiter: StreamLimiter,
+): Router {
   const { agent } = dependencies;
-  // The router's prefix option is not used: it compiles each path twice.
-  const router = new Router({ sensitive: true, strict: true });
-  const streamLimiter = new StreamLimiter(dependencies);
   const readId = (ctx: Context) => readPathId(ctx, SessionNotFoundError);
-  const bodyReader = new BodyReader(dependencies.options);
-  const runEndpoint = new RunEndpoint(dependencies, streamLimiter, bodyReader);
-  // Rarely used endpoints are loaded with their first request.
+  // Each group of endpoints is loaded with its first request.
   const loadAsks = () => import("./asks.js");
   let pollingClients: PollingClients | undefined;
   router.get("/api/asks", async (ctx) => {
@@ -28,13 +29,9 @@ export function createRouter(dependencies: ApiDependencies): Router {
   router.get("/api/asks/:id", async (ctx) => (await loadAsks()).showAsk(ctx, dependencies));
   router.post("/api/asks/:id", async (ctx) => (await loadAsks()).answerAsk(ctx, dependencies, bodyReader));
 
-  router.get("/api/health", (ctx) => sendJson<typeof Health>(ctx, { status: "ok", version: agent.version }));
-
-  router.get("/api/ready", async (ctx) => (await import("./ready.js")).showReadiness(ctx, dependencies));
+  router.get("/api/ready", (ctx) => showReadiness(ctx, dependencies));
 
   router.get("/api/openapi.json", async (ctx) => (await import("./openapi.js")).showDocument(ctx, agent.version));
-
-  router.post("/api/run", (ctx) => runEndpoint.serve(ctx));
 
   router.get("/api/sessions/:id/events", async (ctx) => {
     const { serveEvents } = await import("./events.js");
@@ -60,4 +57,20 @@ export function createRouter(dependencies: ApiDependencies): Router {
   router.get("/api/sessions/:id/messages", async (ctx) => (await loadSessions()).listMessages(ctx, readId(ctx), agent));
 
   return router;
+}
+
+/** Problem that this transport reports: the agent itself may still be ready. */
+const DRAINING_PROBLEM: ReadinessProblem = { code: "draining", message: "the server is about to stop" };
+
+/** `GET /api/ready`: whether a load balancer should send runs to this server. */
+async function showReadiness(ctx: Context, { agent, stopSignal }: ApiDependencies): Promise<void> {
+  const { ready, reasons } = stopSignal.aborted
+    ? { ready: false, reasons: [DRAINING_PROBLEM] }
+    : await agent.readiness();
+  if (ready) {
+    sendJson<typeof Ready>(ctx, { status: "ready", version: agent.version });
+    return;
+  }
+  ctx.set("Retry-After", "1");
+  sendJson<typeof NotReady>(ctx, { error: "not ready", code: "not_ready", status: "not_ready", reasons }, 503);
 }

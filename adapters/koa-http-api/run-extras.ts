@@ -2,8 +2,8 @@ import type { RunInput } from "gantry";
 import { isRecord } from "gantry/plugin";
 import * as v from "valibot";
 import { readAttachedFiles } from "./attachments.js";
-import { createFieldError, type Fields } from "./fields.js";
-import { Budget, type RunRequest } from "./shapes.js";
+import { createFieldError, type Fields } from "./body.js";
+import { Budget, type RunRequest } from "./request-shapes.js";
 
 type Body = Readonly<Record<string, unknown>>;
 

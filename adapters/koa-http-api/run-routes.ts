@@ -1,14 +1,20 @@
-import { RunNotFoundError, type Agent, type RunRecord } from "gantry";
+import { RunNotFoundError, type Agent, type RunRecord, type RunState as State } from "gantry";
 import type { Context } from "koa";
 import { sendJson } from "./api.js";
-import type { BodyReader } from "./body.js";
+import { type BodyReader, Fields } from "./body.js";
 import { HttpError } from "./errors.js";
-import { Fields } from "./fields.js";
-import { readPathId } from "./path-id.js";
-import { MAX_PAGE_SIZE, PAGE_SIZE, QueryParameters } from "./query.js";
-import { RunState, SteerRequest, type Run, type RunList, type SessionRun, type SteerAccepted } from "./shapes.js";
-import { findActiveRun } from "./active-run.js";
+import { MAX_PAGE_SIZE, PAGE_SIZE, QueryParameters, readPathId } from "./query.js";
+import { RunState, SteerRequest } from "./request-shapes.js";
+import type { Run, RunList, SessionRun, SteerAccepted } from "./shapes.js";
 import { toWireRun } from "./wire-live.js";
+
+export const ACTIVE_STATES: readonly State[] = ["running", "waiting"];
+
+/** The running or waiting run of a session; undefined if the session has no such run. */
+export async function findActiveRun(agent: Agent, sessionId: string): Promise<RunRecord | undefined> {
+  const [run] = await agent.runs.list({ sessionId, states: ACTIVE_STATES, limit: 1 });
+  return run;
+}
 
 /** `GET /api/runs`. */
 export async function listRuns(ctx: Context, agent: Agent): Promise<void> {

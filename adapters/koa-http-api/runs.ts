@@ -1,19 +1,49 @@
 import { RunCancelledError, ShuttingDownError, type Run, type RunRecord, type RunResult as Result } from "gantry";
 import { readAttachments } from "gantry/plugin";
 import type { Context } from "koa";
-import { sendJson, type ApiDependencies } from "./api.js";
-import type { BodyReader } from "./body.js";
+import { abortWith, createDisconnectController, sendJson, type ApiDependencies } from "./api.js";
+import { Fields, type BodyReader } from "./body.js";
 import { HttpError, isInternal, toRunRefusal } from "./errors.js";
 import type { IdempotentRequest } from "./idempotency.js";
-import { readRunRequest, type ParsedRunRequest } from "./run-request.js";
+import { RunRequest } from "./request-shapes.js";
+import type { RunExtras } from "./run-extras.js";
 import { CANCEL_TIMEOUT_MS } from "./http-serving.js";
-import { combineSignals } from "./signals.js";
 import { SseStream } from "./sse.js";
 import type { RunAccepted, RunResult } from "./shapes.js";
 import type { StreamLimiter } from "./stream-limiter.js";
 import type { QueueEvents } from "./queue-events.js";
 import { IGNORED_HEADER, MODEL_HEADER, RUN_HEADER, SESSION_HEADER } from "./headers.js";
 import { toWireDone, toWireEvent, toWireResult } from "./wire.js";
+
+/** The checked body of `POST /api/run`. */
+interface ParsedRunRequest extends RunExtras {
+  message: string;
+  /** Undefined for `provider` and `model`: the model of the session, or the preferred model. */
+  provider: string | undefined;
+  model: string | undefined;
+  /** Undefined: the run creates a session. */
+  sessionId: string | undefined;
+  /** Paths as sent. */
+  files: readonly string[];
+  stream: boolean;
+  /** The complete body as sent. */
+  body: Readonly<Record<string, unknown>>;
+  /** Names of ignored fields; at most `MAX_IGNORED_FIELDS`. */
+  ignoredFields: readonly string[];
+}
+
+const DEFAULT_EXTRAS: RunExtras = {
+  projectDir: undefined,
+  background: false,
+  queue: false,
+  onDisconnect: undefined,
+  input: {},
+};
+/** Fields that need no `RunExtras`. */
+const COMMON_FIELDS: ReadonlySet<string> = new Set(["message", "provider", "model", "session_id", "files", "stream"]);
+/** Maximum number of reported ignored fields, and of characters of each. */
+const MAX_IGNORED_FIELDS = 10;
+const MAX_IGNORED_NAME_CHARACTERS = 64;
 
 /** `POST /api/run`. */
 export class RunEndpoint {
@@ -28,10 +58,7 @@ export class RunEndpoint {
   }
 
   async serve(ctx: Context): Promise<void> {
-    const disconnectController = new AbortController();
-    const { res } = ctx;
-    // Listen on the response: a request closes as soon as its body is read.
-    res.once("close", () => res.writableFinished || disconnectController.abort(new RunCancelledError()));
+    const disconnectController = createDisconnectController(ctx, new RunCancelledError());
     const request = await readRunRequest(await this.#bodyReader.readJson(ctx));
     if (request.input.mode !== undefined) {
       const { requirePersonForMode } = await import("./person.js");
@@ -47,12 +74,12 @@ export class RunEndpoint {
     const queueEvents = queueModule && new queueModule.QueueEvents((run) => this.#openStream(ctx, run), request.stream);
     const findOrStartRun = () =>
       idempotency === undefined || key === undefined
-        ? this.#startRun(request, queueEvents, disconnectController.signal)
+        ? this.#startRun(request, queueEvents, disconnectController)
         : idempotency.runOnce(this.#dependencies.agent, key, request.body, (sessionId, idempotentRequest) =>
             this.#startRun(
               { ...request, sessionId: request.sessionId ?? sessionId },
               queueEvents,
-              disconnectController.signal,
+              disconnectController,
               idempotentRequest,
             ),
           );
@@ -66,7 +93,7 @@ export class RunEndpoint {
         else if (!("result" in run)) {
           const stream = request.stream ? this.#openStream(ctx) : undefined;
           const { joinRun } = await import("./idempotency.js");
-          isAnswered = await joinRun(ctx, this.#dependencies, run, stream, disconnectController.signal, (error) =>
+          isAnswered = await joinRun(ctx, this.#dependencies, run, stream, disconnectController, (error) =>
             this.#toHttpError(error),
           );
         } else if (request.stream) await this.#sendStream(run, queueEvents?.stream ?? this.#openStream(ctx));
@@ -89,7 +116,7 @@ export class RunEndpoint {
   async #startRun(
     request: ParsedRunRequest,
     queueEvents: QueueEvents | undefined,
-    disconnectSignal: AbortSignal,
+    disconnectController: AbortController,
     idempotentRequest?: IdempotentRequest,
   ): Promise<Run | RunRecord> {
     const { agent, options, shutdownSignal, isLoopback } = this.#dependencies;
@@ -108,8 +135,7 @@ export class RunEndpoint {
         deniedPaths,
       });
     }
-    const attachmentPolicy = { projectDir: projectDir ?? servedDir, anywhere: isLoopback(), allowPaths, deniedPaths };
-    const runSignal = cancelsOnDisconnect ? combineSignals(shutdownSignal, disconnectSignal) : undefined;
+    const removeListener = cancelsOnDisconnect ? abortWith(disconnectController, shutdownSignal) : () => undefined;
     const startedRun = agent.run({
       message: request.message,
       ...request.input,
@@ -117,7 +143,14 @@ export class RunEndpoint {
       attach:
         request.files.length === 0
           ? undefined
-          : (reserve) => readAttachments(request.files, { ...attachmentPolicy, reserve }),
+          : (reserve) =>
+              readAttachments(request.files, {
+                projectDir: projectDir ?? servedDir,
+                anywhere: isLoopback(),
+                allowPaths,
+                deniedPaths,
+                reserve,
+              }),
       provider: request.provider,
       model: request.model,
       sessionId: request.sessionId,
@@ -125,13 +158,11 @@ export class RunEndpoint {
       ...(queueEvents && { queue: true, onQueued: queueEvents.report }),
       clientName: "http",
       ...idempotentRequest,
-      signal: runSignal?.signal ?? shutdownSignal,
+      signal: cancelsOnDisconnect ? disconnectController.signal : shutdownSignal,
       overflow: "drop",
     });
-    if (runSignal)
-      void startedRun.then(({ result }) => result).then(runSignal.removeListeners, runSignal.removeListeners);
     // The failure of a queued background run is stored with the run.
-    startedRun.catch(() => undefined);
+    void startedRun.then(({ result }) => result).then(removeListener, removeListener);
     return request.background && queueEvents ? Promise.race([startedRun, queueEvents.queuedRun]) : startedRun;
   }
 
@@ -168,6 +199,34 @@ export class RunEndpoint {
     if (isInternal(refusal)) this.#dependencies.logger.error("a run failed", { error });
     return new HttpError(status, message, headers, code);
   }
+}
+
+/** Checks the body of `POST /api/run`. Rejects with `HttpError`. */
+async function readRunRequest(body: Readonly<Record<string, unknown>>): Promise<ParsedRunRequest> {
+  const fields = new Fields(RunRequest, body);
+  const message = Object.hasOwn(body, "message") && body["message"];
+  const attachments = Object.hasOwn(body, "attachments") && body["attachments"];
+  const hasAttachments = Array.isArray(attachments) && attachments.length > 0;
+  const isCompaction = Object.hasOwn(body, "compact") && body["compact"] === true;
+  if (typeof message !== "string" || (!hasAttachments && !isCompaction && message.trim() === ""))
+    throw new HttpError(400, "message is required", {}, "message_required");
+  const files = fields.get("files") ?? [];
+  const stream = fields.get("stream") ?? false;
+  const hasOnlyCommonFields = Object.keys(body).every((name) => COMMON_FIELDS.has(name));
+  return {
+    ...(hasOnlyCommonFields ? DEFAULT_EXTRAS : (await import("./run-extras.js")).readRunExtras(body, fields, stream)),
+    message,
+    provider: fields.getText("provider"),
+    model: fields.getText("model"),
+    sessionId: fields.getText("session_id"),
+    files,
+    stream,
+    body,
+    ignoredFields: Object.keys(body)
+      .filter((name) => !Object.hasOwn(RunRequest.entries, name))
+      .slice(0, MAX_IGNORED_FIELDS)
+      .map((name) => name.slice(0, MAX_IGNORED_NAME_CHARACTERS)),
+  };
 }
 
 /** Sets the response headers with session and run, and with the model unless the run is queued. */

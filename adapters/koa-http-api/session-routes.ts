@@ -1,15 +1,14 @@
 import { isAbsolute, resolve } from "node:path";
 import { SessionNotFoundError, type Agent } from "gantry";
 import type { Context } from "koa";
-import { sendJson, type ApiDependencies } from "./api.js";
+import { createDisconnectController, sendJson, type ApiDependencies } from "./api.js";
 import type { BodyReader } from "./body.js";
 import { SESSION_HEADER } from "./headers.js";
 import { resolveProjectFolder } from "./projects.js";
 import { MAX_PAGE_SIZE, PAGE_SIZE, QueryParameters } from "./query.js";
-import { createDisconnectSignal } from "./signals.js";
 import { updateSession } from "./session-update.js";
 import type { CommandList, Deleted, MessageList, ModelList, Session, SessionList } from "./shapes.js";
-import { findActiveRun, ACTIVE_STATES } from "./active-run.js";
+import { ACTIVE_STATES, findActiveRun } from "./run-routes.js";
 import { toWireMessage, toWireModel, toWireSession } from "./wire-stored.js";
 
 const MAX_MESSAGES = 1000;
@@ -18,7 +17,7 @@ const MAX_ACTIVE_RUNS = 1000;
 
 /** `GET /api/models`. */
 export async function listModels(ctx: Context, agent: Agent): Promise<void> {
-  const entries = await agent.models.list(createDisconnectSignal(ctx));
+  const entries = await agent.models.list(createDisconnectController(ctx).signal);
   sendJson<typeof ModelList>(ctx, { models: entries.map(toWireModel) });
 }
 

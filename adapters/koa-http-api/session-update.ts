@@ -1,10 +1,9 @@
 import { SessionNotFoundError, type Session } from "gantry";
 import type { Context } from "koa";
-import type { ApiDependencies } from "./api.js";
-import { Fields, createFieldError } from "./fields.js";
+import { createDisconnectController, type ApiDependencies } from "./api.js";
+import { Fields, createFieldError } from "./body.js";
 import { requirePersonForMode } from "./person.js";
-import { SessionChange } from "./shapes.js";
-import { createDisconnectSignal } from "./signals.js";
+import { SessionChange } from "./request-shapes.js";
 
 /** Maximum length of a title, as for generated titles. */
 const MAX_TITLE_CHARACTERS = 50;
@@ -38,7 +37,7 @@ export async function updateSession(
       // With both names, `resolve` uses neither a stored nor a recent model.
       { provider: "", model: "" },
       () => Promise.resolve(undefined),
-      createDisconnectSignal(ctx),
+      createDisconnectController(ctx).signal,
     );
   const changes = {
     ...(title !== undefined && { title: title.trim() }),

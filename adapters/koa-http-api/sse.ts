@@ -1,6 +1,5 @@
 import type { ServerResponse } from "node:http";
-import type { RUN_EVENTS } from "./shapes.js";
-import type { ResponseBody } from "./response-body.js";
+import type { ResponseBody, RUN_EVENTS } from "./shapes.js";
 
 /** Data of each event of a run's stream, by event name. */
 type RunEvents = { [Name in keyof typeof RUN_EVENTS]: ResponseBody<(typeof RUN_EVENTS)[Name]> };
@@ -12,7 +11,8 @@ type RunEvents = { [Name in keyof typeof RUN_EVENTS]: ResponseBody<(typeof RUN_E
 export class SseStream {
   readonly #response: ServerResponse;
   readonly #heartbeatMs: number;
-  #heartbeatTimer: NodeJS.Timeout | undefined;
+  #heartbeatTimer: NodeJS.Timeout;
+  #lastWriteMs = performance.now();
   #isOpen = true;
 
   /** Sends the headers and a first comment, so that proxies and clients see the start of the stream. */
@@ -30,6 +30,7 @@ export class SseStream {
       "X-Accel-Buffering": "no",
     });
     this.#write(": stream\n\n");
+    this.#heartbeatTimer = this.#startHeartbeatTimer(heartbeatMs);
   }
 
   /** Whether the reader is still connected. */
@@ -78,15 +79,18 @@ export class SseStream {
 
   /** Returns whether the reader can take more now. */
   #write(text: string | Buffer): boolean {
-    if (this.#heartbeatTimer) this.#heartbeatTimer.refresh();
-    else this.#heartbeatTimer = setTimeout(() => this.#sendHeartbeat(), this.#heartbeatMs);
+    this.#lastWriteMs = performance.now();
     return this.#response.write(text);
   }
 
-  #sendHeartbeat(): void {
-    // A reader with unread data needs no keep-alive.
-    if (this.#isOpen && !this.#response.writableNeedDrain) this.#write(": keep-alive\n\n");
-    else if (this.#isOpen) this.#heartbeatTimer?.refresh();
+  /** Writes do not restart the timer, because that takes longer than to encode a token. */
+  #startHeartbeatTimer(delayMs: number): NodeJS.Timeout {
+    return setTimeout(() => {
+      const remainingMs = this.#lastWriteMs + this.#heartbeatMs - performance.now();
+      // A reader with unread data needs no keep-alive.
+      if (remainingMs < 1 && !this.#response.writableNeedDrain) this.#write(": keep-alive\n\n");
+      this.#heartbeatTimer = this.#startHeartbeatTimer(remainingMs < 1 ? this.#heartbeatMs : remainingMs);
+    }, delayMs);
   }
 }
 

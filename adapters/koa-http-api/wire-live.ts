@@ -1,7 +1,7 @@
 import type { Ask, RunRecord, WatchEvent } from "gantry";
 import type { PermissionGrant, ProcessState, RunAnswer } from "gantry/plugin";
 import type * as shapes from "./shapes.js";
-import type { ResponseBody } from "./response-body.js";
+import type { ResponseBody } from "./shapes.js";
 import { joinText, toWireDiff, toWireMessage, toWireSession } from "./wire-stored.js";
 import { toWireEndedBy, omitEmptyFields, pickStructured, toWireUsage } from "./wire.js";
 

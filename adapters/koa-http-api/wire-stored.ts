@@ -1,7 +1,7 @@
 import type { Message, ModelEntry, Part, RunRecord, Session } from "gantry";
 import type { Diff, SpawnedBy } from "gantry/plugin";
 import type * as shapes from "./shapes.js";
-import type { ResponseBody } from "./response-body.js";
+import type { ResponseBody } from "./shapes.js";
 import { toWireUsage } from "./wire.js";
 
 /** Converts a session for the wire. `run`: its active run; undefined if there is none. */

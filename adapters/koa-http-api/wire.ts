@@ -1,7 +1,7 @@
 import type { AgentEvent, RunRecord, RunResult, Usage } from "gantry";
 import { roundCost } from "gantry/plugin";
 import type * as shapes from "./shapes.js";
-import type { ResponseBody } from "./response-body.js";
+import type { ResponseBody } from "./shapes.js";
 
 /** Token counts for streams. */
 export function toWireTokens(usage: Usage): ResponseBody<typeof shapes.Tokens> {

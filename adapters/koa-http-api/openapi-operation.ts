@@ -1,0 +1,66 @@
+import { IGNORED_HEADER, MODEL_HEADER, RUN_HEADER, SESSION_HEADER } from "./headers.js";
+import type { ShapeName } from "./openapi-shapes.js";
+
+export interface ResponseDescription {
+  /** Shapes of the JSON body; `Failure` for errors. Undefined for streams, and for a body without a schema. */
+  shapes?: readonly ShapeName[];
+  /** Shapes of the stream's events by event name; undefined if the answer is never a stream. */
+  events?: Readonly<Record<string, ShapeName>>;
+  headers?: readonly (keyof typeof RESPONSE_HEADERS)[];
+  description: string;
+}
+
+/** A query parameter or a request header. */
+interface Parameter {
+  in: "query" | "header";
+  name: string;
+  schema: object;
+  description: string;
+}
+
+/** A path with one of its methods. */
+export interface Operation {
+  id: string;
+  path: string;
+  method: "get" | "post" | "patch" | "delete";
+  summary: string;
+  parameters?: readonly Parameter[];
+  body?: ShapeName;
+  responses: Readonly<Record<number, ResponseDescription>>;
+}
+
+export const textSchema = { type: "string" };
+export const integerFrom = (minimum: number, extraKeywords = {}) => ({ type: "integer", minimum, ...extraKeywords });
+export const query = (name: string, schema: object, description: string): Parameter => ({
+  in: "query",
+  name,
+  schema,
+  description,
+});
+export const header = (name: string, schema: object, description: string): Parameter => ({
+  in: "header",
+  name,
+  schema,
+  description,
+});
+
+export const RESPONSE_HEADERS = {
+  [SESSION_HEADER]: { schema: textSchema, description: "Id of the session, as in lists" },
+  [RUN_HEADER]: { schema: textSchema, description: "Id of the run" },
+  [MODEL_HEADER]: {
+    schema: textSchema,
+    description: "The model that answers, as `provider/model`; absent while the run is queued",
+  },
+  [IGNORED_HEADER]: { schema: textSchema, description: "Request fields that were ignored; absent if there are none" },
+  "Retry-After": { schema: integerFrom(1), description: "Seconds to wait before the next request" },
+} as const;
+
+export const success = (description: string, ...names: ShapeName[]): ResponseDescription => ({
+  description,
+  shapes: names,
+});
+export const failure = (description: string, ...headers: (keyof typeof RESPONSE_HEADERS)[]): ResponseDescription => ({
+  description,
+  shapes: ["Failure"],
+  headers,
+});
