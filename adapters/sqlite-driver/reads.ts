@@ -22,9 +22,31 @@ function readSessionRow(db: Statements, id: string): SessionRow | undefined {
   return db.get<SessionRow>("SELECT * FROM sessions WHERE id = ?", id);
 }
 
+const FIND_SESSION_SQL = `SELECT * FROM sessions WHERE id = ?
+  UNION ALL SELECT * FROM sessions WHERE alias = ? AND alias <> '' LIMIT 1`;
+
 /** Finds a session by its id or alias. */
 export function findSessionRow(db: Statements, id: string): SessionRow | undefined {
-  return readSessionRow(db, id) ?? db.get<SessionRow>("SELECT * FROM sessions WHERE alias = ? AND alias <> ''", id);
+  return db.get<SessionRow>(FIND_SESSION_SQL, id, id);
+}
+
+/** Row number and chain of a session. `chain` is the row number `n` of the chain's first session. */
+export interface SessionPosition {
+  n: number;
+  id: string;
+  root: string;
+  idx: number;
+  chain: number;
+  /** Fence of the chain's lease. Null without a lease; negative after the release of the lease. */
+  fence: number | null;
+}
+
+export function findPosition(db: Statements, id: string): SessionPosition | undefined {
+  return db.get<SessionPosition>(
+    `SELECT s.n, s.id, s.root, s.idx, o.n AS chain, l.fence FROM sessions s JOIN sessions o ON o.id = s.root
+     LEFT JOIN leases l ON l.root = s.root WHERE s.id = ?`,
+    id,
+  );
 }
 
 /** Reads the head of a chain in one transaction. `id`: id of any session of the chain, or an alias. */
@@ -228,16 +250,16 @@ export function buildRunsStatement(query: RunQuery, state?: RunState): { sql: st
 
 /** Lists runs, newest first. One query per state, because each such query can use the index of states. */
 export function listRuns(db: Statements, query: RunQuery): StoredRun[] {
-  const states = query.states ? [...new Set(query.states)] : [undefined];
-  return db.readConsistently(() =>
-    states
-      .flatMap((state) => {
-        const { sql, values } = buildRunsStatement(query, state);
-        return db.all<RunRow>(sql, Date.now(), ...values).map(toStoredRun);
-      })
-      .sort((a, b) => (sortKeyOf(a) > sortKeyOf(b) ? -1 : 1))
-      .slice(0, query.limit),
-  );
+  const readRuns = (state?: RunState): StoredRun[] => {
+    const { sql, values } = buildRunsStatement(query, state);
+    return db.all<RunRow>(sql, Date.now(), ...values).map(toStoredRun);
+  };
+  if (!query.states) return readRuns();
+  const states = [...new Set(query.states)];
+  return db
+    .readConsistently(() => states.flatMap(readRuns))
+    .sort((a, b) => (sortKeyOf(a) > sortKeyOf(b) ? -1 : 1))
+    .slice(0, query.limit);
 }
 
 function sortKeyOf({ run }: StoredRun): string {

@@ -26,11 +26,10 @@ import { explain } from "./errors.js";
 import type { SqliteOptions } from "./options.js";
 import { findSessionRow, readHead, listInstructions, listMessages, listRuns, listSessions } from "./reads.js";
 import { toSession } from "./rows.js";
-import { readPragma, setPragma } from "./retained-objects.js";
-import { LogSync } from "./log-sync.js";
+import { setPragma } from "./retained-objects.js";
 import { Statements } from "./statements.js";
 import { dumpChain, loadChain } from "./dump.js";
-import { WriteQueue, retryWhileBusy } from "./write-queue.js";
+import { LogSync, WriteQueue, retryWhileBusy } from "./write-queue.js";
 import { changeSession, createSession, deleteChains, takeLease } from "./writes.js";
 
 /** Time without writes after which the write-ahead log is merged into the file. */
@@ -50,7 +49,8 @@ export class SqliteDriver implements SessionDriver {
   readonly #logger: Logger | undefined;
   readonly #lifecycle: DriverLifecycle<OpenStore>;
   #checkpointTimer: NodeJS.Timeout | undefined;
-  #database: Database | undefined;
+  /** Undefined while the store is not open. */
+  #statements: Statements | undefined;
   /** SQLite's `data_version` at the last poll. */
   #dataVersion: unknown;
 
@@ -61,14 +61,15 @@ export class SqliteDriver implements SessionDriver {
       open: async () => {
         const connection = await connect(options, logger, retryWhileBusy);
         const { db, hasWal } = connection;
-        this.#database = db;
+        const statements = new Statements(db);
+        this.#statements = statements;
         const logSync = hasWal && options.durability !== "normal" ? new LogSync(options.path) : undefined;
-        return { ...connection, statements: new Statements(db), logSync, writeQueue: new WriteQueue(db, logSync) };
+        return { ...connection, statements, logSync, writeQueue: new WriteQueue(db, logSync) };
       },
       close: ({ db, logSync }) => {
         clearTimeout(this.#checkpointTimer);
         this.#checkpointTimer = undefined;
-        this.#database = undefined;
+        this.#statements = undefined;
         logSync?.close();
         // The last connection to close merges the write-ahead log into the file.
         db.close();
@@ -155,7 +156,7 @@ export class SqliteDriver implements SessionDriver {
 
   /** Whether another connection wrote to the file since the last call. */
   #isChanged(): boolean {
-    const dataVersion = this.#database && readPragma(this.#database, "data_version");
+    const dataVersion = this.#statements?.get<{ data_version: number }>("PRAGMA data_version")?.data_version;
     const isChanged = dataVersion !== this.#dataVersion;
     this.#dataVersion = dataVersion;
     return isChanged;

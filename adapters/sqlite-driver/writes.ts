@@ -1,35 +1,14 @@
 import { LeaseLostError, PointNotFoundError, RunKeyTakenError, SessionExistsError, SessionNotFoundError } from "gantry";
 import { SeqTakenError } from "gantry/plugin";
 import type { Message, RunRecord } from "gantry";
-import type {
-  ChangeResult,
-  LeaseHolder,
-  Instruction,
-  LeaseConflict,
-  LeaseOptions,
-  AcquiredLease,
-  PartDelta,
-  SessionChange,
-  SessionStart,
-  Snapshot,
-} from "gantry/plugin";
+import type { AcquiredLease, ChangeResult, Instruction, LeaseConflict, LeaseHolder, LeaseOptions } from "gantry/plugin";
+import type { PartDelta, SessionChange, SessionStart, Snapshot } from "gantry/plugin";
 import { answerAsk, putAsk } from "./asks.js";
-import { readInstructions, readLeaseHead, findNewestSession } from "./reads.js";
+import { findNewestSession, findPosition, readInstructions, readLeaseHead, type SessionPosition } from "./reads.js";
 import { toMessageRow, toSessionRow, toSnapshotRow } from "./rows.js";
 import type { Statements, SqlValue } from "./statements.js";
 
 // All functions of this file must run in a transaction that holds the write lock. A throw rolls the transaction back.
-
-/** Row number and chain of a session. `chain` is the row number `n` of the chain's first session. */
-interface SessionPosition {
-  n: number;
-  id: string;
-  root: string;
-  idx: number;
-  chain: number;
-  /** Fence of the chain's lease. Null without a lease; negative after the release of the lease. */
-  fence: number | null;
-}
 
 /** Creates a session. Returns the row number `n`. `fence`: required fence of the chain's lease; null: no check. */
 export function createSession(
@@ -184,25 +163,8 @@ function deleteReleasedLease(db: Statements, root: string): void {
   db.run("DELETE FROM leases WHERE root = ? AND fence < 0", root);
 }
 
-function changesMessages({ add = [], append = [], finish = [], revert, restore }: SessionChange): boolean {
-  return add.length + append.length + finish.length > 0 || revert !== undefined || restore !== undefined;
-}
-
 function createFence(db: Statements): number {
   return db.get<{ last: number }>("UPDATE fence SET last = last + 1 RETURNING last")?.last ?? 0;
-}
-
-function findPosition(db: Statements, id: string): SessionPosition | undefined {
-  return db.get<SessionPosition>(
-    `SELECT s.n, s.id, s.root, s.idx, o.n AS chain, l.fence FROM sessions s JOIN sessions o ON o.id = s.root
-     LEFT JOIN leases l ON l.root = s.root WHERE s.id = ?`,
-    id,
-  );
-}
-
-function isIdTaken(db: Statements, id: string): boolean {
-  const sql = "SELECT 1 FROM sessions WHERE id = ? UNION ALL SELECT 1 FROM sessions WHERE alias = ? AND alias <> ''";
-  return db.get(sql, id, id) !== undefined;
 }
 
 function readFence(db: Statements, root: string): number | null {
@@ -211,6 +173,15 @@ function readFence(db: Statements, root: string): number | null {
 
 function checkFence(root: string, requiredFence: number | null, currentFence: number | null): void {
   if (requiredFence !== null && requiredFence !== currentFence) throw new LeaseLostError(root);
+}
+
+function changesMessages({ add = [], append = [], finish = [], revert, restore }: SessionChange): boolean {
+  return add.length + append.length + finish.length > 0 || revert !== undefined || restore !== undefined;
+}
+
+function isIdTaken(db: Statements, id: string): boolean {
+  const sql = "SELECT 1 FROM sessions WHERE id = ? UNION ALL SELECT 1 FROM sessions WHERE alias = ? AND alias <> ''";
+  return db.get(sql, id, id) !== undefined;
 }
 
 function applyRevert(db: Statements, position: SessionPosition, snapshot: Snapshot): void {
@@ -246,78 +217,41 @@ function raiseLastSeq(db: Statements, position: SessionPosition): void {
   );
 }
 
-/** Columns that a change may set, in the order of the values in `setFields`. */
-const FIELD_ASSIGNMENTS = [
-  "title = ?",
-  "titled = ?",
-  "provider = ?",
-  "model = ?",
-  "reasoning_effort = ?",
-  "mode = ?",
-  "leave = ?",
-  "cuts = ?",
-  "project_dir = ?",
-  "updated_at = max(updated_at, ?)",
-  "prompt_tokens = prompt_tokens + ?",
-  "completion_tokens = completion_tokens + ?",
-  "total_tokens = total_tokens + ?",
-  "cost = cost + ?",
-  "last_seq = CASE n WHEN ? THEN max(last_seq, ?) ELSE last_seq END",
-] as const;
-/** Statements by the bit mask of the set columns. Bit `i` stands for `FIELD_ASSIGNMENTS[i]`. */
-const UPDATE_SQL_BY_MASK = new Map<number, string>();
-
-function toUpdateSql(mask: number): string {
-  let sql = UPDATE_SQL_BY_MASK.get(mask);
-  if (sql === undefined) {
-    const assignments = FIELD_ASSIGNMENTS.filter((_, i) => (mask & (1 << i)) !== 0);
-    sql = `UPDATE sessions SET ${assignments.join(", ")} WHERE n IN (?, ?)`;
-    UPDATE_SQL_BY_MASK.set(mask, sql);
-  }
-  return sql;
-}
-
-/** Runs one statement with only the changed columns, because SQLite writes an index for each named column. */
+/** Sets only the changed columns, because SQLite writes an index for each named column. */
 function setFields(db: Statements, position: SessionPosition, { set = {}, usage, add = [] }: SessionChange): void {
-  const {
-    title,
-    hasFinalTitle,
-    provider,
-    model,
-    reasoningEffort,
-    mode,
-    permissionGrants,
-    rewinds,
-    projectDir,
-    updatedAt,
-  } = set;
+  const { hasFinalTitle, permissionGrants, rewinds } = set;
   const lastAddedSeq = findGreatestSeq(add);
+  const assignments: readonly (readonly [sql: string, ...values: (SqlValue | undefined)[]])[] = [
+    ["title = ?", set.title],
+    ["titled = ?", hasFinalTitle === undefined ? undefined : Number(hasFinalTitle)],
+    ["provider = ?", set.provider],
+    ["model = ?", set.model],
+    ["reasoning_effort = ?", set.reasoningEffort],
+    ["mode = ?", set.mode],
+    ["leave = ?", permissionGrants && JSON.stringify(permissionGrants)],
+    ["cuts = ?", rewinds && JSON.stringify(rewinds)],
+    ["project_dir = ?", set.projectDir],
+    ["updated_at = max(updated_at, ?)", set.updatedAt],
+    ["prompt_tokens = prompt_tokens + ?", usage?.promptTokens],
+    ["completion_tokens = completion_tokens + ?", usage?.completionTokens],
+    ["total_tokens = total_tokens + ?", usage?.totalTokens],
+    ["cost = cost + ?", usage?.cost],
+    [
+      "last_seq = CASE n WHEN ? THEN max(last_seq, ?) ELSE last_seq END",
+      position.n,
+      lastAddedSeq > 0 ? lastAddedSeq : undefined,
+    ],
+  ];
+  const sqls: string[] = [];
   const values: SqlValue[] = [];
-  let mask = 0;
-  [
-    title,
-    hasFinalTitle === undefined ? undefined : Number(hasFinalTitle),
-    provider,
-    model,
-    reasoningEffort,
-    mode,
-    permissionGrants && JSON.stringify(permissionGrants),
-    rewinds && JSON.stringify(rewinds),
-    projectDir,
-    updatedAt,
-    usage?.promptTokens,
-    usage?.completionTokens,
-    usage?.totalTokens,
-    usage?.cost,
-    lastAddedSeq > 0 ? position.n : undefined,
-  ].forEach((value, i) => {
-    if (value === undefined) return;
-    mask |= 1 << i;
-    values.push(value);
-  });
-  if (mask === 0) return;
-  if (lastAddedSeq > 0) values.push(lastAddedSeq);
-  db.run(toUpdateSql(mask), ...values, position.n, position.chain);
+  for (const [sql, ...assignedValues] of assignments) {
+    const definedValues = assignedValues.filter((value) => value !== undefined);
+    if (definedValues.length < assignedValues.length) continue;
+    sqls.push(sql);
+    values.push(...definedValues);
+  }
+  if (sqls.length === 0) return;
+  db.run(`UPDATE sessions SET ${sqls.join(", ")} WHERE n IN (?, ?)`, ...values, position.n, position.chain);
 }
 
 /** Returns the greatest `seq`; 0 without messages. */
