@@ -39,6 +39,8 @@ export class OpenSession {
   reportedCommands: readonly AvailableCommand[] | undefined;
   /** The watch for runs of other clients; undefined before it starts. */
   watch: { end(): void; readonly isFollowing: boolean } | undefined;
+  /** Starts the watch. Undefined if the watch was started without a delay. */
+  watchTimer: NodeJS.Timeout | undefined;
   /** Whether the watch could not be created. */
   hasWatchFailed = false;
   /** The last `seq` that the client has or does not need; undefined until a watch or prompt starts. */
@@ -47,8 +49,10 @@ export class OpenSession {
   promptStart: Promise<void> | undefined;
   /** The client's running prompt; undefined if there is none. */
   ownRun: OwnRun | undefined;
-  /** Ids of all runs that this client has prompted. */
-  readonly #ownRunIds = new Set<string>();
+  /** Resolves when `ownRun` has ended or another run has replaced it. */
+  #ownRunEnd: { promise: Promise<void>; resolve: () => void } | undefined;
+  /** All runs that this client has prompted, by id, and whether their prompt sends their questions to the client. */
+  readonly #asksClientByOwnRunId = new Map<string, boolean>();
   /** Messages of ended prompts that the watch has not reached yet. */
   #ownRanges: SeqRange[] = [];
 
@@ -83,20 +87,38 @@ export class OpenSession {
   }
 
   setOwnRun(ownRun: OwnRun): void {
+    this.#ownRunEnd?.resolve();
+    let resolve = (): void => undefined;
+    this.#ownRunEnd = { promise: new Promise<void>((resolveEnd) => (resolve = resolveEnd)), resolve };
     this.ownRun = ownRun;
-    this.#ownRunIds.add(ownRun.run.id);
+    this.#asksClientByOwnRunId.set(ownRun.run.id, ownRun.asksClient);
     this.reportedSeq ??= ownRun.run.after;
+  }
+
+  /**
+   * Resolves when the watch has something to do again; undefined if it has now. Until a prompt has started, it is unknown
+   * whether the next messages belong to it. Then the prompt sends all of its messages and questions.
+   */
+  get watchPause(): Promise<void> | undefined {
+    return this.promptStart ?? (this.ownRun?.asksClient ? this.#ownRunEnd?.promise : undefined);
   }
 
   /** Records the messages of an ended prompt. */
   endOwnRun({ run }: OwnRun): void {
-    if (this.ownRun?.run === run) this.ownRun = undefined;
     this.#ownRanges.push({ afterSeq: run.after, lastSeq: run.lastSeq });
+    if (this.ownRun?.run !== run) return;
+    this.ownRun = undefined;
+    this.#ownRunEnd?.resolve();
   }
 
   /** Whether the client prompted this run. */
   isOwnRun(runId: string): boolean {
-    return this.#ownRunIds.has(runId);
+    return this.#asksClientByOwnRunId.has(runId);
+  }
+
+  /** Whether the client prompted this run and the prompt sends the run's questions to the client. */
+  isAskedByPrompt(runId: string): boolean {
+    return this.#asksClientByOwnRunId.get(runId) === true;
   }
 
   /** Whether a prompt of this client sends the message with this `seq`. */

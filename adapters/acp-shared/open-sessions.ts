@@ -12,7 +12,7 @@ import { escapeInvisible } from "./printable-line.js";
 import type { SessionWatch } from "./session-watch.js";
 import { CLIENT_METHODS, type SessionUpdate } from "./wire.js";
 
-/** Delay before a new session is watched, in ms. The first prompt has priority; the watch sends earlier events too. */
+/** Delay before a session is watched, in ms. The first prompts have priority; the watch sends earlier events too. */
 const WATCH_DELAY_MS = 1_000;
 /** Maximum characters of a client's name in stored answers. */
 const MAX_NAME_CHARACTERS = 100;
@@ -139,13 +139,17 @@ export class OpenSessions {
     return this.#sink.waitUntilReady(sessionId);
   }
 
-  /** Starts the watch of a new session after a delay. */
+  /** Starts the watch of a session after a delay, unless the session is watched already. */
   scheduleWatch(openSession: OpenSession): void {
-    setTimeout(() => void this.watch(openSession), WATCH_DELAY_MS).unref();
+    if (openSession.watch || openSession.watchTimer) return;
+    openSession.watchTimer = setTimeout(() => {
+      openSession.watchTimer = undefined;
+      void this.#watch(openSession);
+    }, WATCH_DELAY_MS).unref();
   }
 
   /** Starts the watch of a session that is open and not watched yet. Never rejects. */
-  async watch(openSession: OpenSession): Promise<void> {
+  async #watch(openSession: OpenSession): Promise<void> {
     const { logger } = this.#dependencies;
     try {
       const needsWatch = () =>

@@ -64,7 +64,8 @@ export class PendingRequests {
     for (const request of this.#openRequestsByAskId.values()) {
       if (request.state === "sent") continue;
       const ownRun = openSession.ownRun?.run.id === request.ask.runId ? openSession.ownRun : undefined;
-      if (ownRun?.asksClient) request.state = "sent";
+      // The watch may have read this state before the run ended.
+      if (openSession.isAskedByPrompt(request.ask.runId)) request.state = "sent";
       else if (ownRun)
         this.#sendQuestion(request, ownRun.reportedCalls.waitFor(request.ask.callId, request.closeController.signal));
       else if (updateBuilder.hasOpenCall(request.ask.callId)) this.#sendQuestion(request);

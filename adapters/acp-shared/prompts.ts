@@ -118,7 +118,7 @@ export class ClientPrompts {
       // The MCP servers are connected now and may offer slash commands.
       onStarted: () => void sessions.sessionUpdates.sendCommands(openSession),
     }).finally(() => {
-      void sessions.watch(openSession);
+      sessions.scheduleWatch(openSession);
       void sessions.sessionUpdates.sendCommands(openSession);
     });
   }

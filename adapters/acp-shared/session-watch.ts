@@ -186,8 +186,8 @@ export class SessionWatch {
 
   async #handleEvent(event: WatchEvent, signal: AbortSignal): Promise<void> {
     const { openSession } = this.#dependencies;
-    // Until a prompt has started, it is unknown whether the next messages belong to it.
-    while (openSession.promptStart && !signal.aborted) await waitOrAbort(openSession.promptStart, signal);
+    for (let pause = openSession.watchPause; pause && !signal.aborted; pause = openSession.watchPause)
+      await waitOrAbort(pause, signal);
     await this.#clientReadiness.wait(signal);
     if (signal.aborted) return;
     if ("cursor" in event) this.#cursor = event.cursor;
