@@ -157,15 +157,15 @@ export class Recorder {
 
   /**
    * Ends a growing message that will not be completed. The text received so far is stored, and the message stays
-   * unfinished.
+   * unfinished. `sync`: whether to wait for the disk; false if a write that waits follows.
    */
-  async interrupt(message: Message): Promise<void> {
+  async interrupt(message: Message, sync: boolean): Promise<void> {
     const pendingDeltas = await this.#settle();
     if (this.#growingMessage?.id !== message.id) return;
     const add = this.#isMessageStored ? [] : [{ ...message, parts: [], finished: false }];
     this.#growingMessage = undefined;
     this.#isMessageStored = false;
-    await this.write({ sync: true, add, append: pendingDeltas, set: { updatedAt: now() } });
+    await this.write({ sync, add, append: pendingDeltas, set: { updatedAt: now() } });
   }
 
   /**

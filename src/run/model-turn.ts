@@ -115,7 +115,8 @@ export class ModelTurn {
     if (!this.#message) return;
     const message: Message = { ...this.#message, parts };
     this.#message = undefined;
-    await this.#run.session.recorder.interrupt(message);
+    // A cancelled run stores its end next, which is on disk before the answer to the client.
+    await this.#run.session.recorder.interrupt(message, !this.#run.signal.aborted);
     this.#run.session.conversation.add(message);
     this.#interruptedId = message.id;
     if (textOf(message).trim() === "") return;
