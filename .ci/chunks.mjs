@@ -39,7 +39,7 @@ export const CHUNKS = [
   deferredChunk("run", "serve", [
     "src/run local-runs; src/run/input server-check; src/compaction summary; src/conversation conversation messages",
     "src/project git-head instructions skills tree; src/files handle-opener name-opener names opened-folder path-guard resolve-path; src/processes output-folder",
-    "src/watch live-sessions plan session-tail watch; src/sessions holder lease; src/tools builtin-tools",
+    "src/watch live-sessions session-tail watch; src/sessions holder lease; src/tools builtin-tools",
     "adapters/language-models answer catalogue-entry efforts files limits model-list local-catalogue",
     "adapters/language-models bodies json messages price-updates prices request-capture response-bytes stream usage",
     "adapters/language-models/reading answer-body event-lines",

@@ -1,10 +1,12 @@
+import { collectState } from "../conversation/stored-state.js";
 import type { ProcessState } from "../ports/background.js";
+import type { Message } from "../ports/message.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { StoredRun } from "../ports/session-queries.js";
 import { isOwnHolder } from "../sessions/holder.js";
 import { withEffectiveState, isOpen } from "../sessions/stored-run.js";
-import type { SessionState } from "../ports/watch.js";
-import { Plan } from "./plan.js";
+import type { PlanEntry, SessionState } from "../ports/watch.js";
+import { PLAN_TOOL, findStoredPlan } from "../tools/agent/todo.js";
 import type { Presence } from "./presence.js";
 import { SessionTail } from "./session-tail.js";
 import { notifierOf } from "../sessions/polling-notifier.js";
@@ -13,6 +15,8 @@ import { notifierOf } from "../sessions/polling-notifier.js";
 const MAX_ASKS = 100;
 /** Runs per query, after the first query for one run. */
 const RUN_PAGE_SIZE = 50;
+/** Tool results per query. More than one, because the result of a failed call contains no list. */
+const RESULT_PAGE_SIZE = 10;
 
 /** The chains that are watched or written in this process. */
 export class LiveSessions {
@@ -107,3 +111,48 @@ async function findNewestRun(store: SessionDriver, rootId: string): Promise<Stor
     if (startedRun || page.length === 0) return startedRun;
   }
 }
+
+/** The plan of a session's agent: its latest todo list. Only results after the last query are read again. */
+class Plan {
+  readonly #rootId: string;
+  readonly #store: SessionDriver;
+  #cachedPlan: { rewindCount: number; seq: number; entries: readonly PlanEntry[] } = {
+    rewindCount: 0,
+    seq: 0,
+    entries: [],
+  };
+
+  constructor(rootId: string, store: SessionDriver) {
+    this.#rootId = rootId;
+    this.#store = store;
+  }
+
+  /** Reads the plan after the chain's last `seq`. A changed number of rewinds makes the cached plan void. */
+  async readAt(rewindCount: number, seq: number): Promise<readonly PlanEntry[]> {
+    const cachedPlan =
+      this.#cachedPlan.rewindCount === rewindCount ? this.#cachedPlan : { rewindCount, seq: 0, entries: [] };
+    if (cachedPlan.seq >= seq) return cachedPlan.entries;
+    const entries = (await this.#readNewest(cachedPlan.seq, seq + 1)) ?? cachedPlan.entries;
+    this.#cachedPlan = { rewindCount, seq, entries };
+    return entries;
+  }
+
+  /** Reads the newest plan in a range of `seq`; undefined if the range contains none. */
+  async #readNewest(after: number, before: number): Promise<PlanEntry[] | undefined> {
+    const resultQuery = { scope: "chain", tool: PLAN_TOOL } as const;
+    if (after > 0) return readPlan(await this.#store.messages(this.#rootId, { ...resultQuery, after, before }));
+    // Read from the newest result, because each call writes the complete list.
+    for (let beforeSeq = before; ;) {
+      const page = await this.#store.messages(this.#rootId, {
+        ...resultQuery,
+        before: beforeSeq,
+        limit: RESULT_PAGE_SIZE,
+      });
+      const plan = readPlan(page);
+      if (plan || page.length < RESULT_PAGE_SIZE) return plan;
+      beforeSeq = page[0]?.seq ?? 0;
+    }
+  }
+}
+
+const readPlan = (results: readonly Message[]): PlanEntry[] | undefined => findStoredPlan(collectState(results));

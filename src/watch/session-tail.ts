@@ -1,14 +1,13 @@
+import { lastCharacters } from "../base/last-characters.js";
 import type { StoredChange } from "../conversation/recorder.js";
 import type { Message } from "../ports/message.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { SessionState, WatchEvent } from "../ports/watch.js";
 import { notifierOf } from "../sessions/polling-notifier.js";
 import { ChangeSignal } from "./change-signal.js";
-import { getPositionChange, MessagePages, PAGE_SIZE, type Page } from "./message-pages.js";
+import { getPositionChange, MessagePages, PAGE_SIZE, RunMessages, type Page } from "./message-pages.js";
 import type { Presence } from "./presence.js";
-import { RunMessages } from "./run-messages.js";
 import type { StreamPosition, PositionChange } from "./stream-position.js";
-import { ToolProgress } from "./tool-progress.js";
 
 /** Poll interval for a run in another process, in ms. Dead processes send no notifications. */
 const POLL_INTERVAL_MS = 1000;
@@ -18,6 +17,9 @@ const POLL_INTERVAL_MS = 1000;
  */
 const LOCAL_UPDATE_INTERVAL_MS = 100;
 const REMOTE_UPDATE_INTERVAL_MS = 250;
+
+/** Maximum cached characters of a running tool's output, for slow watchers. */
+const MAX_PROGRESS_CHARACTERS = 64 * 1024;
 
 type StateEvent = Extract<WatchEvent, { type: "state" }>;
 
@@ -44,7 +46,8 @@ export class SessionTail {
   readonly #runMessages = new RunMessages();
   /** Number of rewinds of the session when the current run started. */
   #rewindCount = 0;
-  readonly #progress = new ToolProgress();
+  /** Output of the running tools by call id: its total length, and its last characters. */
+  readonly #outputsByCallId = new Map<string, { length: number; text: string }>();
   readonly #pages: MessagePages;
   /** The state of the session, until it may have changed. */
   #state: Promise<StateEvent | undefined> | undefined;
@@ -98,12 +101,12 @@ export class SessionTail {
       end: () => {
         if (this.#writer !== writer) return;
         this.#writer = undefined;
-        this.#progress.clear();
+        this.#outputsByCallId.clear();
         this.reportMessageChange();
       },
     };
     this.#writer = writer;
-    this.#progress.clear();
+    this.#outputsByCallId.clear();
     this.reportMessageChange();
     return writer;
   }
@@ -114,7 +117,7 @@ export class SessionTail {
     // Text appended to a message changes nothing else, and is stored ten times a second.
     if (append.length === 0 || add.length + finish.length > 0 || set) this.#state = undefined;
     this.#runMessages.apply(change);
-    for (const { toolCallId } of [...add, ...finish]) this.#progress.delete(toolCallId);
+    for (const { toolCallId } of [...add, ...finish]) this.#outputsByCallId.delete(toolCallId);
     this.#changeSignal.increment();
   }
 
@@ -138,13 +141,24 @@ export class SessionTail {
 
   /** Appends output of a running tool. */
   appendProgress(callId: string, text: string): void {
-    this.#progress.append(callId, text);
+    const output = this.#outputsByCallId.get(callId) ?? { length: 0, text: "" };
+    this.#outputsByCallId.set(callId, {
+      length: output.length + text.length,
+      text: lastCharacters(output.text + text, MAX_PROGRESS_CHARACTERS),
+    });
     this.#changeSignal.increment();
   }
 
   /** Returns the output of running tools after the lengths in `reportedLengths`, and updates these lengths. */
   takeProgress(reportedLengths: Map<string, number>): { callId: string; text: string }[] {
-    return this.#progress.take(reportedLengths);
+    const newOutputs: { callId: string; text: string }[] = [];
+    for (const callId of reportedLengths.keys()) if (!this.#outputsByCallId.has(callId)) reportedLengths.delete(callId);
+    for (const [callId, { length, text }] of this.#outputsByCallId) {
+      const unreportedCharacters = Math.min(length - (reportedLengths.get(callId) ?? 0), text.length);
+      if (unreportedCharacters > 0) newOutputs.push({ callId, text: text.slice(text.length - unreportedCharacters) });
+      reportedLengths.set(callId, length);
+    }
+    return newOutputs;
   }
 
   /** Reads the session's state; returns the same object while it is equal. Undefined if the session was deleted. */

@@ -4,11 +4,10 @@ import { InputError, SessionNotFoundError } from "../ports/errors.js";
 import { requireSession } from "../sessions/require-session.js";
 import { isUnavailable } from "../sessions/outage.js";
 import { isOpen } from "../sessions/stored-run.js";
-import { isCursorStored, parseCursor } from "./cursor.js";
+import { findStartAfterSeq, isCursorStored, parseCursor, type WatchStart } from "./cursor.js";
 import type { LiveSessions } from "./live-sessions.js";
 import { delay, onAbort } from "../base/abort.js";
 import { StreamPosition, type PositionChange } from "./stream-position.js";
-import { findStartAfterSeq, type WatchStart } from "./watch-start.js";
 import type { SessionTail } from "./session-tail.js";
 
 /** Retry delay while the store is unavailable: initial and maximum, in ms. */
