@@ -1,4 +1,4 @@
-import { collectState } from "../conversation/stored-state.js";
+import { collectState } from "../conversation/conversation.js";
 import type { ProcessState } from "../ports/background.js";
 import type { Message } from "../ports/message.js";
 import type { SessionDriver } from "../ports/session-driver.js";
