@@ -1,4 +1,3 @@
-import type { ModelCaller } from "../models/model-call.js";
 import type { CompactionStrategy } from "../ports/compaction-strategy.js";
 import { InputError } from "../ports/errors.js";
 import { isRecord } from "../base/json.js";
@@ -21,29 +20,11 @@ export interface CompactionOptions {
   contextWindow?: number | undefined;
 }
 
-/** Assumed window of a model that reports none, in tokens. */
-const DEFAULT_WINDOW_TOKENS = 128_000;
-/** Maximum tokens reserved for the answer. The reserve is never more than a fifth of the window. */
-const MAX_ANSWER_TOKENS = 4_096;
-type WindowRun = Pick<ModelCaller, "provider" | "model" | "logger">;
-
-export interface WindowRules {
-  enabled: boolean;
-  /** Size of the window in tokens, for prompt and answer together. */
-  size: number;
-  /** Tokens of a prompt above which it is compacted. */
-  limit: number;
-  keepMessages: number;
-  /** Name of a built-in strategy, or a custom strategy. */
-  strategy: string | CompactionStrategy;
-}
-
 /** The compaction options of an agent. The constructor throws `InputError` for invalid options. */
 export class Compaction {
-  readonly #options: Required<Omit<CompactionOptions, "strategy">>;
-  readonly #strategy: string | CompactionStrategy;
+  readonly options: { readonly [Key in keyof CompactionOptions]-?: NonNullable<CompactionOptions[Key]> };
   /** Models with an unknown window that have been logged, as `provider/model`. */
-  readonly #loggedModels = new Set<string>();
+  readonly loggedModels = new Set<string>();
 
   constructor(options: CompactionOptions) {
     const {
@@ -56,7 +37,6 @@ export class Compaction {
     if (!(threshold > 0 && threshold <= 1)) throw new InputError("compaction.threshold", "above 0, at most 1");
     if (!(keepMessages >= 1)) throw new InputError("compaction.keepMessages", "at least 1");
     if (!(contextWindow >= 0)) throw new InputError("compaction.contextWindow", "0 or more");
-    this.#options = { enabled, threshold, keepMessages, contextWindow };
     if (typeof strategy === "string" && !STRATEGIES.includes(strategy))
       throw new InputError("compaction.strategy", STRATEGIES.join(", "));
     if (
@@ -64,25 +44,6 @@ export class Compaction {
       !(isRecord(strategy) && typeof strategy.compact === "function" && strategy.name)
     )
       throw new InputError("compaction.strategy", `${STRATEGIES.join(", ")}, or a strategy with name and compact`);
-    this.#strategy = strategy;
-  }
-
-  /** Returns the window rules for one run. Logs a warning once per model if its window is unknown. */
-  resolveRules(run: WindowRun): WindowRules {
-    const { enabled, threshold, keepMessages, contextWindow } = this.#options;
-    const size = contextWindow > 0 ? contextWindow : (run.model.contextWindow ?? this.#assumeWindow(run));
-    const answerTokens = Math.min(MAX_ANSWER_TOKENS, run.model.maxOutput ?? MAX_ANSWER_TOKENS, Math.floor(size / 5));
-    const limit = Math.floor(Math.min(size * threshold, size - answerTokens));
-    return { enabled, size, limit, keepMessages, strategy: this.#strategy };
-  }
-
-  /** Returns the assumed window of a model that reports none, in tokens. */
-  #assumeWindow({ provider, model, logger }: WindowRun): number {
-    const name = `${provider.name}/${model.id}`;
-    if (this.#options.enabled && !this.#loggedModels.has(name)) {
-      this.#loggedModels.add(name);
-      logger.warn("context window of the model is unknown; assuming 128000 tokens", { model: name });
-    }
-    return DEFAULT_WINDOW_TOKENS;
+    this.options = { enabled, strategy, threshold, keepMessages, contextWindow };
   }
 }

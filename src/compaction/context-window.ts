@@ -3,7 +3,7 @@ import { applyStrategy, type StrategyCaller } from "./apply-strategy.js";
 import { fitMessages, shortenMessage } from "./fit.js";
 import { startFollowUp } from "./follow-up.js";
 import { shortenPrefix } from "./prompt-prefix.js";
-import type { Compaction, WindowRules } from "./compaction.js";
+import type { Compaction } from "./compaction.js";
 import { SlidingWindow } from "./sliding-window.js";
 import { Summary } from "./summary.js";
 import { attachState, detachState } from "./attached-state.js";
@@ -17,6 +17,10 @@ import type { Message } from "../ports/message.js";
 import type { JsonSchema, ToolSpec } from "../ports/tool.js";
 import type { Recorder } from "../conversation/recorder.js";
 
+/** Assumed window of a model that reports none, in tokens. */
+const DEFAULT_WINDOW_TOKENS = 128_000;
+/** Maximum tokens reserved for the answer. The reserve is never more than a fifth of the window. */
+const MAX_ANSWER_TOKENS = 4_096;
 /** Share of the tokens for messages that a compaction may fill, so that the next compaction is not needed soon. */
 const TARGET_SHARE = 0.6;
 /** Maximum share of the limit for instructions and tools; larger ones are shortened. */
@@ -64,14 +68,22 @@ interface PromptPrefix {
   tokens: number;
 }
 
-/** Opens the context window of one run. */
-export function openWindow(compaction: Compaction, context: WindowContext): ContextWindow {
-  const { strategy, ...rules } = compaction.resolveRules(context);
-  if (typeof strategy !== "string") return new ContextWindow(context, { ...rules, strategy });
-  return new ContextWindow(context, {
-    ...rules,
-    strategy: strategy === "summary" ? new Summary() : new SlidingWindow(),
-  });
+/** Opens the context window of one run. Logs a warning once per model if its window is unknown. */
+export function openWindow({ options, loggedModels }: Compaction, context: WindowContext): ContextWindow {
+  const { enabled, threshold, keepMessages, contextWindow } = options;
+  const { provider, model, logger } = context;
+  const knownSize = contextWindow > 0 ? contextWindow : model.contextWindow;
+  const name = `${provider.name}/${model.id}`;
+  if (knownSize === undefined && enabled && !loggedModels.has(name)) {
+    loggedModels.add(name);
+    logger.warn("context window of the model is unknown; assuming 128000 tokens", { model: name });
+  }
+  const size = knownSize ?? DEFAULT_WINDOW_TOKENS;
+  const answerTokens = Math.min(MAX_ANSWER_TOKENS, model.maxOutput ?? MAX_ANSWER_TOKENS, Math.floor(size / 5));
+  const limit = Math.floor(Math.min(size * threshold, size - answerTokens));
+  const builtInStrategy = options.strategy === "summary" ? new Summary() : new SlidingWindow();
+  const strategy = typeof options.strategy === "string" ? builtInStrategy : options.strategy;
+  return new ContextWindow(context, { enabled, size, limit, keepMessages, strategy });
 }
 
 /** Options of one compaction, requested or necessary. */
@@ -83,7 +95,15 @@ interface CompactionRequest {
   instructions?: string;
 }
 
-type Rules = Omit<WindowRules, "strategy"> & { strategy: CompactionStrategy };
+interface Rules {
+  readonly enabled: boolean;
+  /** Size of the window in tokens, for prompt and answer together. */
+  readonly size: number;
+  /** Tokens of a prompt above which it is compacted. */
+  readonly limit: number;
+  readonly keepMessages: number;
+  readonly strategy: CompactionStrategy;
+}
 
 /**
  * The model's context window during one run. Builds the requests, and compacts the conversation before a request
