@@ -17,10 +17,14 @@ const STOP_TIMEOUT_MS = 4_900;
 /** Time for handles to close after the stop, before the process exits. */
 const EXIT_DELAY_MS = 300;
 /**
- * Delay of the log lines about the start. Detecting the sandbox starts two processes, which must not delay the first
- * client.
+ * Interval of the checks whether the process is idle. The log lines about the start wait for an idle interval, because
+ * detecting the sandbox starts two processes, which must not delay the first clients.
  */
-const START_MESSAGE_DELAY_MS = 200;
+const IDLE_CHECK_INTERVAL_MS = 200;
+/** Maximum share of an idle interval in which the event loop works. */
+const MAX_IDLE_UTILIZATION = 0.25;
+/** Maximum number of checks. The log lines appear then even if the process is busy. */
+const MAX_IDLE_CHECKS = 25;
 
 /** `gantry serve`: starts what the config selects, prints the addresses, and runs until a signal. */
 export const run: CommandHandler<typeof serve.flags> = async ({ args, flags, output }) => {
@@ -30,13 +34,33 @@ export const run: CommandHandler<typeof serve.flags> = async ({ args, flags, out
   if (flags.stdio) output.redirectConsoleToStderr();
   const composition = await compose({ loadedConfig, home, projectDir: resolve("."), logger });
   serveUntilStopped(composition, loadedConfig.config.server.drainDelay * 1000, logger);
-  // The first client may already be connected: answer it first.
-  setTimeout(() => {
-    if (composition.startedTransports.every(({ address }) => address === "stdio")) limitHeapGrowth();
-    void import("./start-lines.js").then(({ logStart }) => logStart(loadedConfig, home, composition, logger));
-  }, START_MESSAGE_DELAY_MS).unref();
+  callWhenIdle(
+    () => void import("./start-lines.js").then(({ logStart }) => logStart(loadedConfig, home, composition, logger)),
+  );
+  if (composition.startedTransports.every(({ address }) => address === "stdio")) limitHeapAfterRun(composition.agent);
   return undefined;
 };
+
+/**
+ * Limits the growth of the heap when the first run has ended. With other flags V8 rejects the stored code of Node's own
+ * modules, and loading the modules of a run would take three times as long.
+ */
+function limitHeapAfterRun(agent: Composition["agent"]): void {
+  const stopListening = agent.on("run.finished", () => {
+    stopListening();
+    callWhenIdle(limitHeapGrowth);
+  });
+}
+
+/** Calls `work` after the first idle interval. Does not keep the process alive. */
+function callWhenIdle(work: () => void, remainingChecks = MAX_IDLE_CHECKS): void {
+  const start = performance.eventLoopUtilization();
+  setTimeout(() => {
+    const { utilization } = performance.eventLoopUtilization(start);
+    if (utilization <= MAX_IDLE_UTILIZATION || remainingChecks === 1) work();
+    else callWhenIdle(work, remainingChecks - 1);
+  }, IDLE_CHECK_INTERVAL_MS).unref();
+}
 
 function createServerLogger({ config, secrets }: LoadedConfig, output: CommandOutput): Logger {
   return createLogger({ level: config.log.level, write: (entry) => output.report(entry), secrets: () => secrets });

@@ -57,7 +57,7 @@ describe("gantry serve --acp --stdio", () => {
     peer.assertNoValidationErrors();
   });
 
-  it("sets --semi-space-growth-factor=1, unlike the HTTP server", async (t) => {
+  it("sets --semi-space-growth-factor=1 after the first run, unlike the HTTP server", async (t) => {
     const model = await startModelServer(t);
     const { at } = await tempDir(t, {
       "flags.cjs": `
@@ -66,7 +66,11 @@ describe("gantry serve --acp --stdio", () => {
         v8.setFlagsFromString = (flag) => { process.stderr.write("flag " + flag + "\\n"); set(flag); };`,
     });
     const env = { NODE_OPTIONS: `--require ${JSON.stringify(at("flags.cjs"))}` };
-    const { gantry } = await spawnAcpServer(t, { config: createConfig(model), env });
+    const { gantry, peer } = await spawnAcpServer(t, { config: createConfig(model), env });
+    await peer.initialize();
+    const session = await peer.newSession(gantry.projectDir);
+    assert.doesNotMatch(gantry.stderr, /flag --/);
+    await peer.prompt(session, "hi");
     await gantry.waitForOutput(/flag --semi-space-growth-factor=1/, "stderr");
     const server = await startServer(t, { config: createConfig(model), env });
     // This line is logged after the flag would be set.

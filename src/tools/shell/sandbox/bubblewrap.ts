@@ -66,7 +66,9 @@ async function tryBubblewrap({ env, network, needsForeignFiles }: BubblewrapNeed
       ...keptCapabilities.flatMap((name) => ["--cap-add", name]),
     ];
     const args = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--tmpfs", "/run", ...switches];
-    const child = await Child.start({ file, args: ["/bin/sh", "-c", ":"], cwd: "/", env, isSandbox: true });
+    const program = { file, args: ["/bin/sh", "-c", ":"], cwd: "/", env };
+    // A leaf, because its shell starts no program: a search for its processes would take longer than the test.
+    const child = await Child.start({ ...program, isSandbox: true, isLeaf: true });
     // The calling process may be killed meanwhile. Without `isShortLived`, an interrupted bubblewrap would leave a process
     // that never ends.
     child.configureSandbox(args, { isShortLived: true });

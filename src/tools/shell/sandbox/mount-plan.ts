@@ -1,5 +1,4 @@
 import { dirname, join, relative } from "node:path";
-import { isInside } from "../../../files/path-guard.js";
 
 /**
  * The mode of a path in the sandbox:
@@ -120,6 +119,11 @@ export class MountPlan {
       if (mount || dirname(ancestor) === ancestor) return mount;
     }
   }
+}
+
+/** Like `isInside` of src/files, which would normalize both paths for each pair of mounts. */
+function isInside(path: string, folder: string): boolean {
+  return path === folder || path.startsWith(folder === "/" ? folder : `${folder}/`);
 }
 
 function countLevels(path: string): number {

@@ -67,8 +67,8 @@ export class Sandbox {
   }
 
   /**
-   * Describes the current sandbox for a user. Runs an empty command in `projectDir` as a test. `isWeak`: whether
-   * commands run without a sandbox, or do not run at all.
+   * Describes the current sandbox for a user. Runs an empty command in `projectDir` as a test. Later commands have no
+   * standby process. `isWeak`: whether commands run without a sandbox, or do not run at all.
    */
   async describe(projectDir: string): Promise<{ text: string; isWeak: boolean }> {
     const { sandbox, env } = this.#options;
@@ -91,6 +91,8 @@ export class Sandbox {
    */
   async #findStartFault(projectDir: string): Promise<string | undefined> {
     const prepared = await this.prepare(projectDir).catch(() => undefined);
+    // Without a standby process, because no command follows.
+    this.#starter?.close();
     const child = await prepared?.start("/bin/sh", ":");
     const end = await child?.run({
       timeoutMs: PROBE_TIMEOUT_MS,
