@@ -80,7 +80,7 @@ function listEntryModules() {
 }
 
 /** Builds all modules except the client: esbuild bundles each into a part, then pack.mjs combines parts into files. */
-async function buildModules(outdir, sources) {
+async function buildModules(outdir, sources, buildId) {
   const { build } = await import("esbuild");
   // Inside outdir, so that no source map names a folder outside the project.
   const parts = path.join(outdir, "parts");
@@ -94,7 +94,7 @@ async function buildModules(outdir, sources) {
     // Packing marks all modules of this project as free of side effects. The package depd calls `eval`.
     const logOverride = { "ignored-bare-import": "silent", "direct-eval": "silent" };
     const entryPoints = [...deferredFiles].map(([file, name]) => ({ in: file, out: name }));
-    const minifiedOptions = { ...OPTIONS, minifyWhitespace: true };
+    const minifiedOptions = { ...OPTIONS, minifyWhitespace: true, define: { BUILD_ID: JSON.stringify(buildId) } };
     const cjsOptions = { ...minifiedOptions, format: "cjs", plugins: [builtins], outExtension: { ".js": ".cjs" } };
     const [, deferredBuild] = await settleAll({
       packing: pack({ ...packing, command: COMMAND_SOURCE, options: { ...minifiedOptions, logOverride } }),
@@ -107,11 +107,11 @@ async function buildModules(outdir, sources) {
 }
 
 /** Runs all stages at the same time. Resolves with the metafiles of the outputs that contain code of packages. */
-async function bundle(outdir, { types, checked }) {
+async function bundle(outdir, { types, checked, digest }) {
   const { build } = await import("esbuild");
   const esOptions = { ...OPTIONS, outbase: ".", outdir: path.join(outdir, ES_FOLDER) };
   const [moduleMetafiles, consoleMetafile] = await settleAll({
-    modules: buildModules(outdir, listSources()),
+    modules: buildModules(outdir, listSources(), digest),
     console: buildConsole(path.join(outdir, "console")),
     // Not minified: programs that bundle the client minify it.
     client: build({ ...esOptions, platform: "neutral", target: "es2022", entryPoints: [`${CLIENT_SOURCE}.ts`] }),
@@ -154,7 +154,7 @@ export async function build({ types = true, checked = true } = {}) {
   if (isBuilt(types)) return { built: false };
   const digest = sourceDigest();
   await replaceFolder(inRoot("dist"), async (outdir) => {
-    const metafiles = await bundle(outdir, { types, checked });
+    const metafiles = await bundle(outdir, { types, checked, digest });
     await writeFile(path.join(outdir, "src/package.json"), '{ "type": "commonjs" }\n');
     await chmod(path.join(outdir, "src/cli.js"), 0o755);
     await writeFile(path.join(outdir, "THIRD-PARTY-LICENSES.txt"), await readLicences(metafiles));

@@ -112,7 +112,7 @@ export async function pack({ root, parts, metafile, outdir, chunks, entryModules
       outExtension: { ".js": ".cjs" },
       format: "cjs",
       banner: { js: IMPORT_META },
-      define: { "import.meta": "importMeta" },
+      define: { ...options.define, "import.meta": "importMeta" },
       // The plugin decides what esbuild bundles.
       external: [],
       plugins: [createPackingPlugin(target, target === COMMAND ? "../chunks/" : "./", exports)],

@@ -120,7 +120,7 @@ export function cleanTitle(text: string): string {
     .replace(/^(#{1,6}|[-*]) /, "");
   for (let previousTitle = ""; previousTitle !== title;) {
     previousTitle = title;
-    title = stripMarks(title.replace(/(?<![.])[.。]$/u, "").trim());
+    title = stripMarks(title.replace(/(?<![.])[.\u3002]$/u, "").trim());
   }
   if (title.length <= MAX_TITLE_CHARACTERS) return title;
   let shortTitle = "";
@@ -142,6 +142,8 @@ function stripMarks(title: string): string {
   // Remove an opening mark without a closing mark.
   const firstCharacter = title[0] ?? "";
   const hasLoneMark =
-    firstCharacter !== "" && `"'\`“„«‘「『`.includes(firstCharacter) && !/["'`”“»’」』]/u.test(title.slice(1));
+    firstCharacter !== "" &&
+    `"'\`“„«‘「『`.includes(firstCharacter) &&
+    !/["'`\u201d\u201c\u00bb\u2019\u300d\u300f]/u.test(title.slice(1));
   return hasLoneMark ? title.slice(1).trim() : title;
 }

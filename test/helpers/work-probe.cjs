@@ -56,10 +56,10 @@ function wrap(target, name, before, after) {
 }
 
 /**
- * Paths of calls that are not counted: files of modules, which are reported as such; random bytes, which are read for
+ * Paths of calls that are not counted: files of modules and their compiled code, which are reported as modules; random bytes, which are read for
  * many ids at a time; files of other processes, because searches of /proc depend on the machine.
  */
-const EXCLUDED_PATHS = /\/dist\/|\/node_modules\/|^\/dev\/urandom$|^\/proc\/\d+\//;
+const EXCLUDED_PATHS = /\/dist\/|\/compiled\/|\/node_modules\/|^\/dev\/urandom$|^\/proc\/\d+\//;
 
 function recordFileCall(name, file) {
   const path = typeof file === "number" ? pathsByDescriptor.get(file) : String(file);

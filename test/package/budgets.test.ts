@@ -29,9 +29,8 @@ interface Counts {
  * the work that it causes after its answer: a start loads the code of a first turn, and a first turn stores a title. The
  * prompt is "hi"; in a read turn the model calls the tool `read` once.
  *
- * The counts are exact, except one file call of a start for the compile cache, which Node 20 does not have. Sizes are
- * about 3 percent above the current ones. Lower a bound after an improvement, and give the reason in the commit that
- * raises one.
+ * The counts are exact. Sizes are about 3 percent above the current ones. Lower a bound after an improvement, and give
+ * the reason in the commit that raises one.
  */
 const BUDGETS = {
   stdio: {

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile, execFileSync } from "node:child_process";
-import { chownSync, existsSync, readdirSync, readFileSync, statSync } from "node:fs";
-import * as nodeModule from "node:module";
+import { chownSync, existsSync, readdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -25,9 +24,6 @@ const packageJson = JSON.parse(readFileSync(path.join(ROOT, "package.json"), "ut
 const ADAPTERS = readdirSync(path.join(ROOT, "adapters")).filter(
   (name) => name !== "acp-shared" && name !== "terminal",
 );
-
-/** Node 20 has no compile cache. */
-const COMPILE_CACHE_SKIP = "enableCompileCache" in nodeModule ? false : `not in Node ${process.version}`;
 
 describe("the installed npm package", () => {
   let folder: TempDir;
@@ -107,7 +103,37 @@ describe("the installed npm package", () => {
     assert.equal(stdout.trim().split("\n").at(-1), packageJson.version);
   });
 
-  it("stores compiled code only in an existing home of its user", { skip: COMPILE_CACHE_SKIP }, async () => {
+  it("ignores compiled code of another build and incomplete compiled code", async () => {
+    await using cacheHome = await makeTempDir();
+    const printVersion = async () => {
+      const env = { ...createEnvironment(), GANTRY_HOME: cacheHome.path };
+      const { stdout } = await execFileAsync(
+        process.execPath,
+        [path.join(packageFolder, "dist/src/cli.js"), "version"],
+        {
+          env,
+        },
+      );
+      return stdout.trim();
+    };
+    assert.equal(await printVersion(), packageJson.version);
+    const listFiles = () =>
+      readdirSync(cacheHome.at("compiled"), { recursive: true, withFileTypes: true })
+        .filter((entry) => entry.isFile())
+        .map((entry) => path.join(entry.parentPath, entry.name));
+    assert.notEqual(listFiles().length, 0);
+    for (const change of [
+      (bytes: Buffer) => bytes.fill(0, 0, 16),
+      (bytes: Buffer) => bytes.subarray(0, bytes.length / 2),
+      (bytes: Buffer) => bytes.subarray(0, 128),
+      () => Buffer.alloc(0),
+    ]) {
+      for (const file of listFiles()) writeFileSync(file, change(readFileSync(file)));
+      assert.equal(await printVersion(), packageJson.version);
+    }
+  });
+
+  it("stores compiled code only in an existing home of its user", async () => {
     const cliFile = path.join(packageFolder, "dist/src/cli.js");
     const hasCompiledCode = async (owner: number) => {
       await using ownedHome = await makeTempDir();
