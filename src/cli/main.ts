@@ -94,7 +94,8 @@ function setUpCompileCache(): void {
  * Replaces the compile cache, which Node 20 does not have, for the files of dist/chunks. A process that has loaded a
  * file without stored code stores the functions that it has compiled when it exits.
  *
- * V8 compares only the length of the source. A header with the id of the build excludes code of other sources.
+ * V8 compares only the length of the source, and runs damaged code. A header with the id of the build excludes code of
+ * other sources, and a checksum excludes files that a disk has damaged.
  */
 function cacheChunks(folder: string, buildId: string): void {
   const fs = process.getBuiltinModule("node:fs");
@@ -103,17 +104,25 @@ function cacheChunks(folder: string, buildId: string): void {
   const nodeModule = process.getBuiltinModule("node:module");
   const { _extensions: loaders } = nodeModule as unknown as { _extensions: NodeJS.RequireExtensions };
   const chunksFolder = resolve(__dirname, "../chunks") + sep;
-  const header = Buffer.alloc(128, `${buildId} ${process.version} ${process.arch} `);
+  const header = Buffer.alloc(124, `${buildId} ${process.version} ${process.arch} `);
+  const { crc32 } = process.getBuiltinModule("node:zlib");
+  /** Returns undefined for a file that is missing, damaged or of another build. */
+  const readCode = (file: string): Buffer | undefined => {
+    try {
+      const content = fs.readFileSync(file);
+      const code = content.subarray(header.length + 4);
+      const isIntact = code.length > 0 && content.readUInt32LE(header.length) === crc32(code);
+      return isIntact && content.subarray(0, header.length).equals(header) ? code : undefined;
+    } catch {
+      return undefined;
+    }
+  };
   const chunks: { script: InstanceType<typeof Script>; cacheFile: string; storedBytes: number }[] = [];
   // Node calls this loader for `require` of a file with this extension.
   loaders[".cjs"] = (loadedModule, file) => {
     if (!file.startsWith(chunksFolder)) return loaders[".js"](loadedModule, file);
     const cacheFile = `${folder}/${basename(file)}.bin`;
-    let cachedData: Buffer | undefined;
-    if (fs.existsSync(cacheFile)) {
-      const content = fs.readFileSync(cacheFile);
-      if (content.subarray(0, header.length).equals(header)) cachedData = content.subarray(header.length);
-    }
+    const cachedData = readCode(cacheFile);
     // The same names as in a module that Node compiles.
     const prefix = "(function (exports, require, module, __filename, __dirname) { ";
     const script = new Script(`${prefix}${fs.readFileSync(file, "utf8")}\n})`, {
@@ -139,7 +148,9 @@ function cacheChunks(folder: string, buildId: string): void {
         if (data.length <= storedBytes) continue;
         // Another process may read the file at the same time.
         const temporaryFile = `${cacheFile}.${process.pid}`;
-        fs.writeFileSync(temporaryFile, Buffer.concat([header, data]));
+        const checksum = Buffer.alloc(4);
+        checksum.writeUInt32LE(crc32(data));
+        fs.writeFileSync(temporaryFile, Buffer.concat([header, checksum, data]));
         fs.renameSync(temporaryFile, cacheFile);
       }
     } catch {

@@ -124,6 +124,7 @@ describe("the installed npm package", () => {
     assert.notEqual(listFiles().length, 0);
     for (const change of [
       (bytes: Buffer) => bytes.fill(0, 0, 16),
+      (bytes: Buffer) => bytes.fill(0x55, 300, 4_000),
       (bytes: Buffer) => bytes.subarray(0, bytes.length / 2),
       (bytes: Buffer) => bytes.subarray(0, 128),
       () => Buffer.alloc(0),
