@@ -9,16 +9,11 @@ import { inRoot } from "./project.mjs";
 const DEFERRED = [
   "mime-types/index", // 49 ms; koa and others
   "formidable/src/index", // 12 ms; koa-body
+  "qs/lib/index", // 55 kB; koa-body, for forms
   "string-width/index", // 20 ms; the terminal's first frame
 ];
 /** Like DEFERRED, for CommonJS modules whose export is a function or a class. */
-const DEFERRED_FUNCTIONS = [
-  "cookies/index", // 12 ms together with the next; koa
-  "http-assert/index",
-  "accepts/index",
-  "content-disposition/index",
-  "co-body/lib/form", // koa-body
-];
+const DEFERRED_FUNCTIONS = ["cookies/index", "http-assert/index"]; // 12 ms together; koa
 /** Import statements to insert before a module's own imports. */
 const PRELUDES = {
   // Without this line esbuild evaluates `reflect-metadata`, which is CommonJS in another file, too late for tsyringe.
