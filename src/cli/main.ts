@@ -101,8 +101,9 @@ function cacheChunks(folder: string, buildId: string): void {
   const fs = process.getBuiltinModule("node:fs");
   const { basename, dirname, resolve, sep } = process.getBuiltinModule("node:path");
   const { Script, constants } = process.getBuiltinModule("node:vm");
-  const nodeModule = process.getBuiltinModule("node:module");
-  const { _extensions: loaders } = nodeModule as unknown as { _extensions: NodeJS.RequireExtensions };
+  const { _extensions: loaders } = process.getBuiltinModule("node:module") as unknown as {
+    _extensions: NodeJS.RequireExtensions;
+  };
   const chunksFolder = resolve(__dirname, "../chunks") + sep;
   const header = Buffer.alloc(124, `${buildId} ${process.version} ${process.arch} `);
   const { crc32 } = process.getBuiltinModule("node:zlib");
@@ -120,7 +121,7 @@ function cacheChunks(folder: string, buildId: string): void {
   const chunks: { script: InstanceType<typeof Script>; cacheFile: string; storedBytes: number }[] = [];
   // Node calls this loader for `require` of a file with this extension.
   loaders[".cjs"] = (loadedModule, file) => {
-    if (!file.startsWith(chunksFolder)) return loaders[".js"](loadedModule, file);
+    if (!file.startsWith(chunksFolder)) return void loaders[".js"](loadedModule, file);
     const cacheFile = `${folder}/${basename(file)}.bin`;
     const cachedData = readCode(cacheFile);
     // The same names as in a module that Node compiles.
@@ -128,13 +129,15 @@ function cacheChunks(folder: string, buildId: string): void {
     const script = new Script(`${prefix}${fs.readFileSync(file, "utf8")}\n})`, {
       filename: file,
       columnOffset: -prefix.length,
-      ...(cachedData && { cachedData }),
+      // Undefined is accepted too.
+      cachedData: cachedData as Buffer,
       importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
     });
     chunks.push({ script, cacheFile, storedBytes: cachedData?.length ?? 0 });
     const run = script.runInThisContext() as (...values: unknown[]) => void;
-    const { exports } = loadedModule;
-    Reflect.apply(run, exports, [exports, nodeModule.createRequire(file), loadedModule, file, dirname(file)]);
+    const exports = loadedModule.exports as unknown;
+    const load = (id: string): unknown => loadedModule.require(id);
+    Reflect.apply(run, exports, [exports, load, loadedModule, file, dirname(file)]);
   };
   process.on("exit", () => {
     if (chunks.every(({ storedBytes }) => storedBytes > 0)) return;

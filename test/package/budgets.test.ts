@@ -41,7 +41,7 @@ const BUDGETS = {
     "fifth read turn": createBudget(0, 0, 0, 0, 21, 40),
   },
   HTTP: {
-    start: createBudget(0, 0, 6, 856_000, 25, 21),
+    start: createBudget(0, 0, 6, 856_000, 26, 21),
     "first turn": createBudget(0, 0, 1, 8_500, 61, 36),
     "turn 20": createBudget(0, 0, 0, 0, 9, 25),
     "first read turn": createBudget(0, 0, 1, 107_600, 21, 38),
