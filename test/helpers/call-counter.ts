@@ -10,6 +10,10 @@ export interface CallCount {
   calls: number;
 }
 
+/** Code at the top level of a module is reported as a function without a name that begins with the file. */
+const isModule = ({ functionName, ranges }: Profiler.FunctionCoverage): boolean =>
+  functionName === "" && ranges[0]?.startOffset === 0;
+
 /** Counts the calls of functions in src and adapters, with V8's precise coverage. */
 export class CallCounter {
   readonly #session = new Session();
@@ -31,8 +35,7 @@ export class CallCounter {
     for (const { url, functions } of this.#take()) {
       const file = url.startsWith("file:") ? fileURLToPath(url).slice(ROOT.length) : "";
       if (!/^(src|adapters)\//.test(file)) continue;
-      // The first function is the module itself.
-      const counts = functions.slice(1).map(({ ranges }) => ranges[0]?.count ?? 0);
+      const counts = functions.filter((entry) => !isModule(entry)).map(({ ranges }) => ranges[0]?.count ?? 0);
       const called = counts.filter((count) => count > 0);
       if (called.length > 0)
         files.set(file, { functions: called.length, calls: called.reduce((sum, count) => sum + count, 0) });
