@@ -75,7 +75,7 @@ async function resolveRequest(agent: AgentServices, origin: RunOrigin): Promise<
   const instructions = agent.project.instructions(projectDir);
   const usesFiles = worksOnFiles(input.tools ?? agent.tools.agentTools.list.tools);
   const environment = storedSession || !usesFiles ? undefined : agent.project.environment(projectDir);
-  checkFolder(projectDir);
+  await checkFolder(projectDir);
   const chosenModel = await agent.models.resolve(
     { provider: input.provider ?? "", model: input.model ?? "" },
     { provider: storedSession?.provider ?? "", model: storedSession?.model ?? "" },

@@ -1,4 +1,4 @@
-import { statSync } from "node:fs";
+import { stat } from "node:fs/promises";
 import { isAbsolute } from "node:path";
 import { newId, now } from "../base/ids.js";
 import { NO_USAGE } from "../conversation/usage.js";
@@ -44,19 +44,9 @@ export function createNewSession(
   };
 }
 
-/**
- * Throws `InputError` for a relative path, and `ProjectFolderError` if the folder does not exist. Synchronous: every run
- * checks its folder, and a thread takes ten times as long.
- */
-export function checkFolder(path: string): void {
+/** Rejects with `InputError` for a relative path, and with `ProjectFolderError` if the folder does not exist. */
+export async function checkFolder(path: string): Promise<void> {
   if (!isAbsolute(path)) throw new InputError("projectDir", "an absolute path");
-  if (!isFolder(path)) throw new ProjectFolderError();
-}
-
-function isFolder(path: string): boolean {
-  try {
-    return statSync(path).isDirectory();
-  } catch {
-    return false;
-  }
+  const stats = await stat(path).catch(() => undefined);
+  if (!stats?.isDirectory()) throw new ProjectFolderError();
 }

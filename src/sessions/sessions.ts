@@ -80,7 +80,7 @@ export class Sessions {
    */
   async create(input: NewSession = {}): Promise<Session> {
     const session = createNewSession(input, this.#options);
-    checkFolder(session.projectDir);
+    await checkFolder(session.projectDir);
     const store = await this.#options.store();
     await store.create({ session });
     this.#options.bus.emit("session.created", { session });
