@@ -118,7 +118,7 @@ function cacheChunks(folder: string, buildId: string): void {
       return undefined;
     }
   };
-  const chunks: { script: InstanceType<typeof Script>; cacheFile: string; storedBytes: number }[] = [];
+  const chunks: LoadedChunk[] = [];
   // Node calls this loader for `require` of a file with this extension.
   loaders[".cjs"] = (loadedModule, file) => {
     if (!file.startsWith(chunksFolder)) return void loaders[".js"](loadedModule, file);
@@ -140,26 +140,40 @@ function cacheChunks(folder: string, buildId: string): void {
     Reflect.apply(run, exports, [exports, load, loadedModule, file, dirname(file)]);
   };
   process.on("exit", () => {
-    if (chunks.every(({ storedBytes }) => storedBytes > 0)) return;
-    // V8 rejects code that was stored with other flags. These are the defaults of the flags in `limitHeapGrowth`.
-    const { setFlagsFromString } = process.getBuiltinModule("node:v8");
-    for (const flag of ["--semi-space-growth-factor=2", "--heap-growing-percent=0"]) setFlagsFromString(flag);
-    try {
-      fs.mkdirSync(folder, { recursive: true, mode: 0o700 });
-      for (const { script, cacheFile, storedBytes } of chunks) {
-        const data = script.createCachedData();
-        if (data.length <= storedBytes) continue;
-        // Another process may read the file at the same time.
-        const temporaryFile = `${cacheFile}.${process.pid}`;
-        const checksum = Buffer.alloc(4);
-        checksum.writeUInt32LE(crc32(data));
-        fs.writeFileSync(temporaryFile, Buffer.concat([header, checksum, data]));
-        fs.renameSync(temporaryFile, cacheFile);
-      }
-    } catch {
-      // Without the files, for example on a full disk, the next start takes longer.
-    }
+    if (chunks.some(({ storedBytes }) => storedBytes === 0)) storeChunks(chunks, folder, header);
   });
+}
+
+/** A file of dist/chunks, and where its compiled code is stored. */
+interface LoadedChunk {
+  readonly script: import("node:vm").Script;
+  readonly cacheFile: string;
+  /** Size of the stored code that was used; 0 without such code. */
+  readonly storedBytes: number;
+}
+
+/** Stores the functions that the process has compiled, as an exit handler. */
+function storeChunks(chunks: readonly LoadedChunk[], folder: string, header: Buffer): void {
+  const fs = process.getBuiltinModule("node:fs");
+  // V8 rejects code that was stored with other flags. These are the defaults of the flags in `limitHeapGrowth`.
+  const { setFlagsFromString } = process.getBuiltinModule("node:v8");
+  for (const flag of ["--semi-space-growth-factor=2", "--heap-growing-percent=0"]) setFlagsFromString(flag);
+  try {
+    // Without `recursive`: a home folder that was deleted meanwhile is not created again.
+    if (!fs.existsSync(folder)) fs.mkdirSync(folder, { mode: 0o700 });
+    for (const { script, cacheFile, storedBytes } of chunks) {
+      const data = script.createCachedData();
+      if (data.length <= storedBytes) continue;
+      // Another process may read the file at the same time.
+      const temporaryFile = `${cacheFile}.${process.pid}`;
+      const checksum = Buffer.alloc(4);
+      checksum.writeUInt32LE(process.getBuiltinModule("node:zlib").crc32(data));
+      fs.writeFileSync(temporaryFile, Buffer.concat([header, checksum, data]));
+      fs.renameSync(temporaryFile, cacheFile);
+    }
+  } catch {
+    // Without the files, for example on a full disk, the next start takes longer.
+  }
 }
 
 /** Returns the size of an open file in bytes; undefined if `fd` is not a regular file. */
