@@ -24,7 +24,7 @@ export function keepProcessUntilTestsEnd(): void {
 
 /** Kinds of what keeps the event loop alive; of sockets, servers and child processes also what they belong to. */
 function describeOpenHandles(): readonly unknown[] {
-  // Undocumented, but nothing else in node tells which socket or process is open.
+  // Undocumented, but node has no other list of open sockets and processes.
   const { _getActiveHandles: getActiveHandles } = process as unknown as { _getActiveHandles(): object[] };
   const keys = ["fd", "pid", "spawnargs", "localPort", "remoteAddress", "remotePort", "_connectionKey"];
   const handles = getActiveHandles().map((handle) => [

@@ -105,6 +105,11 @@ function findDeclaration(
   isType: boolean,
 ): ts.Node | undefined {
   for (const statement of parse(file)?.statements ?? []) {
+    if (ts.isExportDeclaration(statement) && !statement.exportClause) {
+      const declaration = findDeclaration(resolveTarget(file, statement), name, parse, isType);
+      if (declaration) return declaration;
+      continue;
+    }
     if (ts.isExportDeclaration(statement) && statement.exportClause && ts.isNamedExports(statement.exportClause)) {
       const reexport = statement.exportClause.elements.find((element) => element.name.text === name);
       if (!reexport || !statement.moduleSpecifier || !ts.isStringLiteral(statement.moduleSpecifier)) continue;

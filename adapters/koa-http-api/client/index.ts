@@ -15,23 +15,32 @@ export type { RunIds, RunStream } from "./run-stream.js";
 export { SessionMirror, type ApiSessionState } from "./session-mirror.js";
 export type { AsksApi, RunsApi, SessionsApi } from "./sessions.js";
 export type { ConnectionState, WatchedEvent, ApiWatchOptions } from "./watch.js";
-export type { AnswerRequest, Effort, Mode, RunRequest, ApiRunState, ApiSessionChange } from "../request-shapes.js";
 export type {
+  ApiAgentEvent,
+  AnswerRequest,
   ApiAsk,
   ContentPart,
   ApiDiff,
+  DoneEvent,
+  Effort,
   Health,
   ApiMessage,
+  Mode,
   Command,
   ApiModel,
   NotReady,
+  ApiPlanEntry,
+  ApiProcessState,
   Ready,
   ApiRun,
   RunAccepted,
+  RunRequest,
   ApiRunResult,
+  ApiRunState,
   ApiSession,
+  ApiSessionChange,
+  SessionEvent,
   SessionList,
   ApiToolCall,
   ApiUsage,
-} from "../response-shapes.js";
-export type { ApiAgentEvent, DoneEvent, ApiPlanEntry, ApiProcessState, SessionEvent } from "../event-shapes.js";
+} from "../shapes.js";
