@@ -100,7 +100,7 @@ function setUpCompileCache(): void {
 function cacheChunks(folder: string, buildId: string): void {
   const fs = process.getBuiltinModule("node:fs");
   const { basename, dirname, resolve, sep } = process.getBuiltinModule("node:path");
-  const { Script, constants } = process.getBuiltinModule("node:vm");
+  const { Script } = process.getBuiltinModule("node:vm");
   const { _extensions: loaders } = process.getBuiltinModule("node:module") as unknown as {
     _extensions: NodeJS.RequireExtensions;
   };
@@ -122,16 +122,17 @@ function cacheChunks(folder: string, buildId: string): void {
   // Node calls this loader for `require` of a file with this extension.
   loaders[".cjs"] = (loadedModule, file) => {
     if (!file.startsWith(chunksFolder)) return void loaders[".js"](loadedModule, file);
+    const source = fs.readFileSync(file, "utf8");
+    // V8's stored code has no callback for `import()`, so such a file is compiled. Few processes load one.
+    if (source.includes("import(")) return loaders[".js"](loadedModule, file);
     const cacheFile = `${folder}/${basename(file)}.bin`;
     const cachedData = readCode(cacheFile);
     // The same names as in a module that Node compiles.
     const prefix = "(function (exports, require, module, __filename, __dirname) { ";
-    const script = new Script(`${prefix}${fs.readFileSync(file, "utf8")}\n})`, {
+    const script = new Script(`${prefix}${source}\n})`, {
       filename: file,
       columnOffset: -prefix.length,
-      // Undefined is accepted too.
-      cachedData: cachedData as Buffer,
-      importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
+      ...(cachedData && { cachedData }),
     });
     chunks.push({ script, cacheFile, storedBytes: cachedData?.length ?? 0 });
     const run = script.runInThisContext() as (...values: unknown[]) => void;
