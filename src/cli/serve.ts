@@ -21,7 +21,7 @@ const EXIT_DELAY_MS = 300;
  * detecting the sandbox starts two processes, which must not delay the first clients.
  */
 const IDLE_CHECK_INTERVAL_MS = 200;
-/** Maximum CPU time in an idle interval, as a share of the interval. */
+/** Maximum share of an idle interval in which the event loop works. */
 const MAX_IDLE_UTILIZATION = 0.25;
 /** Maximum number of checks. The log lines appear then even if the process is busy. */
 const MAX_IDLE_CHECKS = 25;
@@ -54,10 +54,9 @@ function limitHeapAfterRun(agent: Composition["agent"]): void {
 
 /** Calls `work` after the first idle interval. Does not keep the process alive. */
 function callWhenIdle(work: () => void, remainingChecks = MAX_IDLE_CHECKS): void {
-  const start = process.cpuUsage();
+  const start = performance.eventLoopUtilization();
   setTimeout(() => {
-    const { user, system } = process.cpuUsage(start);
-    const utilization = (user + system) / 1000 / IDLE_CHECK_INTERVAL_MS;
+    const { utilization } = performance.eventLoopUtilization(start);
     if (utilization <= MAX_IDLE_UTILIZATION || remainingChecks === 1) work();
     else callWhenIdle(work, remainingChecks - 1);
   }, IDLE_CHECK_INTERVAL_MS).unref();
