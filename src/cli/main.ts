@@ -124,7 +124,7 @@ function cacheChunks(folder: string, buildId: string): void {
     if (!file.startsWith(chunksFolder)) return void loaders[".js"](loadedModule, file);
     const source = fs.readFileSync(file, "utf8");
     // V8's stored code has no callback for `import()`, so such a file is compiled. Few processes load one.
-    if (source.includes("import(")) return loaders[".js"](loadedModule, file);
+    if (source.includes("import(")) return void loaders[".js"](loadedModule, file);
     const cacheFile = `${folder}/${basename(file)}.bin`;
     const cachedData = readCode(cacheFile);
     // The same names as in a module that Node compiles.
@@ -165,12 +165,16 @@ function storeChunks(chunks: readonly LoadedChunk[], folder: string, header: Buf
     for (const { script, cacheFile, storedBytes } of chunks) {
       const data = script.createCachedData();
       if (data.length <= storedBytes) continue;
-      // Another process may read the file at the same time.
-      const temporaryFile = `${cacheFile}.${process.pid}`;
       const checksum = Buffer.alloc(4);
       checksum.writeUInt32LE(process.getBuiltinModule("node:zlib").crc32(data));
-      fs.writeFileSync(temporaryFile, Buffer.concat([header, checksum, data]));
-      fs.renameSync(temporaryFile, cacheFile);
+      // Another process may read the file at the same time.
+      const temporaryFile = `${cacheFile}.${process.pid}`;
+      try {
+        fs.writeFileSync(temporaryFile, Buffer.concat([header, checksum, data]));
+        fs.renameSync(temporaryFile, cacheFile);
+      } finally {
+        fs.rmSync(temporaryFile, { force: true });
+      }
     }
   } catch {
     // Without the files, for example on a full disk, the next start takes longer.

@@ -134,6 +134,21 @@ describe("the installed npm package", () => {
     }
   });
 
+  it("leaves no part of a file of compiled code on a full disk", { skip: process.platform === "win32" }, async () => {
+    await using cacheHome = await makeTempDir();
+    const cliFile = path.join(packageFolder, "dist/src/cli.js");
+    // A limit of the size of files, in steps of 512 or 1,024 bytes, stands for the full disk.
+    const script = `trap "" XFSZ; ulimit -f 16; exec "$0" "$@"`;
+    const env = { ...createEnvironment(), GANTRY_HOME: cacheHome.path };
+    const { stdout } = await execFileAsync("/bin/sh", ["-c", script, process.execPath, cliFile, "version"], { env });
+    assert.equal(stdout.trim(), packageJson.version);
+    const files = readdirSync(cacheHome.path, { recursive: true }).map(String);
+    assert.deepEqual(
+      files.filter((file) => /\.bin\.\d+$/.test(file)),
+      [],
+    );
+  });
+
   it("stores compiled code only in an existing home of its user", async () => {
     const cliFile = path.join(packageFolder, "dist/src/cli.js");
     const hasCompiledCode = async (owner: number) => {
