@@ -61,6 +61,8 @@ mkdirSync(CACHE, { recursive: true });
 const isGroup = process.argv.includes("--group");
 const names = process.argv.slice(2).filter((arg) => arg !== "--group");
 const failures = [];
+/** Reports of all failing tests. Printed again at the end, because a long log is often cut in the middle. */
+let failingTests = "";
 const runStartMs = Date.now();
 
 const steps = names.filter((name) => name in STEPS);
@@ -74,6 +76,7 @@ if (failures.length === 0) {
   if (isGroup) await Promise.all([...steps.map(runStep), runTests(suites)]);
   else for (const name of names) await (name in STEPS ? runStep(name) : runTests([name]));
 }
+process.stdout.write(failingTests);
 process.stdout.write(failures.length === 0 ? "\nall good" : `\nfailed: ${failures.join(", ")}`);
 process.stdout.write(` (${names.join(" ")}, ${formatSeconds(runStartMs)})\n`);
 process.exitCode = failures.length === 0 ? 0 : 1;
@@ -105,25 +108,22 @@ async function runTests(selections) {
   const usesPostgres = selections.includes("postgres");
   if (usesPostgres) {
     env.STORES = "postgres";
-    files.push(
-      ...writeBatches(
-        listStoreTests().filter((file) => file.startsWith("test/unit/")),
-        "postgres",
-      ),
-    );
-    files.push(...listStoreTests().filter((file) => file.startsWith("test/integration/")));
+    const listTests = (folder) => listStoreTests().filter((file) => file.startsWith(folder));
+    files.push(...writeBatches(listTests("test/unit/"), "postgres"), ...listTests("test/integration/"));
   }
   const server = usesPostgres && !env.GANTRY_TEST_POSTGRES ? startPostgresServer(env) : undefined;
   const url = await server?.url;
   if (url) env.GANTRY_TEST_POSTGRES = url;
-  const flags = [`--test-concurrency=${CONCURRENCY}`, `--test-timeout=${TEST_LIMIT_MS}`, "--test-reporter=spec"];
+  const report = path.join(CACHE, "test-report.txt");
+  const reporters = ["stdout", report].map((file) => ["--test-reporter=spec", `--test-reporter-destination=${file}`]);
+  const flags = [`--test-concurrency=${CONCURRENCY}`, `--test-timeout=${TEST_LIMIT_MS}`, ...reporters.flat()];
   const name = selections.join(" ");
-  await reportResult(`${name}: ${files.length} processes of tests`, () =>
-    run(process.execPath, [...SOURCE_FLAGS, "--test", ...flags, ...files], {
-      env,
-      stdio: ["ignore", "inherit", "inherit"],
-    }),
-  );
+  await reportResult(`${name}: ${files.length} processes of tests`, async () => {
+    const options = { env, stdio: ["ignore", "inherit", "inherit"] };
+    const code = await run(process.execPath, [...SOURCE_FLAGS, "--test", ...flags, ...files], options);
+    if (code !== 0) failingTests += readFileSync(report, "utf8").split("failing tests:")[1] ?? "";
+    return code;
+  });
   await server?.stop();
   await reportLeftovers(tempFolder, name);
 }

@@ -10,6 +10,7 @@ import { NO_TMUX, openPane } from "../helpers/terminal-pane.js";
 import { startServer } from "../helpers/server.js";
 import type { Hooks } from "../helpers/temp-dir.js";
 import { TERMINAL_PAYLOADS } from "../helpers/terminal-payloads.js";
+import { waitFor } from "../helpers/wait.js";
 
 /** Starts a proxy that records requested paths and drops a response if `isResponseLost` returns true for its path. */
 async function startRecordingProxy(
@@ -70,7 +71,10 @@ describe("the session of a terminal", { skip: NO_TMUX }, () => {
       ["50"],
     );
     // The stream starts after these messages, so it sends no older message.
-    assert.match(requestedPaths.find((path) => path.includes("/events")) ?? "", /[?&]after_seq=119(&|$)/);
+    const streamPath = await waitFor("the request of the event stream", () =>
+      requestedPaths.find((path) => path.includes("/events")),
+    );
+    assert.match(streamPath, /[?&]after_seq=119(&|$)/);
     await pane.sendKeys("PPage");
     await pane.waitForScreen((screen) => !screen.includes("prompt 60"));
     assert.equal(findPageRequests().length, 1);
@@ -99,7 +103,7 @@ describe("the session of a terminal", { skip: NO_TMUX }, () => {
     ]);
     // New messages do not move the view; one key returns to the end.
     await runPrompt(server, { message: "prompt 61", session_id: sessionId });
-    assert.match(await pane.readScreen(), /❯ prompt 1$/m);
+    await pane.waitForScreen(/❯ prompt 1$/m);
     await pane.sendKeys("C-End");
     await pane.waitForScreen(/Answer to prompt 61\./);
   });
