@@ -6,6 +6,8 @@ const noDefaultExport = {
   selector: "ExportDefaultDeclaration",
   message: "Named exports only; an adapter's index.ts is the one place for a default export.",
 };
+const lostTimeout = "CallExpression[callee.property.name='any'] CallExpression[callee.property.name='timeout']";
+const noLostTimeout = { selector: lostTimeout, message: "use createDeadline: Node 20 loses this timeout" };
 /** Built files export the value that a name has after evaluation; later assignments are not visible (.ci/pack.mjs). */
 const noMutableExport = {
   selector: "ExportNamedDeclaration > VariableDeclaration[kind!='const']",
@@ -43,7 +45,7 @@ export default tseslint.config(
       "no-control-regex": "error",
       "no-eval": "error",
       "no-new-func": "error",
-      "no-restricted-syntax": ["error", noDefaultExport, noMutableExport],
+      "no-restricted-syntax": ["error", noDefaultExport, noMutableExport, noLostTimeout],
       "no-useless-rename": "error",
       "@typescript-eslint/consistent-type-exports": "error",
       "@typescript-eslint/consistent-type-imports": [

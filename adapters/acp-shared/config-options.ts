@@ -1,5 +1,5 @@
 import type { Agent, Logger, ReasoningEffort, Session } from "gantry";
-import { nearestEffort, type Model } from "gantry/plugin";
+import { createDeadline, nearestEffort, type Model } from "gantry/plugin";
 import { toParamsError } from "./errors.js";
 import { MODE_OPTION, findMode, toModeOption } from "./modes.js";
 import type { SelectOption } from "./wire.js";
@@ -56,22 +56,19 @@ async function loadModelOptions(
 ): Promise<ConfigOptions> {
   let { models, complete: isComplete } = await agent.models.listKnown();
   if (waitsForAll || models.length === 0) {
-    const listSignal = waitsForAll ? signal : AbortSignal.any([signal, AbortSignal.timeout(MODEL_LIST_TIMEOUT_MS)]);
+    const deadline = createDeadline(waitsForAll ? undefined : MODEL_LIST_TIMEOUT_MS, signal);
     try {
-      models = await agent.models.list(listSignal);
+      models = await agent.models.list(deadline.signal);
       isComplete = true;
     } catch {
       models = agent.models.entries();
       isComplete = false;
+    } finally {
+      deadline.clear();
     }
   }
   if (models.length === 0) return { options: [], isComplete };
-  const currentModel = await resolveModel(
-    agent,
-    session,
-    AbortSignal.any([signal, AbortSignal.timeout(MODEL_LIST_TIMEOUT_MS)]),
-    logger,
-  );
+  const currentModel = await resolveModel(agent, session, signal, logger);
   if (!currentModel) return { options: [], isComplete };
   const entries = models.map(({ provider, model }) => ({
     value: `${provider}/${model.id}`,
@@ -153,11 +150,14 @@ async function resolveModel(agent: Agent, session: Session, signal: AbortSignal,
     const { sessions } = await agent.sessions.list({ projectDir: session.projectDir, limit: MAX_SEARCHED_SESSIONS });
     return sessions.find(({ provider, model }) => provider !== "" && model !== "");
   };
+  const deadline = createDeadline(MODEL_LIST_TIMEOUT_MS, signal);
   try {
     const storedModel = { provider: session.provider, model: session.model };
-    return await agent.models.resolve({ provider: "", model: "" }, storedModel, findRecentSession, signal);
+    return await agent.models.resolve({ provider: "", model: "" }, storedModel, findRecentSession, deadline.signal);
   } catch (error) {
     logger.debug("no model to show", { error });
     return undefined;
+  } finally {
+    deadline.clear();
   }
 }

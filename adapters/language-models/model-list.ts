@@ -1,4 +1,5 @@
 import { ProviderError } from "gantry";
+import { createDeadline } from "gantry/plugin";
 import { BODY_LIMITS } from "./bodies.js";
 import { toProviderError, type FaultContext } from "./errors.js";
 import type { Read } from "./network.js";
@@ -27,22 +28,19 @@ export async function loadEntries(
   const { preset } = settings;
   const presetEntries = (preset?.models ?? []).map((id) => ({ id }));
   if (preset?.hasModelList === false) return presetEntries;
-  const timeoutSignal = AbortSignal.timeout(LIST_TIMEOUT_MS);
-  const combinedSignal = AbortSignal.any([signal, timeoutSignal]);
+  const deadline = createDeadline(LIST_TIMEOUT_MS, signal);
   try {
-    return await enrichLocalEntries(
-      await fetchEntries(settings, read, context, combinedSignal),
-      settings,
-      read,
-      combinedSignal,
-    );
+    const entries = await fetchEntries(settings, read, context, deadline.signal);
+    return await enrichLocalEntries(entries, settings, read, deadline.signal);
   } catch (error) {
     signal.throwIfAborted();
-    if (timeoutSignal.aborted)
+    if (deadline.hasExpired)
       throw new ProviderError(context.provider, "timeout", `no list of models within ${LIST_TIMEOUT_MS / 1000} s`);
     const fault = toProviderError(error, context);
     if (fault.kind === "not_found" && presetEntries.length > 0) return presetEntries;
     throw fault;
+  } finally {
+    deadline.clear();
   }
 }
 

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { Logger } from "gantry";
-import { isRecord } from "gantry/plugin";
+import { createDeadline, isRecord } from "gantry/plugin";
 import type { Read } from "./network.js";
 import type { PriceSource } from "./options.js";
 import { setNewerPrices, loadPriceList, type NewerPrices, type PriceList } from "./prices.js";
@@ -80,13 +80,10 @@ export class CachedPrices implements NewerPrices {
     try {
       const mechanism = getUpdateMechanism(list);
       const url = this.#source.url ?? mechanism.url;
-      const fetchSignal = AbortSignal.any([signal, AbortSignal.timeout(FETCH_TIMEOUT_MS)]);
-      const response = await read(
-        url,
-        { headers: { accept: "application/json" } },
-        fetchSignal,
-        MAX_LIST_BYTES,
-        "a list of prices",
+      const deadline = createDeadline(FETCH_TIMEOUT_MS, signal);
+      const init = { headers: { accept: "application/json" } };
+      const response = await read(url, init, deadline.signal, MAX_LIST_BYTES, "a list of prices").finally(() =>
+        deadline.clear(),
       );
       if (!response.ok) throw new Error(`the request for the price list failed with status ${response.status}`);
       const providers = checkProviders(JSON.parse(response.text));

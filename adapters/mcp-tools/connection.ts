@@ -3,7 +3,7 @@ import { removeProjectFolders } from "./local-path.js";
 import { pathToFileURL } from "node:url";
 import { Client, SdkHttpError, type ElicitResult, type Transport } from "@modelcontextprotocol/client";
 import type { Logger } from "gantry";
-import { isRecord, startProcess, type StandardSchema, type McpServer } from "gantry/plugin";
+import { createDeadline, isRecord, startProcess, type StandardSchema, type McpServer } from "gantry/plugin";
 import { HttpTransport } from "./http-transport.js";
 import { parsePrompts, parseTools, LISTING_LIMITS, type Listing } from "./listing.js";
 import { toLine } from "./printable-text.js";
@@ -192,8 +192,9 @@ export class McpConnection {
     const entries: unknown[] = [];
     let cursor: unknown;
     for (let page = 0; page < LISTING_LIMITS.pages; page++) {
-      const pageSignal = AbortSignal.any([signal, AbortSignal.timeout(LIST_TIMEOUT_MS)]);
-      const result = await this.request(method, cursor === undefined ? {} : { cursor }, { signal: pageSignal });
+      const deadline = createDeadline(LIST_TIMEOUT_MS, signal);
+      const params = cursor === undefined ? {} : { cursor };
+      const result = await this.request(method, params, { signal: deadline.signal }).finally(() => deadline.clear());
       const pageEntries = result[key];
       if (!Array.isArray(pageEntries)) throw new McpServerError(`the response to ${method} has no ${key}`);
       // Push one entry at a time: a spread of 100,000 arguments would overflow the stack.

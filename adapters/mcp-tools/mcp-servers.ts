@@ -1,5 +1,6 @@
 import { silentLogger, type Logger } from "gantry";
 import {
+  abortable,
   headerSecrets,
   Redactor,
   type OpenTools,
@@ -111,7 +112,7 @@ export class McpServers implements McpServerFactory {
 
   /** Registers a user of the server and waits until the server is ready. The caller must call `leave` once. */
   async #joinServer(server: McpServer, { projectDir }: ToolSession, signal: AbortSignal) {
-    const [{ raceAbort, SharedServer }, , , { RestartBackoff }] = await loadImplementation();
+    const [{ SharedServer }, , , { RestartBackoff }] = await loadImplementation();
     const serverKeyText = JSON.stringify([server, projectDir]);
     const backoff = this.#backoffsByKey.get(serverKeyText) ?? new RestartBackoff();
     cacheRecent(this.#backoffsByKey, serverKeyText, backoff);
@@ -134,7 +135,7 @@ export class McpServers implements McpServerFactory {
       await closePromise;
     };
     try {
-      await raceAbort(sharedServer.getConnection(), signal);
+      await abortable(sharedServer.getConnection(), signal);
       return { sharedServer, leave };
     } catch (error) {
       if (signal.aborted && (signal.reason as Partial<Error> | undefined)?.name === "TimeoutError")

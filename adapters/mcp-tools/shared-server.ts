@@ -1,5 +1,5 @@
 import type { ToolContext } from "gantry";
-import { ToolError } from "gantry/plugin";
+import { abortable, ToolError } from "gantry/plugin";
 import type { ElicitResult } from "@modelcontextprotocol/client";
 import { McpConnection, McpServerError, type ConnectionContext } from "./connection.js";
 import { elicitFields } from "./elicitation.js";
@@ -117,7 +117,7 @@ export class SharedServer {
     if (caller) this.#activeCalls.add(caller);
     try {
       for (let attempt = 0; ; attempt++) {
-        const connection = await raceAbort(this.getConnection(), timeout.signal);
+        const connection = await abortable(this.getConnection(), timeout.signal);
         try {
           const onProgress = (progress: Parameters<typeof formatProgress>[0]): void => {
             timeout.restart();
@@ -262,7 +262,7 @@ export class SharedServer {
     try {
       const askUser: ToolContext["askUser"] = (request) =>
         endSignal.aborted ? Promise.resolve(undefined) : context.askUser(request);
-      return await raceAbort(elicitFields(this.#context.server.name, params, askUser), endSignal);
+      return await abortable(elicitFields(this.#context.server.name, params, askUser), endSignal);
     } catch {
       return { action: "cancel" };
     } finally {
@@ -286,17 +286,7 @@ function formatProgress({
   return [shareText, messageText].filter((part) => part !== "").join(" ");
 }
 
-/** Settles like the promise, or rejects with the signal's reason if the signal aborts first. */
-export function raceAbort<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const abort = (): void => reject(signal.reason as Error);
-    if (signal.aborted) abort();
-    signal.addEventListener("abort", abort, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
-  });
-}
-
 async function waitUntilAborted(delayMs: number, signal: AbortSignal): Promise<void> {
   if (delayMs <= 0) return;
-  await raceAbort(new Promise<void>((resolve) => setTimeout(resolve, delayMs).unref()), signal).catch(() => undefined);
+  await abortable(new Promise<void>((resolve) => setTimeout(resolve, delayMs).unref()), signal).catch(() => undefined);
 }

@@ -1,4 +1,5 @@
 import { get } from "node:http";
+import { createDeadline } from "gantry/plugin";
 
 /** A model server on the user's own machine. */
 export interface LocalServer {
@@ -26,12 +27,13 @@ const EMBEDDING_MODEL_PATTERN = /embed|bge-|minilm/i;
 
 /** Returns the servers that answer within one second and have a model. Never rejects. */
 export async function findLocalServers(servers: readonly LocalServer[], signal: AbortSignal): Promise<FoundServer[]> {
-  const searches = servers.map((server) => findModel(server, signal).catch(() => []));
-  return (await Promise.all(searches)).flat();
+  const deadline = createDeadline(SEARCH_TIMEOUT_MS, signal);
+  const searches = servers.map((server) => findModel(server, deadline.signal).catch(() => []));
+  return (await Promise.all(searches).finally(() => deadline.clear())).flat();
 }
 
 async function findModel(server: LocalServer, signal: AbortSignal): Promise<FoundServer[]> {
-  const text = await fetchText(server.url, AbortSignal.any([signal, AbortSignal.timeout(SEARCH_TIMEOUT_MS)]));
+  const text = await fetchText(server.url, signal);
   const { data } = JSON.parse(text) as { data: { id: string }[] };
   const model = data.find(({ id }) => id !== "" && !EMBEDDING_MODEL_PATTERN.test(id))?.id;
   // Another program may use the port, and the id appears in an answer.

@@ -1,4 +1,5 @@
 import type { Client, ClientConfig, Notification } from "pg";
+import { createDeadline } from "gantry/plugin";
 import { createTlsOptions, type Address } from "./address.js";
 
 /** Members of `pg.Client` that the package's types omit. */
@@ -75,12 +76,14 @@ export class Connection {
     holdsProcess = true,
   ): Promise<Connection> {
     const { default: pg } = await import("pg");
-    const deadlineSignal = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)]);
+    const deadline = createDeadline(timeoutMs, signal);
     try {
-      return await new Connection(pg, address, address.tls !== "none").#connect(deadlineSignal, holdsProcess);
+      return await new Connection(pg, address, address.tls !== "none").#connect(deadline.signal, holdsProcess);
     } catch (error) {
       if (address.tls !== "if offered" || !/does not support SSL/.test(String(error))) throw error;
-      return new Connection(pg, address, false).#connect(deadlineSignal, holdsProcess);
+      return await new Connection(pg, address, false).#connect(deadline.signal, holdsProcess);
+    } finally {
+      deadline.clear();
     }
   }
 

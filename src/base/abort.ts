@@ -101,8 +101,8 @@ export interface Deadline {
 /**
  * Creates a deadline of `ms` milliseconds. If `ms` is undefined, only `signals` abort the deadline's signal.
  *
- * Unlike `AbortSignal.timeout`, the timer keeps the process alive, and it always fires. Node loses timeouts that only
- * `AbortSignal.any` refers to (nodejs/node#54614).
+ * Unlike `AbortSignal.timeout`, the timer keeps the process alive. Unlike `AbortSignal.any` of such a signal, it always
+ * fires: the garbage collector of Node 20 removes timeouts that only `AbortSignal.any` refers to (nodejs/node#54614).
  */
 export function createDeadline(ms: number | undefined, ...signals: AbortSignal[]): Deadline {
   const controller = new AbortController();

@@ -1,4 +1,5 @@
 import { resolve } from "node:path";
+import { createDeadline } from "../base/abort.js";
 import { createLogger } from "../base/log.js";
 import { createChildEnvironment } from "../serve/environment.js";
 import { ConfigMcpServerFactory, getConfiguredServers } from "../serve/mcp-servers.js";
@@ -64,10 +65,9 @@ export const run: CommandHandler<typeof mcpList.flags> = async ({ args, flags, o
 /** Starts a server and lists its tools. Never rejects: a failure gives the state `failed`. */
 async function openServer(source: ToolSource, projectDir: string, interruptSignal: AbortSignal): Promise<ListedServer> {
   const name = source.name.replace(/^mcp:/, "");
-  const timeoutSignal = AbortSignal.timeout(OPEN_TIMEOUT_MS);
+  const deadline = createDeadline(OPEN_TIMEOUT_MS, interruptSignal);
   try {
-    const signal = AbortSignal.any([timeoutSignal, interruptSignal]);
-    const { tools, prompts = [], close } = await source.open({ sessionId: "", projectDir }, signal);
+    const { tools, prompts = [], close } = await source.open({ sessionId: "", projectDir }, deadline.signal);
     const listedServer: ListedServer = {
       name,
       state: "ready",
@@ -81,10 +81,12 @@ async function openServer(source: ToolSource, projectDir: string, interruptSigna
     await close();
     return listedServer;
   } catch (error) {
-    const reason = timeoutSignal.aborted
+    const reason = deadline.hasExpired
       ? `the server did not start within ${OPEN_TIMEOUT_MS / 1000} s`
       : String((error as Error).message);
     return { name, state: "failed", error: reason, tools: [], prompts: [] };
+  } finally {
+    deadline.clear();
   }
 }
 

@@ -140,6 +140,9 @@ export type {
 } from "../ports/file-history.js";
 export type { CompactionInput, CompactionStrategy } from "../ports/compaction-strategy.js";
 
+// Time limits and cancellation.
+export { abortable, createDeadline, withTimeLimit, type Deadline } from "../base/abort.js";
+
 // Text and secrets.
 export { isRecord, JsonDepthError, JsonError, parseJson } from "../base/json.js";
 export { Redactor } from "../base/redact.js";
