@@ -1,7 +1,7 @@
 import { describe, it } from "node:test";
 import { sessionDriverChecks } from "gantry/testing";
-import { RedisDriver } from "../../../examples/10-document-store.js";
-import { FakeRedis } from "../../helpers/fake-redis.js";
+import { RedisDriver } from "../../examples/10-document-store.js";
+import { FakeRedis } from "../helpers/fake-redis.js";
 
 describe("the driver of the document store example", () => {
   let server = new FakeRedis();
