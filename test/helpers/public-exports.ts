@@ -2,6 +2,18 @@ import path from "node:path";
 import ts from "typescript";
 import type { Sources } from "./architecture.js";
 
+/**
+ * Entry points that share one namespace: only one entry point exports a name. The client has a namespace of its own,
+ * because its types describe the server's responses.
+ */
+export const ENTRY_POINTS = {
+  gantry: "src/index.ts",
+  "gantry/plugin": "src/plugin/index.ts",
+  "gantry/http": "src/http/index.ts",
+  "gantry/testing": "src/testing/index.ts",
+};
+export const CLIENT_ENTRY_POINT = { "gantry/client": "adapters/koa-http-api/client/index.ts" };
+
 /** An export of an entry module, and its declaration. */
 interface Export {
   name: string;
@@ -86,11 +98,9 @@ function listUsedNames(
   entryModules: Readonly<Record<string, string>>,
   exports: ReadonlyMap<string, Export>,
 ): string[] {
-  const importedNames = Object.entries(entryModules).flatMap(([specifier, entryModule]) =>
-    listImportedNames(specifier, [...programs, ...pages]).filter(
-      (name) => exports.get(name)?.entryModule === entryModule,
-    ),
-  );
+  const importedNames = listImports([...programs, ...pages])
+    .filter(({ specifier, name }) => exports.get(name)?.entryModule === entryModules[specifier])
+    .map(({ name }) => name);
   return [...importedNames, ...listMentionedNames(pages)];
 }
 
@@ -165,13 +175,16 @@ function readDocComment(declaration: ts.Node): string {
     .trim();
 }
 
-/** Names in import statements of programs and of code in pages. */
-function listImportedNames(specifier: string, texts: readonly string[]): string[] {
+/** Names in import statements of programs and of code in pages, with the module that they are imported from. */
+function listImports(texts: readonly string[]): { specifier: string; name: string }[] {
   return texts.flatMap((text) =>
-    [...text.matchAll(/import\s+(?:type\s+)?\{([^}]*)\}\s+from\s+"([^"]+)"/g)]
-      .filter(([, , from]) => from === specifier)
-      .flatMap(([, names = ""]) => names.split(",").map((name) => name.trim().split(/\s+as\s+/)[0] ?? ""))
-      .map((name) => name.replace(/^type\s+/, "")),
+    [...text.matchAll(/import\s+(?:type\s+)?\{([^}]*)\}\s+from\s+"([^"]+)"/g)].flatMap(
+      ([, names = "", specifier = ""]) =>
+        names.split(",").map((part) => {
+          const [name = ""] = part.trim().split(/\s+as\s+/);
+          return { specifier, name: name.replace(/^type\s+/, "") };
+        }),
+    ),
   );
 }
 

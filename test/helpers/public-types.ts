@@ -64,31 +64,42 @@ class TypeCollector {
   }
 }
 
-interface EntryExports {
+/** Files with everything that they import, and their type checker. */
+interface EntryProgram {
   root: string;
+  program: ts.Program;
   checker: ts.TypeChecker;
+}
+
+interface EntryExports extends EntryProgram {
   exports: readonly (readonly [symbol: ts.Symbol, isTypeOnly: boolean])[];
 }
 
-/** The exports of files, with the type checker. */
-export function readEntryExports(root: string, files: readonly string[]): EntryExports {
+/** Parses files and their imports. This takes seconds, so checks of several entry points share one program. */
+export function createEntryProgram(root: string, files: readonly string[]): EntryProgram {
   const config = ts.readConfigFile(path.join(root, "tsconfig.json"), (file) => ts.sys.readFile(file)).config as unknown;
   const { options } = ts.parseJsonConfigFileContent(config, ts.sys, root);
   const names = files.map((file) => path.join(root, file));
   const program = ts.createProgram(names, { ...options, exactOptionalPropertyTypes: true });
-  const checker = program.getTypeChecker();
+  return { root, program, checker: program.getTypeChecker() };
+}
+
+/** The exports of files, which are in the program. */
+export function readEntryExports(entryProgram: EntryProgram, files: readonly string[]): EntryExports {
+  const { root, program, checker } = entryProgram;
   const exports: [symbol: ts.Symbol, isTypeOnly: boolean][] = [];
-  for (const name of names) {
-    const file = program.getSourceFile(name);
+  for (const name of files) {
+    const file = program.getSourceFile(path.join(root, name));
     const module = file && checker.getSymbolAtLocation(file);
-    for (const exportSymbol of module ? checker.getExportsOfModule(module) : []) {
+    if (!module) throw new Error(`${name} is no module of the program`);
+    for (const exportSymbol of checker.getExportsOfModule(module)) {
       const symbol = resolveAlias(checker, exportSymbol);
       exports.push([symbol, (exportSymbol.declarations ?? []).some(ts.isTypeOnlyExportDeclaration)]);
       if (symbol.flags & ts.SymbolFlags.ValueModule)
         for (const member of checker.getExportsOfModule(symbol)) exports.push([resolveAlias(checker, member), false]);
     }
   }
-  return { root, checker, exports };
+  return { ...entryProgram, exports };
 }
 
 /** Types that an exported signature refers to and no entry module exports: `type (file), of export`. */
