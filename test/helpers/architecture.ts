@@ -14,7 +14,8 @@ interface Import {
   target: string | undefined;
 }
 
-interface Module {
+/** A parsed source file. */
+export interface Module {
   file: string;
   ast: ts.SourceFile;
   imports: Import[];
@@ -116,10 +117,13 @@ const TRUSTED_EXPRESSION_FILES = new Set(["src/files/protection.ts", "src/base/r
 /** Threads of src have limits; adapters manage their own threads. */
 const THREAD_MODULES = /^(node:)?worker_threads$/;
 
+/** Parses sources. This takes seconds for all sources, so checks of the same sources share the result. */
+export function parseSources(sources: Sources): Map<string, Module> {
+  return new Map([...sources].map(([file, text]) => [file, parse(file, text, sources)]));
+}
+
 /** Returns every violation as `file: message`. Only the rules of the start path ignore type-only imports. */
-export function findArchitectureFaults(sources: Sources): string[] {
-  const modules = new Map<string, Module>();
-  for (const [file, text] of sources) modules.set(file, parse(file, text, sources));
+export function findArchitectureFaults(modules: ReadonlyMap<string, Module>): string[] {
   const faults: string[] = [];
   for (const module of modules.values()) {
     if (module.file.startsWith("src/") && findLayer(module.file) === -1) faults.push(`${module.file}: is in no module`);

@@ -2,10 +2,12 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, it } from "node:test";
-import { fileURLToPath } from "node:url";
-import { findArchitectureFaults } from "../helpers/architecture.js";
+import { findArchitectureFaults, parseSources } from "../helpers/architecture.js";
+import { ROOT } from "../helpers/source-paths.js";
+import { MAX_FUNCTION_LINES, findLongFunctions } from "../helpers/source-size.js";
 
-const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+/** A longer file usually has two reasons to change. */
+const MAX_FILE_LINES = 300;
 
 function readSources(): Map<string, string> {
   const textsByPath = new Map<string, string>();
@@ -21,8 +23,29 @@ function readSources(): Map<string, string> {
 }
 
 describe("the repository", () => {
+  const sources = readSources();
+  const modules = parseSources(sources);
+
   it("follows the architecture rules in src, adapters and examples", () => {
-    assert.deepEqual(findArchitectureFaults(readSources()), []);
+    assert.deepEqual(findArchitectureFaults(modules), []);
+  });
+
+  it("has no file of src over 300 lines", () => {
+    const longFiles = [...sources].filter(
+      ([file, text]) => file.startsWith("src/") && text.split("\n").length - 1 > MAX_FILE_LINES,
+    );
+    assert.deepEqual(
+      longFiles.map(([file]) => file),
+      [],
+    );
+  });
+
+  it("has no function over 60 lines, except those that contain JSX", () => {
+    const findIn = (parsedModules: typeof modules): string[] =>
+      [...parsedModules.values()].flatMap(({ file, ast }) => findLongFunctions(file, ast));
+    assert.deepEqual(findIn(modules), []);
+    const longFunction = `function f() {\n${"  g();\n".repeat(MAX_FUNCTION_LINES)}}`;
+    assert.deepEqual(findIn(parseSources(new Map([["a.ts", longFunction]]))), ["a.ts:1 62 lines"]);
   });
 
   it("has only the allowed files and folders at its root", () => {
@@ -49,7 +72,7 @@ describe("the repository", () => {
   });
 
   it("names its source files in kebab-case", () => {
-    const misnamedFiles = [...readSources().keys()].filter(
+    const misnamedFiles = [...sources.keys()].filter(
       (file) => !/^(?:[a-z0-9]+(?:-[a-z0-9]+)*\/)*[a-z0-9]+(?:[-.][a-z0-9]+)*\.tsx?$/.test(file),
     );
     assert.deepEqual(misnamedFiles, []);
@@ -59,7 +82,7 @@ describe("the repository", () => {
 describe("the architecture checker", () => {
   /** Returns the faults in a repository that has only these files. */
   const findFaults = (files: Record<string, string>): string[] =>
-    findArchitectureFaults(new Map(Object.entries(files)));
+    findArchitectureFaults(parseSources(new Map(Object.entries(files))));
 
   const violations: [violation: string, files: Record<string, string>, faultPattern: RegExp][] = [
     [
