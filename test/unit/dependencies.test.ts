@@ -36,13 +36,14 @@ function findImportedPackages(): Set<string> {
 }
 
 describe("package.json", () => {
+  const packages = findImportedPackages();
+
   it("lists each package that the sources import", () => {
-    const missingPackages = [...findImportedPackages()].filter((name) => !DEPENDENCIES.includes(name));
+    const missingPackages = [...packages].filter((name) => !DEPENDENCIES.includes(name));
     assert.deepEqual(missingPackages, []);
   });
 
   it("lists no package without an import, except peer dependencies that CONTRIBUTING.md names", () => {
-    const packages = findImportedPackages();
     const peerPackages = new Set(
       [...packages].flatMap((name) => Object.keys(readManifest(`node_modules/${name}`).peerDependencies ?? {})),
     );
