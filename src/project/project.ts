@@ -1,4 +1,5 @@
 import { isRecord } from "../base/json.js";
+import { SharedReads } from "../base/shared-reads.js";
 import { repositoryOf, type Repository } from "../files/repository.js";
 import type { Logger } from "../ports/logger.js";
 import type { Skill } from "../ports/skill.js";
@@ -69,6 +70,7 @@ export class Project {
   readonly #treeTimeoutMs: number;
   #lazyInstructions: Instructions | undefined;
   #lazySkills: Skills | undefined;
+  readonly #instructionReads = new SharedReads((projectDir) => this.#readInstructions(projectDir));
   readonly #environmentsByFolder = new Map<
     string,
     { expiresAtMs: number; environment: Promise<Omit<Environment, "day" | "folder">> }
@@ -101,8 +103,12 @@ export class Project {
     this.#logger?.warn("project file skipped; its instructions are not used", { path, why });
   };
 
-  /** Reads the instructions and skills of a project in their current state. */
-  async instructions(projectDir: string): Promise<ProjectInstructions> {
+  /** Reads the instructions and skills of a project in their current state. Runs that start together share a read. */
+  instructions(projectDir: string): Promise<ProjectInstructions> {
+    return this.#instructionReads.get(projectDir);
+  }
+
+  async #readInstructions(projectDir: string): Promise<ProjectInstructions> {
     const home = this.#home;
     const repository = await this.#findRepository(projectDir);
     const [user, project, skills] = await Promise.all([

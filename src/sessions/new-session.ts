@@ -1,6 +1,7 @@
 import { stat } from "node:fs/promises";
 import { isAbsolute } from "node:path";
 import { newId, now } from "../base/ids.js";
+import { SharedReads } from "../base/shared-reads.js";
 import { NO_USAGE } from "../conversation/usage.js";
 import { InputError, ProjectFolderError } from "../ports/errors.js";
 import type { Session } from "../ports/session.js";
@@ -44,9 +45,13 @@ export function createNewSession(
   };
 }
 
+const folderChecks = new SharedReads(async (path: string) => {
+  const stats = await stat(path).catch(() => undefined);
+  return stats?.isDirectory() === true;
+});
+
 /** Rejects with `InputError` for a relative path, and with `ProjectFolderError` if the folder does not exist. */
 export async function checkFolder(path: string): Promise<void> {
   if (!isAbsolute(path)) throw new InputError("projectDir", "an absolute path");
-  const stats = await stat(path).catch(() => undefined);
-  if (!stats?.isDirectory()) throw new ProjectFolderError();
+  if (!(await folderChecks.get(path))) throw new ProjectFolderError();
 }
