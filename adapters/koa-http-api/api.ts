@@ -30,12 +30,12 @@ export interface ApiDependencies {
 }
 
 /**
- * Returns a controller that aborts with `reason` if the client disconnects before the response is complete; at once if
- * the client has disconnected already.
+ * Returns a controller that aborts with a new reason if the client disconnects before the response is complete; at once
+ * if the client has disconnected already.
  */
-export function createDisconnectController({ res }: Context, reason?: unknown): AbortController {
+export function createDisconnectController({ res }: Context, createReason?: () => unknown): AbortController {
   const controller = new AbortController();
-  const abortIfIncomplete = () => res.writableFinished || controller.abort(reason);
+  const abortIfIncomplete = () => res.writableFinished || controller.abort(createReason?.());
   if (res.closed) abortIfIncomplete();
   else res.once("close", abortIfIncomplete);
   return controller;

@@ -58,7 +58,7 @@ export class RunEndpoint {
   }
 
   async serve(ctx: Context): Promise<void> {
-    const disconnectController = createDisconnectController(ctx, new RunCancelledError());
+    const disconnectController = createDisconnectController(ctx, () => new RunCancelledError());
     const request = await readRunRequest(await this.#bodyReader.readJson(ctx));
     if (request.input.mode !== undefined) {
       const { requirePersonForMode } = await import("./person.js");
