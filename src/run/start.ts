@@ -3,6 +3,7 @@ import { onAbort } from "../base/abort.js";
 import { AsyncScope } from "../base/async-scope.js";
 import { newId } from "../base/ids.js";
 import { createLoggerWithFields } from "../base/log.js";
+import { SharedReads } from "../base/shared-reads.js";
 import { nearestEffort } from "../models/efforts.js";
 import type { ModelPair } from "../models/models.js";
 import { BudgetExceededError } from "../ports/errors.js";
@@ -120,7 +121,16 @@ async function requireFirstSession(store: SessionDriver, id: string): Promise<Se
   return session.chain.index === 0 ? session : requireSession(store, session.chain.root);
 }
 
-async function findRecentModel(store: SessionDriver, projectDir: string): Promise<ModelPair | undefined> {
+const recentModelReads = new WeakMap<SessionDriver, SharedReads<ModelPair | undefined>>();
+
+/** Returns the model that was last used in a folder. Runs that start together share a read of the store. */
+function findRecentModel(store: SessionDriver, projectDir: string): Promise<ModelPair | undefined> {
+  let reads = recentModelReads.get(store);
+  if (!reads) recentModelReads.set(store, (reads = new SharedReads((folder) => readRecentModel(store, folder))));
+  return reads.get(projectDir);
+}
+
+async function readRecentModel(store: SessionDriver, projectDir: string): Promise<ModelPair | undefined> {
   // The newest session usually has a model. Sessions that a client only opened have none.
   for (const limit of [1, 10]) {
     const { sessions } = await store.list({ projectDir, limit });
