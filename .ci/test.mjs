@@ -26,7 +26,7 @@ const TEST_LIMIT_MS = 900_000;
 const CONCURRENCY = 6;
 /** Suites whose files share processes: their tests start no process and measure nothing process-wide. */
 const BATCHED_SUITES = new Set(["unit"]);
-/** Number of processes for a batched suite. Each loads the sources again, for 10 to 19 s of CPU time. */
+/** Number of processes for a batched suite. Each loads the sources again, for about 6 s of CPU time. */
 const BATCH_COUNT = 4;
 
 const getPackagePath = (name) => inRoot("node_modules", name);
