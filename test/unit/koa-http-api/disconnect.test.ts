@@ -12,12 +12,12 @@ function createContext(state: { closed: boolean; writableFinished: boolean }): C
 it("createDisconnectController aborts when an incomplete response closes, also if it has closed before", () => {
   const reason = new Error("disconnected");
   const context = createContext({ closed: false, writableFinished: false });
-  const controller = createDisconnectController(context, reason);
+  const controller = createDisconnectController(context, () => reason);
   assert.equal(controller.signal.aborted, false);
   context.res.emit("close");
   assert.equal(controller.signal.reason, reason);
   const closedContext = createContext({ closed: true, writableFinished: false });
-  assert.equal(createDisconnectController(closedContext, reason).signal.reason, reason);
+  assert.equal(createDisconnectController(closedContext, () => reason).signal.reason, reason);
 });
 
 it("createDisconnectController does not abort after a complete response", () => {
