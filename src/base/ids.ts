@@ -2,8 +2,8 @@ import { randomFillSync } from "node:crypto";
 import { closeSync, openSync, readSync } from "node:fs";
 import { v7 } from "uuid";
 
-/** Random bytes fetched at once: enough for 16 identifiers. */
-const POOL_BYTES = 256;
+/** Random bytes fetched at once: enough for 256 identifiers, so that concurrent runs rarely read the system's source. */
+const POOL_BYTES = 4_096;
 const ID_BYTES = 16;
 
 let pool = new Uint8Array(0);
