@@ -28,8 +28,10 @@ export const CHUNKS = [
     // Small modules that several chunks below share.
     "src/models estimate usage; src/plugin listening-base",
   ]),
+  // The sandbox check and the lookup of HTTP clients share this module, and must not load each other's chunks.
+  deferredChunk("linux-processes", "serve", ["src/base linux-processes"]),
   chunk("http", "serve", ["src/http http-host", "adapters/koa-http-api index", "adapters/web-console index"]),
-  deferredChunk("clients", "serve http", ["src/http client-lookup socket-table"]),
+  deferredChunk("clients", "serve linux-processes http", ["src/http client-lookup socket-table"]),
   chunk("stdio", "serve", ["adapters/acp-stdio index"]),
   deferredChunk("prompt", "serve stdio", [
     "adapters/acp-shared permission plan prompt prompt-input reported-calls run-usage session-list tool-output-stream",
@@ -51,8 +53,8 @@ export const CHUNKS = [
   chunk("openai-responses", "serve run", ["adapters/language-models/wires openai-responses"]),
   chunk("offline", "serve", ["adapters/offline-provider index"]),
   // Loaded after the start, to report whether commands run in a sandbox.
-  deferredChunk("sandbox", "serve run", [
-    "src/tools/shell/sandbox sandbox; src/processes child end-group process-group",
+  deferredChunk("sandbox", "serve linux-processes run", [
+    "src/cli start-lines; src/tools/shell/sandbox sandbox; src/processes child end-group process-group",
   ]),
   // Modules for the first tool call.
   deferredChunk("tools", "serve run", [
