@@ -2,10 +2,7 @@ import path from "node:path";
 import tseslint from "typescript-eslint";
 import { plainLanguage } from "../test/helpers/plain-language.mjs";
 
-const noDefaultExport = {
-  selector: "ExportDefaultDeclaration",
-  message: "Named exports only; an adapter's index.ts is the one place for a default export.",
-};
+const noDefaultExport = { selector: "ExportDefaultDeclaration", message: "only an adapter's index.ts has a default" };
 const lostTimeout = "CallExpression[callee.property.name='any'] CallExpression[callee.property.name='timeout']";
 const noLostTimeout = { selector: lostTimeout, message: "use createDeadline: Node 20 loses this timeout" };
 /** Built files export the value that a name has after evaluation; later assignments are not visible (.ci/pack.mjs). */

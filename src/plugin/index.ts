@@ -141,7 +141,7 @@ export type {
 export type { CompactionInput, CompactionStrategy } from "../ports/compaction-strategy.js";
 
 // Time limits and cancellation.
-export { abortable, createDeadline, withTimeLimit, type Deadline } from "../base/abort.js";
+export { abortable, createDeadline, type Deadline } from "../base/abort.js";
 
 // Text and secrets.
 export { isRecord, JsonDepthError, JsonError, parseJson } from "../base/json.js";
