@@ -206,7 +206,8 @@ describe("SIGTERM", () => {
     const toolStream = readStream("Run it");
     await waitUntil(async () => (await project.read("running").catch(() => "")) !== "");
     const pendingStreams = Array.from({ length: 5 }, () => readStream("Talk"));
-    await modelServer.waitForRequest(6);
+    // Six prompts, and the title of the first session.
+    await modelServer.waitForRequest(7);
     assert.deepEqual(await server.stop("SIGTERM"), { code: 0, signal: null });
     for (const text of await Promise.all([toolStream, ...pendingStreams])) {
       assert.deepEqual(parseEvents(text).at(-1), {
