@@ -26,12 +26,10 @@ export const CHUNKS = [
     "adapters/sqlite-driver index; adapters/language-models index presets",
     "node_modules/better-sqlite3/lib index.js",
     // Small modules that several chunks below share.
-    "src/models estimate usage; src/plugin listening-base",
+    "src/models estimate usage; src/plugin listening-base; src/base linux-processes",
   ]),
-  // The sandbox check and the lookup of HTTP clients share this module, and must not load each other's chunks.
-  deferredChunk("linux-processes", "serve", ["src/base linux-processes"]),
   chunk("http", "serve", ["src/http http-host", "adapters/koa-http-api index", "adapters/web-console index"]),
-  deferredChunk("clients", "serve linux-processes http", ["src/http client-lookup socket-table"]),
+  deferredChunk("clients", "serve http", ["src/http client-lookup socket-table"]),
   chunk("stdio", "serve", ["adapters/acp-stdio index"]),
   deferredChunk("prompt", "serve stdio", [
     "adapters/acp-shared permission plan prompt prompt-input reported-calls run-usage session-list tool-output-stream",
@@ -53,7 +51,7 @@ export const CHUNKS = [
   chunk("openai-responses", "serve run", ["adapters/language-models/wires openai-responses"]),
   chunk("offline", "serve", ["adapters/offline-provider index"]),
   // Loaded after the start, to report whether commands run in a sandbox.
-  deferredChunk("sandbox", "serve linux-processes run", [
+  deferredChunk("sandbox", "serve run", [
     "src/cli start-lines; src/tools/shell/sandbox sandbox; src/processes child end-group process-group",
   ]),
   // Modules for the first tool call.
