@@ -116,7 +116,9 @@ async function runTests(selections) {
   if (url) env.GANTRY_TEST_POSTGRES = url;
   const report = path.join(CACHE, "test-report.txt");
   const reporters = ["stdout", report].map((file) => ["--test-reporter=spec", `--test-reporter-destination=${file}`]);
-  const flags = [`--test-concurrency=${CONCURRENCY}`, `--test-timeout=${TEST_LIMIT_MS}`, ...reporters.flat()];
+  // The batches compute all the time. The other files follow, so that all cores are busy until the end.
+  const concurrency = selections.some((selection) => BATCHED_SUITES.has(selection)) ? BATCH_COUNT : CONCURRENCY;
+  const flags = [`--test-concurrency=${concurrency}`, `--test-timeout=${TEST_LIMIT_MS}`, ...reporters.flat()];
   const name = selections.join(" ");
   await reportResult(`${name}: ${files.length} processes of tests`, async () => {
     const options = { env, stdio: ["ignore", "inherit", "inherit"] };
