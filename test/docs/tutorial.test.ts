@@ -48,6 +48,8 @@ describe("tutorial.md", () => {
     const [, ...laterBlocks] = blocks.filter(({ commands }) => !commands.includes("OPENAI_API_KEY"));
     const serveCommands = [
       'if [ -n "$SERVER" ]; then kill "$SERVER"; wait "$SERVER"; fi',
+      // The background process empties the file too, but perhaps only after the first look.
+      ": > ../served",
       `gantry serve --port ${port} > ../served 2>&1 & SERVER=$!`,
       'until grep -q "^http server listening" ../served; do kill -0 "$SERVER" || exit 3; sleep 0.05; done\n',
     ].join("\n");
