@@ -111,8 +111,8 @@ describe("the prompt field", { skip: NO_BROWSER }, () => {
     await getPromptField(page).fill("Sleep");
     await page.keyboard.press("Enter");
     await waitForCondition(async () => (await countProcesses(command)) > 0);
-    await page.getByRole("button", { name: "Stop" }).click();
-    await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Stop", exact: true }).click();
+    await page.getByRole("button", { name: "Stop", exact: true }).waitFor({ state: "detached" });
     await waitForCondition(async () => (await countProcesses(command)) === 0);
     const { runs } = await fetchJson<{ runs: { state: string }[] }>(consoleServer.server, "/api/runs?size=1");
     // The requests show whether a failed cancel was lost in the page or in the server.
@@ -164,7 +164,7 @@ describe("the prompt field", { skip: NO_BROWSER }, () => {
         await pendingNote.waitFor();
       }
       await getPromptField(page).fill("And then");
-      await page.getByRole("button", { name: "Stop" }).click();
+      await page.getByRole("button", { name: "Stop", exact: true }).click();
       await waitForPage(page, `document.getElementById("prompt").value === "Only in lib\\nAnd then"`);
       await pendingNote.waitFor({ state: "detached" });
       const { messages } = await fetchJson<{ messages: { role: string; content: string }[] }>(
@@ -193,7 +193,7 @@ describe("the prompt field", { skip: NO_BROWSER }, () => {
     consoleServer.models.openGate("draft");
     await page.getByText("Worked.").waitFor();
 
-    await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Stop", exact: true }).waitFor({ state: "detached" });
     // The server receives the request, but the response is lost.
     consoleServer.models.enqueue(textStep("Once."));
     await page.route("**/api/run", async (route) => {
@@ -206,7 +206,7 @@ describe("the prompt field", { skip: NO_BROWSER }, () => {
     assert.equal(await getPromptField(page).inputValue(), "precious");
     await page.getByText("Once.").waitFor();
     await page.unroute("**/api/run");
-    await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Stop", exact: true }).waitFor({ state: "detached" });
     await page.keyboard.press("Enter");
     await waitForCondition(async () => (await getPromptField(page).inputValue()) === "");
     const { messages } = await fetchJson<{ messages: { content: unknown }[] }>(

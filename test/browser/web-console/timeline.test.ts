@@ -10,8 +10,10 @@ import {
   shareBrowser,
   startConsole,
 } from "../../helpers/console.js";
-import { LATE_INSTRUCTION_ERROR } from "../../helpers/console-runs.js";
+import { fetchJson, LATE_INSTRUCTION_ERROR, waitForCondition } from "../../helpers/console-runs.js";
+import { callStep } from "../../helpers/fake-model-server.js";
 import { seedSessions } from "../../helpers/seeded-sessions.js";
+import { pickUniqueSeconds } from "../../helpers/server-runs.js";
 import { makeTempDir } from "../../helpers/temp-dir.js";
 
 const browser = shareBrowser({ after });
@@ -28,6 +30,9 @@ const readRowTop = (page: Page, text: string) =>
   })()`);
 const scrollTo = (page: Page, scrollTop: string) =>
   page.evaluate(`(() => { const box = document.getElementById("timeline"); box.scrollTop = ${scrollTop}; })()`);
+/** Selectors of a call and of an answer: while it is shown, while it looks stopped, and while its run is known. */
+const CALL_SELECTORS = { shown: ".call", stopped: ".call-stopped", active: ".composer .danger" };
+const ANSWER_SELECTORS = { shown: ".answer", stopped: ".answer-interrupted", active: ".answer .caret" };
 const countRows = (page: Page) => page.locator(".scroller-row").count();
 
 test(
@@ -63,6 +68,44 @@ test(
     await page.getByRole("button", { name: "To the end" }).click();
     await page.locator(".answer", { hasText: `Answer ${MESSAGE_COUNT - 1}.` }).waitFor();
     assert.equal(await page.getByRole("button", { name: "To the end" }).count(), 0);
+  },
+);
+
+test(
+  "an active run is not shown as stopped while its messages are loaded and its state is not",
+  { skip: NO_BROWSER },
+  async (t) => {
+    const console = await startConsole(t);
+    const { page } = await openWindow(t, await browser(), console.url);
+    for (const { step, shown, stopped, active } of [
+      { step: callStep("bash", { command: `sleep ${pickUniqueSeconds()}` }), ...CALL_SELECTORS },
+      { step: { say: [{ text: "Half an answer" }, { gate: "half" }] }, ...ANSWER_SELECTORS },
+    ]) {
+      console.models.enqueue(step);
+      const response = await console.server.fetch("/api/run", {
+        method: "POST",
+        body: JSON.stringify({ message: "Work", background: true }),
+      });
+      const { session_id: id } = (await response.json()) as { session_id: string };
+      await waitForCondition(async () => {
+        const { messages } = await fetchJson<{ messages: unknown[] }>(console.server, `/api/sessions/${id}/messages`);
+        return /Half an answer|sleep/.test(JSON.stringify(messages));
+      });
+      // The state arrives with the event stream.
+      let openStream: () => void = () => undefined;
+      const gate = new Promise<void>((resolve) => (openStream = resolve));
+      await page.route(/\/events\?/, async (route) => {
+        await gate;
+        await route.continue();
+      });
+      await page.goto(sessionUrl(console, id));
+      await page.locator(shown).waitFor();
+      await page.evaluate(WAIT_FOR_FRAMES);
+      assert.equal(await page.locator(stopped).count(), 0);
+      openStream();
+      await page.locator(active).waitFor();
+      await page.unroute(/\/events\?/);
+    }
   },
 );
 

@@ -260,7 +260,7 @@ describe("the web console", { skip: NO_BROWSER }, () => {
     assert.ok(existsSync(join(consoleServer.server.projectDir, "key.txt")));
     await waitForQuestion(page);
     await page.keyboard.press("1");
-    await page.getByRole("button", { name: "Stop" }).waitFor();
+    await page.getByRole("button", { name: "Stop", exact: true }).waitFor();
     await page.locator(".ask").waitFor({ state: "detached" });
     // Two Escape keys that close something do not stop the run.
     await waitForPage(page, `document.activeElement.id === "prompt"`);
@@ -270,9 +270,9 @@ describe("the web console", { skip: NO_BROWSER }, () => {
     await page.keyboard.press("Escape");
     await help.waitFor({ state: "detached" });
     await page.keyboard.press("Escape");
-    assert.equal(await page.getByRole("button", { name: "Stop" }).count(), 1);
+    assert.equal(await page.getByRole("button", { name: "Stop", exact: true }).count(), 1);
     await page.keyboard.press("Escape");
-    await page.getByRole("button", { name: "Stop" }).waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Stop", exact: true }).waitFor({ state: "detached" });
     await page.keyboard.press("g");
     await page.keyboard.press("r");
     await page.getByRole("region", { name: "Ended" }).getByText("cancelled").first().waitFor();

@@ -65,6 +65,8 @@ export class WatchedSession {
     (this.#state.value?.processes ?? []).filter(({ state }) => state === "running"),
   );
   readonly isBusy = computed(() => isActive(this.run.value));
+  /** Whether no run is active. False until the server has sent the state, because messages are shown before it. */
+  readonly isIdle = computed(() => this.#state.value !== undefined && !this.isBusy.value);
 
   constructor(id: string, host: SessionHost) {
     this.id = id;

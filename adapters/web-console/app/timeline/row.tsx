@@ -54,7 +54,7 @@ function Answer({ message, session }: { message: ApiMessage; session: WatchedSes
       {message.tool_calls.map((call) => (
         <ToolCallView key={call.id} call={call} session={session} />
       ))}
-      {message.finished === false && !isStreaming && (
+      {message.finished === false && session.isIdle.value && (
         <div class="answer-interrupted">The answer was interrupted here.</div>
       )}
     </>

@@ -31,7 +31,7 @@ export function ToolCallView({ call, session }: { call: ApiToolCall; session: Wa
     ? result.failed
       ? "failed"
       : "done"
-    : !session.isBusy.value
+    : session.isIdle.value
       ? "stopped"
       : isAsking
         ? "waiting"
