@@ -7,7 +7,8 @@ import { settleAll } from "./project.mjs";
 
 /** A chunk exports `isRecord` of part 12 as `isRecord$m12`. */
 const PART_MARK = "$m";
-const MARKED_NAMES = /[\w$]+\$m\d+/g;
+// The lookbehind keeps the search linear: without it, each character of a long string is tried as the start of a name.
+const MARKED_NAMES = /(?<![\w$])[\w$]+\$m\d+/g;
 const IMPORT_CALL = /\bimport\("((?:\.|node:)[^"]+)"\)/g;
 /** Prefix that names a chunk in code that is not bundled yet: `chunk:run`. */
 const CHUNK_PREFIX = "chunk:";
