@@ -1,6 +1,6 @@
 import { availableParallelism } from "node:os";
 import type { Worker } from "node:worker_threads";
-import { createDeadline, onAbort, settlesWithin } from "../base/abort.js";
+import { onAbort, settlesWithin } from "../base/abort.js";
 import { WorkLimitError } from "../ports/errors.js";
 import type { Answers, Jobs, Reply } from "./jobs.js";
 import type { WorkerData } from "./worker-data.js";
@@ -22,6 +22,8 @@ const IDLE_TIMEOUT_MS = 10_000;
 const START_TIMEOUT_MS = 30_000;
 /** Time to wait for a thread to end, in ms. */
 const END_TIMEOUT_MS = 500;
+/** Maximum factor by which a job's time limit grows while this process gets too little CPU time. */
+const MAX_LIMIT_FACTOR = 4;
 const RESOURCE_LIMITS = { maxOldGenerationSizeMb: 256, maxYoungGenerationSizeMb: 32, stackSizeMb: 4 };
 
 const idleThreads: { thread: SandboxedWorker; timer: NodeJS.Timeout }[] = [];
@@ -160,8 +162,8 @@ export class SandboxedWorker {
   }
 
   /**
-   * Sends a job and waits at most `ms`, counted from the end of the previous job. Buffers in `transfer` move to the
-   * thread and become unusable in this thread.
+   * Sends a job and waits at most `ms`, counted from the end of the previous job, or longer on a busy machine (see
+   * `startTimer`). Buffers in `transfer` move to the thread and become unusable in this thread.
    *
    * Rejects with `WorkLimitError` if the job takes too much time or memory. After such an error, or after an abort by
    * the caller, the thread is not used again.
@@ -190,7 +192,7 @@ export class SandboxedWorker {
       const settle = (respond: () => void, isAnswered = false): void => {
         if (!isAnswered) this.#isBroken = true;
         removeListener();
-        timeout.clear();
+        stopTimer();
         worker.off("message", onMessage).off("error", onError).off("exit", onExit);
         respond();
       };
@@ -218,13 +220,31 @@ export class SandboxedWorker {
         );
       };
       const onExit = (): void => settle(() => reject(new WorkLimitError("failed", "its thread has ended")));
-      const timeout = createDeadline(limits.ms, signal);
-      const removeListener = onAbort(timeout.signal, () => {
-        const timeoutError = new WorkLimitError("time", `it takes over ${limits.ms / 1000} s`);
-        settle(() => reject(timeout.hasExpired ? timeoutError : (signal.reason as Error)));
-      });
+      const stopTimer = startTimer(limits.ms, () =>
+        settle(() => reject(new WorkLimitError("time", `it takes over ${limits.ms / 1000} s`))),
+      );
+      const removeListener = onAbort(signal, () => settle(() => reject(signal.reason as Error)));
       worker.on("message", onMessage).on("error", onError).on("exit", onExit);
       worker.postMessage({ name, job }, limits.transfer?.map((bytes) => bytes.buffer as ArrayBuffer) ?? []);
     });
   }
+}
+
+/**
+ * Calls `expire` after `ms`. While this process has had less CPU time than that, a job cannot have used its time: on a
+ * busy machine, and after a suspension, the rest is added, up to `MAX_LIMIT_FACTOR`. The returned function stops the
+ * timer.
+ */
+function startTimer(ms: number, expire: () => void): () => void {
+  const startedMs = performance.now();
+  const startCpu = process.cpuUsage();
+  const check = (): void => {
+    const { user, system } = process.cpuUsage(startCpu);
+    const unusedMs = ms - (user + system) / 1000;
+    const remainingMs = Math.min(unusedMs, startedMs + MAX_LIMIT_FACTOR * ms - performance.now());
+    if (remainingMs > 0) timer = setTimeout(check, Math.ceil(remainingMs));
+    else expire();
+  };
+  let timer = setTimeout(check, ms);
+  return () => clearTimeout(timer);
 }

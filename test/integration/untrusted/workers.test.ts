@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { availableParallelism } from "node:os";
 import { describe, it } from "node:test";
 import path from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import { promisify } from "node:util";
 import { withWorker, type SandboxedWorker } from "../../../src/untrusted/workers.js";
@@ -117,14 +118,46 @@ describe("a worker thread for untrusted input", () => {
   });
 
   it("does not keep the process alive after use", async () => {
-    const script = `import { withWorker } from ${JSON.stringify(pathToFileURL(path.join(ROOT, "src/untrusted/workers.ts")).href)};
-      const { signal } = new AbortController();
-      console.log(await withWorker(signal, (thread) => thread.runJob("ready", {}, { ms: 60_000 })));`;
-    const { stdout } = await promisify(execFile)(
-      process.execPath,
-      [...SOURCE_FLAGS, "--input-type=module", "-e", script],
-      { cwd: path.join(ROOT, "test/bench") },
+    const { stdout } = await promisify(execFile)(...createProcess(`withWorker(signal, countMatches)`));
+    assert.equal(stdout, "1\n");
+  });
+
+  it("has its whole time limit after its process was suspended", async (t) => {
+    const limitMs = 2_000;
+    // The search takes about 0.1 s. The process suspends itself as soon as the job is sent.
+    const child = spawn(
+      ...createProcess(`withWorker(signal, async (thread) => {
+        await countMatches(thread);
+        const files = [new TextEncoder().encode("a".repeat(22) + "!")];
+        const search = { pattern: "(a+)+$", flags: "", contextLineCount: 0, maxKeptLines: 0, files };
+        const answer = thread.runJob("search", search, { ms: ${limitMs} });
+        await new Promise(setImmediate);
+        writeSync(1, "suspended\\n");
+        process.kill(process.pid, "SIGSTOP");
+        return (await answer)[0].count;
+      })`),
     );
-    assert.equal(stdout, "null\n");
+    t.after(() => child.kill("SIGKILL"));
+    const output = child.stdout.setEncoding("utf8")[Symbol.asyncIterator]();
+    assert.equal((await output.next()).value, "suspended\n");
+    await sleep(limitMs + 200);
+    child.kill("SIGCONT");
+    assert.equal((await output.next()).value, "0\n");
   });
 });
+
+/** Returns arguments for a process that prints the value of an expression. */
+function createProcess(expression: string): [string, string[], { cwd: string }] {
+  const script = `import { writeSync } from "node:fs";
+    import { withWorker } from ${JSON.stringify(pathToFileURL(path.join(ROOT, "src/untrusted/workers.ts")).href)};
+    const { signal } = new AbortController();
+    const search = { pattern: "two", flags: "", contextLineCount: 0, maxKeptLines: 0 };
+    const countMatches = async (thread) =>
+      (await thread.runJob("search", { ...search, files: [new TextEncoder().encode("two\\n")] }, { ms: 60_000 }))[0].count;
+    console.log(await ${expression});`;
+  return [
+    process.execPath,
+    [...SOURCE_FLAGS, "--input-type=module", "-e", script],
+    { cwd: path.join(ROOT, "test/bench") },
+  ];
+}
