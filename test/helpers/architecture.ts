@@ -113,7 +113,7 @@ const WORKER_CODE_FILE = "src/untrusted/worker-code.ts";
 /** Parsers of third-party content. */
 const UNTRUSTED_CONTENT_PARSERS = /^htmlparser2(\/|$)/;
 /** May compile expressions from the user's own config: protected paths, secrets. */
-const TRUSTED_EXPRESSION_FILES = new Set(["src/files/protection.ts", "src/base/redact.ts"]);
+const TRUSTED_EXPRESSION_FILES = new Set(["src/files/protection.ts"]);
 /** Threads of src have limits; adapters manage their own threads. */
 const THREAD_MODULES = /^(node:)?worker_threads$/;
 
