@@ -140,6 +140,7 @@ describe("a worker thread for untrusted input", () => {
     t.after(() => child.kill("SIGKILL"));
     const output = child.stdout.setEncoding("utf8")[Symbol.asyncIterator]();
     assert.equal((await output.next()).value, "suspended\n");
+    // Time: the process is suspended for longer than the limit.
     await sleep(limitMs + 200);
     child.kill("SIGCONT");
     assert.equal((await output.next()).value, "0\n");
