@@ -62,7 +62,9 @@ export class OpenSessions {
     this.#sink = sink;
     this.#closeSignal = closeSignal;
     const { agent, logger } = dependencies;
-    const sendUpdate = (sessionId: string, update: SessionUpdate) => this.sendUpdate(sessionId, update);
+    const sendUpdate = (openSession: OpenSession, update: SessionUpdate) => {
+      if (this.get(openSession.root) === openSession) this.sendUpdate(openSession.id, update);
+    };
     this.sessionUpdates = new SessionUpdates({
       agent,
       logger,

@@ -18,7 +18,8 @@ export interface SessionUpdatesDependencies {
   logger: Logger;
   /** Whether to offer modes to the client. */
   offersModes: () => boolean;
-  sendUpdate(sessionId: string, update: SessionUpdate): void;
+  /** Sends an update, unless the client has closed the session meanwhile. */
+  sendUpdate(openSession: OpenSession, update: SessionUpdate): void;
   /** Aborts when the client disconnects. */
   closeSignal: AbortSignal;
 }
@@ -54,14 +55,14 @@ export class SessionUpdates {
     openSession.changeCount += 1;
     openSession.reportedState = session;
     if (session.title !== reportedState.title)
-      this.#dependencies.sendUpdate(openSession.id, {
+      this.#dependencies.sendUpdate(openSession, {
         sessionUpdate: "session_info_update",
         title: escapeInvisible(session.title),
         updatedAt: session.updatedAt,
       });
     const hasNewMode = session.mode !== reportedState.mode && this.#dependencies.offersModes();
     if (hasNewMode)
-      this.#dependencies.sendUpdate(openSession.id, {
+      this.#dependencies.sendUpdate(openSession, {
         sessionUpdate: "current_mode_update",
         currentModeId: session.mode,
       });
@@ -118,7 +119,7 @@ export class SessionUpdates {
       if (options.length === 0 || isDeepStrictEqual(options, openSession.reportedOptions) || closeSignal.aborted)
         return;
       openSession.reportedOptions = options;
-      sendUpdate(openSession.id, { sessionUpdate: "config_option_update", configOptions: [...options] });
+      sendUpdate(openSession, { sessionUpdate: "config_option_update", configOptions: [...options] });
     } catch (error) {
       if (!closeSignal.aborted) logger.warn("config options not sent", { error });
     }
@@ -139,7 +140,7 @@ export class SessionUpdates {
       }));
       if (closeSignal.aborted || isDeepStrictEqual(commands, openSession.reportedCommands)) return;
       openSession.reportedCommands = commands;
-      sendUpdate(openSession.id, { sessionUpdate: "available_commands_update", availableCommands: commands });
+      sendUpdate(openSession, { sessionUpdate: "available_commands_update", availableCommands: commands });
     } catch (error) {
       // A session that was deleted meanwhile has no commands.
       if (!closeSignal.aborted && !hasCode(error, "session_not_found"))

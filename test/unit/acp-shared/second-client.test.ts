@@ -319,6 +319,26 @@ describe("several ACP clients of one session", { concurrency: 4 }, () => {
     assert.equal(secondPeer.receivedMessages.length, messageCount + 1, "the closed client receives only its response");
   });
 
+  it("session/close also ends updates of commands and options that were still being read", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const { agent } = createAgent(t, new MemoryDriver(new MemoryDocuments()));
+    const listGate = createGate();
+    const listCommands = agent.commands.bind(agent);
+    agent.commands = (options) => listGate.wait().then(() => listCommands(options));
+    const [closingPeer, laterPeer] = [await connectPeer(t, agent), await connectPeer(t, agent)];
+    const sessionId = await laterPeer.newSession(cwd);
+    await closingPeer.request("session/load", { sessionId, cwd, mcpServers: [] });
+    await closingPeer.request("session/close", { sessionId });
+    const messageCount = closingPeer.receivedMessages.length;
+    await laterPeer.request("session/load", { sessionId, cwd, mcpServers: [] });
+    listGate.open();
+    // A client that opens the session later receives the same updates later.
+    for (const kind of ["config_option_update", "available_commands_update"])
+      await laterPeer.waitForMessage(({ params }) => params?.update?.sessionUpdate === kind);
+    await closingPeer.request("session/list", {});
+    assert.equal(closingPeer.receivedMessages.length, messageCount + 1, "it receives only its response");
+  });
+
   it("receive the latest output of a command that any client started; a spec client receives no output", async (t) => {
     const { path: cwd } = await tempDir(t);
     const [firstOutputReceived, toolGate] = [createGate(), createGate()];
