@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Agent, defineTool, MemoryDriver, type Message } from "gantry";
-import { MemoryDocuments, type SessionChange } from "gantry/plugin";
+import { MemoryDocuments, type Notifier, type SessionChange } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { waitTurns } from "../../helpers/fake-time.js";
 import { waitUntil } from "../../helpers/server-runs.js";
@@ -27,7 +27,14 @@ const steps = Array.from({ length: RUN_COUNT }, (_, run): ScriptedStep[] => [
 
 /** Delays the last write of a run until a watcher has read the end of the run. */
 class DelayedWriteDriver extends MemoryDriver {
+  /** Notifies the watchers of all drivers: a driver's own notifier does not notify its own watchers. */
+  readonly #otherNotifier: Notifier;
   #headReads = 0;
+
+  constructor(documents: MemoryDocuments) {
+    super(documents);
+    this.#otherNotifier = documents.notifiers.create();
+  }
 
   override async head(...query: Parameters<MemoryDriver["head"]>): ReturnType<MemoryDriver["head"]> {
     const head = await super.head(...query);
@@ -39,7 +46,7 @@ class DelayedWriteDriver extends MemoryDriver {
     const result = await super.write(id, change);
     if (change.release !== true) return result;
     const previousReadCount = this.#headReads;
-    this.notifier.publish(id);
+    this.#otherNotifier.publish(id);
     await waitUntil(() => this.#headReads > previousReadCount);
     await waitTurns();
     return result;
