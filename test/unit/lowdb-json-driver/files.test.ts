@@ -61,6 +61,20 @@ describe("the files of LowdbJsonDriver", () => {
   async function waitForFile(id: string, count: number): Promise<void> {
     await waitUntil(async () => (await readStoredMessages(id).catch(() => undefined))?.length === count);
   }
+  /**
+   * Resolves when the last line of the log states that the file of a session is written. The driver adds this line
+   * only after it has written the file.
+   */
+  async function waitForLoggedFile(id: string): Promise<void> {
+    const pattern = new RegExp(`"filed":\\[\\["${id}",\\d+\\]\\].*\\n$`);
+    await waitUntil(async () => pattern.test(await readFile(logPath, "utf8")));
+  }
+  /** The log as a crash leaves it before any file is written: without the lines that follow the writing of a file. */
+  const withoutFiledLines = (logText: string): string =>
+    logText
+      .split("\n")
+      .filter((line) => !line.includes('"filed":'))
+      .join("\n");
   const createAppend = (messageId: string, text: string) =>
     change({ append: [{ messageId, part: 0, type: "text" as const, text }] });
 
@@ -136,7 +150,7 @@ describe("the files of LowdbJsonDriver", () => {
       session: aSession("a.1", { chain: { root: "a", index: 1 } }),
       messages: [aMessage("a.1", 2)],
     });
-    const logText = await readFile(logPath, "utf8");
+    const logText = withoutFiledLines(await readFile(logPath, "utf8"));
     const dump = await driver.dump("a");
     await driver.close();
     await rm(join(path, "a.json"));
@@ -251,13 +265,14 @@ describe("the files of LowdbJsonDriver", () => {
     const driver = await openDriver();
     await driver.create({ session: aSession("a") });
     await waitForFile("a", 0);
+    await waitForLoggedFile("a");
+    const [oldFileText, oldLogText] = [await readFile(join(path, "a.json"), "utf8"), await readFile(logPath, "utf8")];
     const lease = await acquireLease(driver, "a", "h");
-    const oldFileText = await readFile(join(path, "a.json"), "utf8");
     const followUp = aSession("a.1", { chain: { root: "a", index: 1 } });
     await driver.create({ session: followUp, messages: [aGrowingMessage("a.1", 1)], fence: lease.fence });
     await driver.write("a.1", { ...change({ add: [aMessage("a.1", 2)], usage }), fence: lease.fence });
     await driver.write("a.1", { ...createAppend("a.1-1", "grown"), fence: lease.fence });
-    const logText = await readFile(logPath, "utf8");
+    const logText = oldLogText + withoutFiledLines((await readFile(logPath, "utf8")).slice(oldLogText.length));
     await releaseLease(driver, lease);
     await driver.close();
     const newFileText = await readFile(join(path, "a.json"), "utf8");
@@ -329,8 +344,7 @@ describe("the files of LowdbJsonDriver", () => {
     await driver.create({ session: aSession("a", { alias: "x" }) });
     await driver.write("a", change({ add: [aMessage("a", 1)] }));
     await waitForFile("a", 1);
-    // The driver logs the update of the session file only after it has written the file.
-    await waitUntil(async () => /"filed":\[\["a",\d+\]\].*\n$/.test(await readFile(logPath, "utf8")));
+    await waitForLoggedFile("a");
     const logText = await readFile(logPath, "utf8");
     await driver.close();
     await rm(join(path, "a.json"));
@@ -378,6 +392,7 @@ describe("the files of LowdbJsonDriver", () => {
     const driver = await openDriver();
     await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
     await waitForFile("a", 1);
+    await waitForLoggedFile("a");
     const [olderFile, olderLog] = [await readFile(join(path, "a.json"), "utf8"), await readFile(logPath, "utf8")];
     await driver.write("a", change({ add: [aMessage("a", 2)] }));
     await driver.close();
