@@ -132,7 +132,7 @@ export class AiSdkModels implements ModelProvider {
     const context = {
       ...this.faultContext,
       wire,
-      reasoningMark: wire.reasoningMark,
+      reasoningMark: wire.reasoningMark?.(model.id),
       addCost: async (reported: ReportedUsage) => {
         const usage = await this.#addCost(reported, wire, model);
         this.onAnswer();

@@ -130,6 +130,8 @@ function createPackageWire(
   return {
     mayUseThinkTags: true,
     readCost: readPackageCost,
+    // The package decides which reasoning of its model it sends back, as in a loop of the AI SDK.
+    reasoningMark: () => ({ gantry: { echo: true } }),
     input: () => ["text"],
     // Some packages implement an output schema as a tool, which must be the only tool.
     supportsOutputSchema: ({ request: { tools } }) => tools.length === 0,

@@ -95,6 +95,9 @@ function describeBody(
   if (raw !== undefined && text !== undefined && /^provider returned error/i.test(text)) {
     text = `${text}: ${describeBody(parseJsonObject(raw) ?? raw).message ?? raw}`;
   }
+  // Xiaomi: "Param Incorrect"; the reason is a sentence in `param`.
+  const param = toMessage(errorFields.param);
+  if (param !== undefined && /\s/.test(param)) text = text === undefined ? param : `${text}: ${param}`;
   const typeAndCode = [
     errorFields.type,
     errorFields.code,

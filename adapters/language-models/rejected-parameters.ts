@@ -18,11 +18,12 @@ const REJECTION_PATTERN =
   /unsupported|not support|n't support|only (the )?default|only 1 |unrecognized|unknown|unexpected|extra (inputs|fields)|not permitted|not allowed|deprecated|invalid|not available|unavailable|must be verified|instead/i;
 
 /**
- * Examples. DeepSeek: "The `reasoning_content` in the thinking mode must be passed back to the API."; Moonshot:
- * "thinking is enabled but reasoning_content is missing in assistant tool call message at index 2".
+ * Examples. DeepSeek: "The `reasoning_content` in the thinking mode must be passed back to the API.", on the wire
+ * `anthropic` with `content[].thinking`; Moonshot: "thinking is enabled but reasoning_content is missing in assistant
+ * tool call message at index 2".
  */
 const MISSING_ECHO_PATTERN =
-  /reasoning_content.*(missing|must be|required|passed back)|(missing|require).*reasoning_content/is;
+  /(reasoning_content|content\[\]\.thinking).*(missing|must be|required|passed back)|(missing|require).*reasoning_content/is;
 
 const OPPOSITE_PARAMETERS: Readonly<Partial<Record<OptionalParameter, OptionalParameter>>> = {
   echo: "no_echo",

@@ -5,7 +5,8 @@ import { MessagesReader } from "../reading/anthropic.js";
 import { readReportedCost } from "../prices.js";
 import { captureRequest, createRequestBuilder } from "../request-capture.js";
 import type { Settings } from "../options.js";
-import type { BuiltInWire, HttpRequestData } from "./wire.js";
+import { REASONING_PLACEHOLDER, requiresReasoning } from "../reasoning-echo.js";
+import type { BuiltInWire, HttpRequestData, WireRequest } from "./wire.js";
 
 const BETA_HEADER = "anthropic-beta";
 
@@ -22,6 +23,10 @@ const THINKING_BUDGET_TOKENS: Readonly<Record<EffortLevel, number>> = {
 const MIN_THINKING_ANSWER_TOKENS = 2048;
 /** Anthropic rejects a lower thinking budget. */
 const MIN_THINKING_BUDGET_TOKENS = 1024;
+/** Lets Claude 4 to 4.5 think between tool calls. Later models do so on their own. */
+const INTERLEAVED_THINKING_BETA = "interleaved-thinking-2025-05-14";
+/** Reasoning without a signature, which the servers of other models accept. */
+const UNSIGNED = { anthropic: { signature: "" } } as const;
 /** Maximum answer tokens of Claude models with an unknown limit. */
 const DEFAULT_ANSWER_TOKENS = 32_000;
 /** Maximum answer tokens of models other than Claude on servers of this protocol. */
@@ -39,6 +44,10 @@ export const wire: BuiltInWire = {
   createReader: () => new MessagesReader(),
 
   readCost: readReportedCost,
+
+  optionalParameters: (wireRequest) => [needsThoughts(wireRequest) ? "echo" : "no_echo"],
+
+  reasoningMark: (modelId) => (requiresReasoning(modelId) ? UNSIGNED : undefined),
 
   input: () => ["text", "image", "pdf"],
 
@@ -72,7 +81,9 @@ export const wire: BuiltInWire = {
     return getModelCapabilities(model.id).supportsStructuredOutput && supportsNativeStructuredOutputSchema(schema);
   },
 
-  async options({ request, settings, rejectedParameters, maxTokens }, { prompt, tools, responseFormat }) {
+  async options(wireRequest, { prompt: plainPrompt, tools, responseFormat }) {
+    const { request, settings, rejectedParameters, maxTokens } = wireRequest;
+    const prompt = needsThoughts(wireRequest) ? plainPrompt.map(addThought) : plainPrompt;
     const options: Partial<ModelCallOptions> = { prompt: markPrompt(prompt) };
     if (tools !== undefined) options.tools = markTools(tools);
     // Other servers of this protocol may not know this field.
@@ -90,10 +101,40 @@ export const wire: BuiltInWire = {
       ...options,
       // The package adds the budget to this limit.
       maxOutputTokens: (maxTokens ?? DEFAULT_ANSWER_TOKENS) - budgetTokens,
-      providerOptions: { anthropic: { ...commonOptions, thinking: { type: "enabled", budgetTokens } } },
+      providerOptions: {
+        anthropic: {
+          ...commonOptions,
+          thinking: { type: "enabled", budgetTokens },
+          ...(tools !== undefined &&
+            !/claude-3/.test(request.model.id) && { anthropicBeta: [INTERLEAVED_THINKING_BETA] }),
+        },
+      },
     };
   },
 };
+
+/** Whether every earlier message with tool calls must contain reasoning, by the last rejection or the family. */
+function needsThoughts({
+  request: { model },
+  rejectedParameters,
+}: Pick<WireRequest, "request" | "rejectedParameters">) {
+  if (rejectedParameters.has("echo")) return false;
+  return rejectedParameters.has("no_echo") || requiresReasoning(model.id);
+}
+
+/** Adds a placeholder to a message that has tool calls and no reasoning, as another model writes it. */
+function addThought(message: ModelCallOptions["prompt"][number]): ModelCallOptions["prompt"][number] {
+  if (message.role !== "assistant") return message;
+  const { content } = message;
+  const isComplete =
+    content.some(({ type }) => type === "reasoning") || !content.some(({ type }) => type === "tool-call");
+  return isComplete
+    ? message
+    : {
+        ...message,
+        content: [{ type: "reasoning", text: REASONING_PLACEHOLDER, providerOptions: UNSIGNED }, ...content],
+      };
+}
 
 /**
  * Thinking options of a request. Claude works best with thinking, which is therefore enabled unless the request needs

@@ -1,20 +1,9 @@
 import type { ModelCallOptions, ModelPrompt } from "../language-model.js";
+import { REASONING_PLACEHOLDER, type ReasoningEcho } from "../reasoning-echo.js";
 
 type JsonFields = Record<string, unknown>;
 type Message = ModelPrompt[number];
 type Content<Role extends Message["role"]> = Extract<Message, { role: Role }>["content"][number];
-
-/**
- * Position of earlier reasoning in a request. `field`: `reasoning_content` of every assistant message; `tags`:
- * `<think>` tags before the text of the message.
- */
-export type ReasoningEcho = "field" | "tags" | "none";
-
-/**
- * Sent for messages without reasoning from this model. Kimi K2.5 and later reject an empty text as missing
- * (https://github.com/theopenco/llmgateway/pull/2093), and DeepSeek V4 sometimes does.
- */
-const REASONING_PLACEHOLDER = " ";
 
 /** Provider options that the AI SDK package consumes; others are copied into the body. */
 const PACKAGE_OPTIONS = new Set(["user", "reasoningEffort", "textVerbosity", "strictJsonSchema"]);

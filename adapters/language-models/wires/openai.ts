@@ -5,13 +5,8 @@ import type { ModelCallOptions } from "../language-model.js";
 import type { Settings } from "../options.js";
 import { ChatReader } from "../reading/openai.js";
 import { readReportedCost } from "../prices.js";
-import {
-  toChatMessages,
-  createChatRequest,
-  PromptSerializer,
-  insertMessages,
-  type ReasoningEcho,
-} from "./chat-request.js";
+import { toChatMessages, createChatRequest, PromptSerializer, insertMessages } from "./chat-request.js";
+import { findReasoningEcho, type ReasoningEcho } from "../reasoning-echo.js";
 import type { WireRequest, BuiltInWire } from "./wire.js";
 
 /** Key of provider options and opaque data; the same for all providers. */
@@ -95,7 +90,7 @@ export const wire: BuiltInWire = {
   },
 
   // Also set for models without a known need for echoes: a later error may require them.
-  reasoningMark: { [OPTIONS_KEY]: { echo: true } },
+  reasoningMark: () => ({ [OPTIONS_KEY]: { echo: true } }),
 
   readAnswerData(metadata) {
     const details = metadata[OPTIONS_KEY]?.reasoningDetails;
@@ -106,20 +101,6 @@ export const wire: BuiltInWire = {
 };
 
 /**
- * Models that reject an assistant message without `reasoning_content` on any server: DeepSeek since V3.2
- * (https://api-docs.deepseek.com/guides/thinking_mode), Kimi K2 Thinking, and Kimi since K2.5
- * (https://platform.moonshot.ai/docs/guide/use-kimi-k2-thinking-model). Hosts write `k2.5`, `k2p5` and `k2-5`.
- */
-const ECHO_FAMILY_PATTERN =
-  /deepseek[-_]?(reasoner|v(3[.p-]2(?!\d)|[4-9]))|kimi[-_](k2[-_]thinking|k2[.p-][5-9](?!\d)|k[3-9]|for-coding)/;
-
-/**
- * MiniMax M2 writes its reasoning into the text and expects it there
- * (https://platform.minimax.io/docs/guides/text-m2-function-call).
- */
-const TAG_FAMILY_PATTERN = /minimax-m2/;
-
-/**
  * Position of earlier reasoning in a request. The model's last rejection has priority, then config and preset, then the
  * family.
  */
@@ -127,8 +108,7 @@ function echoOf({ request: { model }, settings: { quirks }, rejectedParameters }
   if (rejectedParameters.has("echo")) return "none";
   if (rejectedParameters.has("no_echo") || quirks.echoReasoning === true) return "field";
   if (quirks.echoReasoning === false) return "none";
-  const name = removeHostNames(model.id);
-  return ECHO_FAMILY_PATTERN.test(name) ? "field" : TAG_FAMILY_PATTERN.test(name) ? "tags" : "none";
+  return findReasoningEcho(model.id);
 }
 
 /** Thinking options of a request. */

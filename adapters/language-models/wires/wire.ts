@@ -7,8 +7,8 @@ import type { AnswerReader } from "../reading/answer-reader.js";
 import type { ReportedUsage } from "../usage.js";
 
 /**
- * Parameters that models may reject. Later requests omit a rejected parameter. `echo`: each assistant message has
- * `reasoning_content`; `no_echo`: no message has it. The rejection of `echo` cancels the rejection of `no_echo`,
+ * Parameters that models may reject. Later requests omit a rejected parameter. `echo`: each assistant message has its
+ * reasoning or a placeholder; `no_echo`: no message has a placeholder. The rejection of `echo` cancels the rejection of `no_echo`,
  * and vice versa.
  */
 export type OptionalParameter =
@@ -50,8 +50,8 @@ export interface Wire {
   readonly supportsOutputSchema?: (wireRequest: WireRequest) => boolean | Promise<boolean>;
   /** Cost in USD as reported by the provider; undefined if it reports none. */
   readCost(reported: ReportedUsage, settings: Settings): number | undefined;
-  /** Opaque data for each reasoning part, so that the part is sent back to the model that wrote it. */
-  readonly reasoningMark?: Metadata;
+  /** Opaque data for each reasoning part of a model, so that the part is sent back to that model. */
+  readonly reasoningMark?: (modelId: string) => Metadata | undefined;
   /** Opaque data of the whole answer, from the metadata of the last part. */
   readonly readAnswerData?: (metadata: Metadata) => Metadata | undefined;
 }

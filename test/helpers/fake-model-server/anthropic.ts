@@ -17,6 +17,7 @@ import {
   findSignatureFault,
   TOOL_NAME_PATTERN,
   findUnknownKey,
+  type Dialect,
   type FakeWire,
   type Frame,
   type Json,
@@ -51,7 +52,12 @@ function findBlockViolation(block: Json, allowedTypes: readonly string[]): strin
   return undefined;
 }
 
-function findMessagesViolation(messages: Json[], model: string, isThinking: boolean): string | undefined {
+function findMessagesViolation(
+  messages: Json[],
+  model: string,
+  isThinking: boolean,
+  dialect: Dialect,
+): string | undefined {
   const ids = new Set<string>();
   let pendingCallIds: string[] = [];
   let lastUserIndex = -1;
@@ -90,7 +96,7 @@ function findMessagesViolation(messages: Json[], model: string, isThinking: bool
         if (block.type === "thinking") {
           if (typeof block.thinking !== "string") return `${location}: thinking: Field required`;
           const signatureFault = findSignatureFault("anthropic", model, block.signature);
-          if (signatureFault)
+          if (signatureFault && dialect.acceptsUnsignedThinking !== true)
             return `${location}.content.${blockIndex}: Invalid \`signature\` in \`thinking\` block: ${signatureFault}`;
         } else if (block.type === "redacted_thinking") {
           const signatureFault = findSignatureFault("anthropic", model, block.data);
@@ -212,7 +218,7 @@ export const anthropic: FakeWire = {
       if (names.has(tool.name)) return "tools: Tool names must be unique.";
       names.add(tool.name);
     }
-    return findMessagesViolation(body.messages, body.model, thinking?.type === "enabled");
+    return findMessagesViolation(body.messages, body.model, thinking?.type === "enabled", dialect);
   },
 
   readFacts: ({ body }) => ({

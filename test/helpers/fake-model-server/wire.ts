@@ -25,6 +25,8 @@ export interface Dialect {
   wholeCalls?: boolean;
   /** Sends usage even if it was not requested. */
   usageAlways?: boolean;
+  /** Accepts thinking blocks without a valid signature, as servers of other models than Claude do. */
+  acceptsUnsignedThinking?: boolean;
 }
 
 export interface WireRequest {

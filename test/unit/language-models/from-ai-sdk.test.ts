@@ -231,11 +231,33 @@ describe("AI SDK models as providers", () => {
       assert.deepEqual(message.parts[0], {
         type: "reasoning",
         text: "hm",
-        opaque: { provider: "fake", model: "fake-1", data: { fake: { signature: "S" } } },
+        opaque: { provider: "fake", model: "fake-1", data: { gantry: { echo: true }, fake: { signature: "S" } } },
       });
       const options = requests[0] as { reasoning: string; prompt: { content: { data?: unknown }[] }[] };
       assert.equal(options.reasoning, "low");
       assert.deepEqual(options.prompt[1]!.content[1]!.data, { type: "data", data: PNG });
+    });
+
+    it("v3: sends reasoning without a signature back to its model, and never to another", async () => {
+      const requests: unknown[] = [];
+      const parts = [
+        { type: "reasoning-start", id: "r" },
+        { type: "reasoning-delta", id: "r", delta: "hm" },
+        { type: "tool-call", toolCallId: "c1", toolName: "read", input: "{}" },
+        { type: "finish", finishReason: { unified: "tool-calls" }, usage: {} },
+      ];
+      const provider = fromAiSdk([
+        createFakeModel("v3", parts, requests),
+        { ...createFakeModel("v3", parts, requests), modelId: "fake-2" },
+      ]);
+      const { message } = await readAnswer(provider, createRequest({ model: createModel({ id: "fake-1" }) }));
+      for (const id of ["fake-1", "fake-2"]) {
+        const messages = [userMessage("x"), message, toolResultMessage("c1", "read", "A")];
+        await readAnswer(provider, createRequest({ model: createModel({ id }), messages }));
+      }
+      const [, ownPrompt, otherPrompt] = requests as { prompt: { content: { type: string; text?: string }[] }[] }[];
+      const readTypes = (request: typeof ownPrompt) => request!.prompt[2]!.content.map(({ type }) => type);
+      assert.deepEqual([readTypes(ownPrompt), readTypes(otherPrompt)], [["reasoning", "tool-call"], ["tool-call"]]);
     });
 
     it("v3: reads a reported cost from each field where packages put it, despite configured prices", async () => {

@@ -3,6 +3,9 @@ import { after, afterEach, before, describe, it } from "node:test";
 import { hasCode } from "gantry";
 import type { Model, ModelRequest } from "gantry/plugin";
 import { AiSdkProvider, type AiSdkProviderOptions, type WireName } from "gantry/adapters/language-models";
+import type { ModelCallOptions } from "../../../adapters/language-models/language-model.js";
+import { resolveSettings } from "../../../adapters/language-models/options.js";
+import { wire as anthropicWire } from "../../../adapters/language-models/wires/anthropic.js";
 import { errorStep, startFakeModelServer, type FakeModelServer } from "../../helpers/fake-model-server.js";
 import { baseUrlOf, WIRE_MODELS } from "../../helpers/model-situations.js";
 import {
@@ -18,6 +21,19 @@ import {
   userMessage,
   writeTool,
 } from "../../helpers/model-requests.js";
+
+/** Builds a request for a host that no test may contact. */
+async function buildAnthropicRequest(baseUrl: string, id: string, fields: Partial<ModelRequest>) {
+  const settings = resolveSettings({ name: "lab", driver: "anthropic", baseUrl, apiKey: "k" });
+  const request = createRequest({ model: createModel({ id }), ...fields });
+  const wireRequest = { request, settings, rejectedParameters: new Set<never>(), maxTokens: 64_000 };
+  const baseOptions: ModelCallOptions = {
+    prompt: [{ role: "user", content: [{ type: "text", text: "x" }] }],
+    ...(request.tools.length > 0 && { tools: [{ type: "function", name: "read", inputSchema: { type: "object" } }] }),
+  };
+  const build = await anthropicWire.createRequestBuilder(settings);
+  return await build(wireRequest, { ...baseOptions, ...(await anthropicWire.options(wireRequest, baseOptions)) });
+}
 
 describe("wire-specific requests and errors", () => {
   let server: FakeModelServer;
@@ -138,6 +154,23 @@ describe("wire-specific requests and errors", () => {
     assert.deepEqual([disabledBody.thinking, disabledBody.max_tokens], [undefined, 64_000]);
     const kimiBody = await sendRequest("anthropic", { model: createModel({ id: "kimi-k2" }), tools: [readTool] });
     assert.deepEqual([kimiBody.max_tokens, kimiBody.tools[0].eager_input_streaming], [8192, undefined]);
+  });
+
+  it("anthropic: requests interleaved thinking of Claude 4 to 4.5 with tools and thinking, from Anthropic only", async () => {
+    const readBeta = async (id: string, request: Partial<ModelRequest> = {}) => {
+      const { headers, body } = await buildAnthropicRequest("https://api.anthropic.com/v1", id, request);
+      assert.equal((JSON.parse(body) as { anthropic_beta?: unknown }).anthropic_beta, undefined);
+      return /interleaved-thinking-2025-05-14/.test(headers["anthropic-beta"] ?? "");
+    };
+    const tools = [readTool];
+    for (const id of ["claude-sonnet-4-20250514", "claude-opus-4-1", "claude-sonnet-4-5", "claude-haiku-4-5"])
+      assert.equal(await readBeta(id, { tools }), true, id);
+    for (const id of ["claude-3-7-sonnet-20250219", "claude-opus-4-6", "claude-sonnet-5"])
+      assert.equal(await readBeta(id, { tools }), false, id);
+    assert.equal(await readBeta("claude-sonnet-4-5"), false, "without tools");
+    assert.equal(await readBeta("claude-sonnet-4-5", { tools, needsReasoning: false }), false, "without thinking");
+    const { headers } = await buildAnthropicRequest("https://llm.example.com/v1", "claude-sonnet-4-5", { tools });
+    assert.equal(headers["anthropic-beta"], undefined);
   });
 
   it("anthropic: lowers max_tokens so that the prompt fits into the context window", async () => {
