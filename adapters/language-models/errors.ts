@@ -1,35 +1,12 @@
 import { hasCode, ProviderError, type ProviderErrorKind } from "gantry";
 import type { CompleteBody } from "./bodies.js";
+import { isContextOverflow } from "./context-overflow.js";
 import { faultOf, describeUnreadable, looksLikeHtml, readRetryAfterMs, type ProviderFault } from "./provider-fault.js";
 import { asObject, parseJsonObject, isErrorValue } from "./json.js";
 import { UNREADABLE_CALL, type FaultContext } from "./invalid-answers.js";
 
 export type { FaultContext } from "./invalid-answers.js";
 
-const CONTEXT_LENGTH_PATTERN = new RegExp(
-  [
-    "context[_ -]?length[_ -]?exceeded",
-    "maximum context length",
-    "max(imum)? (model|prompt|context|input) (length|tokens)",
-    "model_context_window_exceeded",
-    "context (window|size|limit|length)[^.]{0,40}exceed",
-    "exceed[^.]{0,60}(context|token limit|maximum number of tokens|max_num_tokens)",
-    "(prompt|input|request|conversation|messages?) (is|are|was) too (long|large)",
-    "input is too long",
-    "too large for model",
-    "longer than the (maximum )?(model|context)",
-    "greater than the context length",
-    "reduce the length of (the )?(messages|your prompt|prompt|input)",
-    "input or output tokens must be reduced",
-    "input length and .?max_tokens.? exceed",
-    "exceed_context_size",
-    "context the overflows",
-    "too many (input )?tokens",
-    "token count \\(?\\d+\\)? exceeds",
-    "string_above_max_length",
-  ].join("|"),
-  "i",
-);
 const FILTER_PATTERN =
   /content[_ -]?(filter|policy|management)|safety (system|filter|settings)|prohibited[_ ]content|moderation|flagged/i;
 const NO_CREDIT_PATTERN =
@@ -121,16 +98,10 @@ export function toUnexpectedBodyError(body: string, context: FaultContext): Prov
   return new ProviderError(context.provider, "protocol", context.redact(description));
 }
 
-function kindOf({ status, message, typeAndCode, isThrown }: ProviderFault): ProviderErrorKind {
+function kindOf(fault: ProviderFault): ProviderErrorKind {
+  const { status, message, typeAndCode, isThrown } = fault;
   const text = `${typeAndCode} ${message}`;
-  const mayBeContextLength =
-    status === undefined || status === 400 || status === 413 || status === 422 || status === 429 || status >= 500;
-  if (
-    mayBeContextLength &&
-    CONTEXT_LENGTH_PATTERN.test(text) &&
-    !/tokens per (min|day)|per minute.{0,40}try again/i.test(message)
-  )
-    return "context_length";
+  if (isContextOverflow(fault)) return "context_length";
   if (status === undefined) return kindOfText(text) ?? (isThrown ? "protocol" : "server");
   if (
     NO_CREDIT_PATTERN.test(typeAndCode) ||

@@ -1,4 +1,5 @@
 import { bytesOfAll, bytesOfPrefix, BYTES_PER_TOKEN, cachedBytesOf, estimateTokens } from "../models/estimate.js";
+import { MIN_RETRY_TOKENS, RejectedPrompts } from "./rejected-prompts.js";
 import { applyStrategy, type StrategyCaller } from "./apply-strategy.js";
 import { fitMessages, shortenMessage } from "./fit.js";
 import { startFollowUp } from "./follow-up.js";
@@ -33,8 +34,6 @@ const REQUESTED_COMPACTION_SHARE = 0.5;
 const MAX_STATE_SHARE = 0.25;
 /** A requested compaction does nothing if the messages have no more tokens than this. */
 const MIN_COMPACTION_TOKENS = 500;
-/** Maximum retries after the provider rejected the prompt as too long. Each retry is smaller than the last. */
-const MAX_REJECTED_PROMPTS = 5;
 /** Limit of a retry, as a share of the rejected prompt. */
 const RETRY_SHARE = 0.6;
 /** Usable share of the remaining window. The rest covers errors of the prompt's estimate. */
@@ -110,6 +109,7 @@ interface Rules {
  * exceeds the window.
  */
 export class ContextWindow {
+  readonly rejectedPrompts = new RejectedPrompts();
   readonly #context: WindowContext;
   readonly #rules: Rules;
   #limit: number;
@@ -120,7 +120,6 @@ export class ContextWindow {
    */
   #reportedSize: { tokens: number; count: number } | undefined;
   #shortenedMessages = new WeakMap<Message, Message>();
-  #rejectedPrompts = 0;
 
   constructor(context: WindowContext, rules: Rules) {
     this.#context = context;
@@ -140,7 +139,7 @@ export class ContextWindow {
 
   /** Records the usage of a completed model call. The answer must already be part of the conversation. */
   recordAnswer(usage: ModelUsage): void {
-    this.#rejectedPrompts = 0;
+    this.rejectedPrompts.clear();
     const { messages } = this.#context.conversation;
     const requestBytes =
       this.#prefix.tokens * BYTES_PER_TOKEN +
@@ -154,17 +153,20 @@ export class ContextWindow {
 
   /** Compacts harder after the provider rejected a request as too long. Resolves with false if that would not help. */
   async compactRejectedPrompt(): Promise<boolean> {
-    if (!this.#rules.enabled || this.#rejectedPrompts >= MAX_REJECTED_PROMPTS) return false;
-    this.#rejectedPrompts += 1;
+    if (!this.#rules.enabled) return false;
     // Drop the provider's count, so that sizes are compared by bytes only. Each retry is then smaller than the last.
     this.#reportedSize = undefined;
     const tokensBefore = this.#estimatePromptTokens();
+    if (!this.rejectedPrompts.record({ tokens: tokensBefore, toolCount: this.#prefix.tools.length })) return false;
     this.#limit = Math.floor(Math.min(this.#limit, tokensBefore) * RETRY_SHARE);
     this.#prefix = this.#fitPrefix();
+    // An agent without tools cannot work: the error is more useful.
+    const lostTools = this.#prefix.tools.length === 0 && this.#context.tools.length > 0;
+    if (lostTools || this.#limit < MIN_RETRY_TOKENS) return false;
     this.#shortenedMessages = new WeakMap();
     this.#context.logger.warn("provider rejected the prompt as too long; compacting further", {
       session: this.#context.sessionId,
-      attempt: this.#rejectedPrompts,
+      attempt: this.rejectedPrompts.count,
     });
     try {
       if (this.#estimatePromptTokens() > this.#limit) await this.#compact({ tokensBefore });

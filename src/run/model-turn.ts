@@ -185,7 +185,10 @@ export class ModelTurn {
       return withUserNote(await this.#window.buildRequest(), createRetryInstruction(answerError));
     }
     const isTooLong = hasCode(error, "provider") && error.kind === "context_length";
-    if (!isTooLong || !(await this.#window.compactRejectedPrompt())) throw error;
+    if (!isTooLong) throw error;
+    const { rejectedPrompts } = this.#window;
+    if (!(await this.#window.compactRejectedPrompt())) throw withNote(error, rejectedPrompts.describe());
+    this.#reportRetry(rejectedPrompts.count, 0, error);
     return this.#window.buildRequest();
   }
 
@@ -239,10 +242,20 @@ function findAnswerError({ parts, reason }: Answer, provider: string, hasOutput:
   );
 }
 
-function createRetryInstruction({ hint, message }: ProviderError): string {
-  // Without a hint, the message still contains a reason, after the provider's name and the error kind.
-  const reason = message.replace(/^[^:]*: [^:]*: /, "");
-  return `[${hint ?? `${describeUnusable(reason)} Try again, in another way.`}]`;
+/** Adds a note to an error, in front of the provider's message, which may be truncated. */
+function withNote(error: ProviderError, note: string): ProviderError {
+  if (note === "") return error;
+  const { provider, kind, status } = error;
+  return new ProviderError(provider, kind, `${note}: ${reasonOf(error)}`, { status, cause: error });
+}
+
+function createRetryInstruction(error: ProviderError): string {
+  return `[${error.hint ?? `${describeUnusable(reasonOf(error))} Try again, in another way.`}]`;
+}
+
+/** The message after the provider's name and the error kind. */
+function reasonOf({ message }: ProviderError): string {
+  return message.replace(/^[^:]*: [^:]*: /, "");
 }
 
 function describeUnusable(reason: string): string {
