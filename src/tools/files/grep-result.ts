@@ -32,6 +32,10 @@ export class GrepResult {
     return this.#isFull;
   }
 
+  get hasMatches(): boolean {
+    return this.#matchCount > 0;
+  }
+
   /** Adds a file's name and its lines. Lines without a text are omitted. */
   addLines(name: string, positions: readonly LinePosition[], texts: readonly (string | undefined)[]): void {
     const firstIndex = positions.findIndex((_position, index) => texts[index] !== undefined);

@@ -14,6 +14,7 @@ import { folderName, type FileToolOptions } from "./files.js";
 import { GrepResult } from "./grep-result.js";
 import { CountRecordParser, FoundLineParser, readLines, type FoundFile, type LinePosition } from "./matched-lines.js";
 import {
+  canSpanLines,
   checkSearch,
   findFilesByPath,
   createGlobArguments,
@@ -62,6 +63,8 @@ export class GrepSearch {
   #isInGlob = (_name: string): boolean => true;
   #unreadableCount = 0;
   #isIncomplete = false;
+  /** True while matches that span lines are searched, because no single line matches. */
+  #spansLines = false;
 
   constructor(options: GrepOptions, args: GrepArgs, context: ToolContext) {
     this.#options = options;
@@ -76,12 +79,19 @@ export class GrepSearch {
     try {
       await this.#readGlob(toolScope);
       if ((toolScope.fileBytes ?? 0) > MAX_FILE_BYTES) this.#tooLargeFiles.add(toolScope.scope.root);
-      else if (this.#args.output === "lines") await this.#searchLines(toolScope);
-      else await this.#searchFiles(toolScope);
+      else await this.#searchMatches(toolScope);
       return await this.#formatResult(toolScope);
     } finally {
       await toolScope.scope.close();
     }
+  }
+
+  async #searchMatches(toolScope: ToolSearchScope): Promise<void> {
+    if (this.#args.output === "lines") await this.#searchLines(toolScope);
+    else await this.#searchFiles(toolScope);
+    if (this.#spansLines || this.#result.hasMatches || this.#isIncomplete || !canSpanLines(this.#args)) return;
+    this.#spansLines = true;
+    await this.#searchMatches(toolScope);
   }
 
   /** Sets the ripgrep arguments for the glob, and the filter for the files that ripgrep finds. */
@@ -108,7 +118,7 @@ export class GrepSearch {
       signal: this.#context.signal,
       timeoutMs: this.#options.searchTimeoutMs ?? SEARCH_TIMEOUT_MS,
     };
-    const pattern = createPatternArguments(this.#args);
+    const pattern = createPatternArguments(this.#args, this.#spansLines || undefined);
     const sizeLimit = `--max-filesize=${MAX_FILE_BYTES}`;
     const onTooLarge = (name: string): void => {
       if (this.#tooLargeFiles.size < MAX_SKIPPED_FILES && this.#isInGlob(name)) this.#tooLargeFiles.add(name);
@@ -236,11 +246,14 @@ export class GrepSearch {
   }
 
   async #formatResult(toolScope: ToolSearchScope): Promise<string> {
-    const { output, pattern, glob } = this.#args;
+    const { output, pattern, literal, glob } = this.#args;
     const result = this.#result;
     const folder = folderName(this.#start, this.#context.projectDir);
     const filter = glob === undefined ? "" : ` (${glob})`;
     result.addSummary(output, `No match for ${pattern} in ${folder}${filter}.`);
+    if (this.#spansLines && result.hasMatches) result.addNote("no single line matches; these matches span lines");
+    if (!result.hasMatches && !literal && pattern.includes("\\|"))
+      result.addNote("\\| matches a literal |; use | for alternatives");
     if (this.#isIncomplete) result.addNote("too large to search completely; narrow path or glob");
     await result.addFileNote("not searched, too large", this.#tooLargeFiles, toolScope);
     await result.addFileNote("not searched completely, binary", this.#binaryFiles, toolScope);

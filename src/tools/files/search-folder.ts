@@ -60,29 +60,57 @@ export async function openToolSearchScope(
   }
 }
 
+/** The arguments that decide how a pattern matches. */
+interface PatternArguments {
+  readonly pattern: string;
+  readonly literal: boolean;
+  readonly ignore_case: boolean;
+}
+
+/** Tokens of a regular expression whose content is not changed, and line feeds. */
+const PATTERN_TOKENS = /\\Q[^]*?(?:\\E|$)|\[\^?\]?(?:\\[^]|\[:\^?\w+:\]|[^\]\\])*(?:\]|$)|\\[^]|\n/g;
+/** A line feed in a pattern. Ripgrep's flag `--crlf` applies only to the ends of lines. */
+const LINE_END = "(?:\\r?\\n)";
+
 /**
  * Converts a pattern to ripgrep arguments. Ripgrep uses its own engine, which takes linear time, or PCRE2 for patterns
- * that its engine cannot parse.
+ * that its engine cannot parse. `isMultiline`: whether matches may span lines. Default: if the pattern names a line end.
  */
-export function createPatternArguments({
-  pattern,
-  literal,
-  ignore_case: isCaseIgnored,
-}: {
-  pattern: string;
-  literal: boolean;
-  ignore_case: boolean;
-}): string[] {
+export function createPatternArguments(
+  { pattern, literal, ignore_case: isCaseIgnored }: PatternArguments,
+  isMultiline = literal ? pattern.includes("\n") : /\n|\\[nR]|\\x0[aA]|\[(?:\\s\\S|\\S\\s)\]|\(\?[a-z]*s/.test(pattern),
+): string[] {
   if (pattern.includes("\0")) throw new ToolInputError("pattern: must not contain a NUL character");
-  // Without --multiline no pattern matches a line feed, and ripgrep reports this only for some patterns.
-  const isMultiline = literal ? pattern.includes("\n") : /\n|\\n|\\x0[aA]|\(\?[a-z]*s/.test(pattern);
+  const isPlainText = literal && !isMultiline;
   return [
-    ...(literal ? ["--fixed-strings"] : ["--engine=auto"]),
+    ...(isPlainText ? ["--fixed-strings"] : ["--engine=auto"]),
     ...(isCaseIgnored ? ["--ignore-case"] : []),
+    // Without --multiline no pattern matches a line feed, and ripgrep reports this only for some patterns.
     ...(isMultiline ? ["--multiline"] : []),
     "--crlf",
-    `--regexp=${pattern}`,
+    `--regexp=${isPlainText ? pattern : literal ? quoteLines(pattern) : adaptLineEnds(pattern)}`,
   ];
+}
+
+/** Whether a pattern that names no line end can match one. */
+export function canSpanLines({ pattern, literal }: PatternArguments): boolean {
+  return !literal && /\\[sWDv]|\[\^|\[:(?:\^|space:)/.test(pattern);
+}
+
+/** Returns an expression for a plain text whose lines may end with CRLF. */
+function quoteLines(text: string): string {
+  return text
+    .replace(/[^\w\s]/g, (character) => (character < "\x80" ? `\\${character}` : character))
+    .replace(/\n/g, LINE_END);
+}
+
+/** Lets a line feed match CRLF too, and `\z` match before the end of the last line. */
+function adaptLineEnds(pattern: string): string {
+  // In extended mode, a line feed is white space without a meaning.
+  if (/\(\?[a-z]*x/.test(pattern)) return pattern;
+  return pattern.replace(PATTERN_TOKENS, (token) =>
+    token === "\n" || token === "\\n" ? LINE_END : token === "\\z" ? "\\Z" : token,
+  );
 }
 
 /** Ripgrep arguments for a glob. */

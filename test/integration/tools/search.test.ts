@@ -368,6 +368,32 @@ describe("grep", () => {
     await assert.rejects(workspace.call("grep", { pattern: "a", glob: "[" }), /invalid glob: unclosed character class/);
   });
 
+  it("finds multi-line patterns in files with CRLF, and matches that span lines if no line matches", async () => {
+    const text = "foo {\n  bar(1)\n}\nlast ERROR\n";
+    await using workspace = await createWorkspace({ "crlf.txt": text.replaceAll("\n", "\r\n"), "lf.txt": text });
+    for (const [pattern, expectedLines, note = ""] of [
+      ["foo \\{\\n  bar", ["1:foo {", "2:  bar(1)"]],
+      ["foo \\{\n+  bar", ["1:foo {", "2:  bar(1)"]],
+      ["[^\\n]+\\{(?:\\n|x)  \\Qbar(\\E", ["1:foo {", "2:  bar(1)"]],
+      ["foo \\{\\R  bar", ["1:foo {", "2:  bar(1)"]],
+      ["foo[\\s\\S]*?bar", ["1:foo {", "2:  bar(1)"]],
+      ["(?x) foo\n \\s \\{", ["1:foo {"]],
+      ["ERROR\\z", ["4:last ERROR"]],
+      ["foo\\s*\\{\\s*bar", ["1:foo {", "2:  bar(1)"], "\n[no single line matches; these matches span lines]"],
+      ["\\{[^}]*\\}", ["1:foo {", "2:  bar(1)", "3:}"], "\n[no single line matches; these matches span lines]"],
+      ["bar[^x]+", ["2:  bar(1)"]],
+    ] as const) {
+      const expectedFiles = ["crlf.txt", "lf.txt"].map((name) => [name, ...expectedLines].join("\n"));
+      assert.equal(await workspace.call("grep", { pattern }), expectedFiles.join("\n") + note, pattern);
+    }
+    const literalPattern = { pattern: "foo {\n  bar(", literal: true, output: "files" };
+    assert.equal(await workspace.call("grep", literalPattern), "crlf.txt\nlf.txt");
+    assert.equal(
+      await workspace.call("grep", { pattern: "zzz\\|ERROR" }),
+      "No match for zzz\\|ERROR in the project folder.\n[\\| matches a literal |; use | for alternatives]",
+    );
+  });
+
   it("quotes names with line feeds, reports partly searched binary files, and follows no link", async () => {
     await using workspace = await createWorkspace({
       "a\nb": "needle\n",
