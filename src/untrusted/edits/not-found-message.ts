@@ -1,3 +1,4 @@
+import { escapeInvisible } from "../../base/printable.js";
 import { toLf } from "../../files/line-ends.js";
 
 /**
@@ -18,9 +19,13 @@ export function formatNotFoundMessage(
     equalLinesBefore > 0
       ? ` The ${equalLinesBefore > 1 ? `${equalLinesBefore} lines` : "line"} before it ${equalLinesBefore > 1 ? "match" : "matches"}.`
       : "";
+  const [textQuote, requestedQuote, looksEqual] = quoteDifference(text ?? "", requestedLine);
   const nearestNote =
-    text === undefined ? `The file ends after line ${line - 1}` : `Line ${line} is most similar: ${quoteLine(text)}`;
-  return `${prefix}. ${nearestNote}, where ${textLabel} has ${quoteLine(requestedLine)}.${equalLinesNote} Copy the text exactly from the file, or read the file again.`;
+    text === undefined ? `The file ends after line ${line - 1}` : `Line ${line} is most similar: ${textQuote}`;
+  const advice = looksEqual
+    ? "Both look the same, so the characters that differ are shown as escapes. Write those of the file as JSON escapes in the arguments."
+    : "Copy the text exactly from the file, or read the file again.";
+  return `${prefix}. ${nearestNote}, where ${textLabel} has ${requestedQuote}.${equalLinesNote} ${advice}`;
 }
 
 /** Splits a text into lines. A final line end does not start another line. */
@@ -30,8 +35,39 @@ function splitLines(text: string): string[] {
   return lines;
 }
 
-function quoteLine(line: string): string {
-  return JSON.stringify(line.length > MAX_QUOTED_CHARACTERS ? `${line.slice(0, MAX_QUOTED_CHARACTERS - 1)}…` : line);
+/**
+ * Quotes two lines, from shortly before their first difference, with escapes for invisible characters. If the lines look
+ * equal (the third value), the characters that differ are escaped too.
+ */
+function quoteDifference(text: string, requestedLine: string): [string, string, boolean] {
+  const shorterLength = Math.min(text.length, requestedLine.length);
+  let start = 0;
+  while (start < shorterLength && text[start] === requestedLine[start]) start++;
+  let endLength = 0;
+  while (endLength < shorterLength - start && text.at(-1 - endLength) === requestedLine.at(-1 - endLength)) endLength++;
+  const looksEqual =
+    toVisibleForm(text) === toVisibleForm(requestedLine) && collapseBlanks(text) !== collapseBlanks(requestedLine);
+  const quoteStart = start > MAX_QUOTED_CHARACTERS / 2 ? start - MAX_QUOTED_CHARACTERS / 4 : 0;
+  const quote = (line: string): string => {
+    const end = Math.max(start, line.length - endLength);
+    const isCut = line.length - quoteStart > MAX_QUOTED_CHARACTERS;
+    const shownLine = isCut ? line.slice(0, quoteStart + MAX_QUOTED_CHARACTERS - 1) : line;
+    const difference = escapeText(shownLine.slice(start, end));
+    const quotedText =
+      escapeText(shownLine.slice(quoteStart, start)) +
+      (looksEqual ? difference.replace(/[^\x20-\x7e]/g, toCodeUnitEscape) : difference) +
+      escapeText(shownLine.slice(end));
+    return `"${quoteStart > 0 ? "…" : ""}${quotedText}${isCut ? "…" : ""}"`;
+  };
+  return [quote(text), quote(requestedLine), looksEqual];
+}
+
+function escapeText(text: string): string {
+  return escapeInvisible(JSON.stringify(text).slice(1, -1)).replace(/(?! )\p{Zs}/gu, toCodeUnitEscape);
+}
+
+function toCodeUnitEscape(codeUnit: string): string {
+  return `\\u${codeUnit.charCodeAt(0).toString(16).padStart(4, "0")}`;
 }
 
 /** The first different line within the most similar lines of the file. */
@@ -62,8 +98,8 @@ function findNearestLine(file: readonly string[], requestedLines: readonly strin
   const start = requestedLines.findIndex((line) => line.trim() !== "");
   if (start < 0) return undefined;
   const comparedLines = requestedLines.slice(start);
-  const pattern = comparedLines.slice(0, MAX_REQUESTED_LINES).map(normalizeLine);
-  const lines = file.slice(0, MAX_FILE_LINES).map(normalizeLine);
+  const pattern = comparedLines.slice(0, MAX_REQUESTED_LINES).map(toVisibleForm);
+  const lines = file.slice(0, MAX_FILE_LINES).map(toVisibleForm);
   const createResult = (at: number, offset: number): NearestLine => ({
     line: at + offset + 1,
     text: file[at + offset],
@@ -83,19 +119,14 @@ function findNearestLine(file: readonly string[], requestedLines: readonly strin
     if (score > bestMatch.score) bestMatch = { score, at: row };
   }
   if (bestMatch.at >= 0) {
-    const findDifference = (isSame: (left: string, right: string | undefined) => boolean): number =>
-      comparedLines.findIndex((line, i) => !isSame(line, file[bestMatch.at + i]));
-    const offset = findDifference((left, right) => right !== undefined && normalizeLine(left) === normalizeLine(right));
-    // If only white space differs, the result is the first line with different white space.
-    return createResult(
-      bestMatch.at,
-      offset >= 0
-        ? offset
-        : Math.max(
-            0,
-            findDifference((left, right) => left === right),
-          ),
+    // A visible difference explains more than an invisible one, and that more than different white space.
+    const offsets = [toVisibleForm, collapseBlanks, (line: string) => line].map((toComparedForm) =>
+      comparedLines.findIndex((line, i) => {
+        const fileLine = file[bestMatch.at + i];
+        return fileLine === undefined || toComparedForm(line) !== toComparedForm(fileLine);
+      }),
     );
+    return createResult(bestMatch.at, offsets.find((offset) => offset >= 0) ?? 0);
   }
   const pairs = listCharacterPairs(pattern[0] ?? "");
   if (pairs.size === 0) return undefined;
@@ -109,8 +140,17 @@ function findNearestLine(file: readonly string[], requestedLines: readonly strin
   return bestMatch.score >= MIN_SIMILARITY ? createResult(bestMatch.at, 0) : undefined;
 }
 
-function normalizeLine(line: string): string {
+function collapseBlanks(line: string): string {
   return line.slice(0, MAX_EQUALITY_CHARACTERS).trim().replace(/\s+/g, " ");
+}
+
+/** The same text for lines that look equal: differences in blanks, invisible characters and normalization are removed. */
+function toVisibleForm(line: string): string {
+  const text = line.slice(0, MAX_EQUALITY_CHARACTERS);
+  // Most lines are ASCII.
+  return collapseBlanks(
+    /^[\t\x20-\x7e]*$/.test(text) ? text : text.normalize("NFKC").replace(/[\p{Cf}\p{Variation_Selector}]/gu, ""),
+  );
 }
 
 function listCharacterPairs(line: string): Set<string> {
