@@ -293,6 +293,7 @@ describe("write", () => {
   it("creates folders, replaces the whole file, and keeps its mode, CRLF and BOM", async () => {
     await using project = await createProject("\uFEFFa\r\nb\r\n");
     await chmod(project.file, 0o640);
+    await project.read();
     const output = await project.write("x\ny\nz\n");
     assert.equal(
       output.text,
