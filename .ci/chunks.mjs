@@ -37,7 +37,7 @@ export const CHUNKS = [
   ]),
   // The first run. Modules of adapters/language-models that the `serve` chunk contains are not listed again.
   deferredChunk("run", "serve", [
-    "src/run local-runs; src/run/input server-check; src/compaction summary; src/conversation conversation messages",
+    "src/run local-runs; src/run/input server-check; src/conversation conversation messages",
     "src/project git-head instructions skills tree; src/files handle-opener name-opener names opened-folder path-guard resolve-path; src/processes output-folder",
     "src/watch live-sessions session-tail watch; src/sessions holder lease; src/tools builtin-tools",
     "adapters/language-models answer catalogue-entry efforts files limits model-list local-catalogue reasoning-echo",
@@ -71,7 +71,7 @@ export const CHUNKS = [
   ]),
   // Modules that only few processes need.
   deferredChunk("rare-features", "serve run", [
-    "src/compaction fit follow-up prompt-prefix; src/sessions fork revert subagents undo; src/history plan restore",
+    "src/compaction compact-view fit follow-up prompt-prefix sliding-window; src/run/calls session-work; src/sessions fork revert subagents undo; src/history plan restore",
     "adapters/language-models errors from-ai-sdk module provider-fault",
     "adapters/sqlite-driver dump; src/tools/shell bash-jobs; src/processes detached-job job supervisor",
     "src/serve mcp-servers third-party",

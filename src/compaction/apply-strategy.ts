@@ -18,11 +18,8 @@ export interface StrategyCaller extends ModelCaller {
   readonly signal: AbortSignal;
 }
 
-/** Input of a strategy, as far as the window sets it. */
-interface StrategyInput extends Omit<CompactionInput, "estimate" | "ask"> {
-  /** Maximum tokens of a question to the model. */
-  readonly promptLimit: number;
-}
+/** Input of a strategy, as far as the window sets it. `maxQuestionTokens` is always known. */
+type StrategyInput = Required<Pick<CompactionInput, "maxQuestionTokens">> & Omit<CompactionInput, "estimate" | "ask">;
 
 interface CompactionResult {
   /** Name of the strategy that was used. */
@@ -31,23 +28,25 @@ interface CompactionResult {
 }
 
 /**
- * Compacts with the configured strategy; with the sliding window if that strategy fails or returns no messages. Rejects
- * with the signal's reason, and with the strategy's error if the compaction was requested.
+ * Compacts with the configured strategy, an object or the name of a built-in one; with the sliding window if that
+ * strategy fails or returns no messages. Rejects with the signal's reason, and with the strategy's error if the
+ * compaction was requested.
  */
 export async function applyStrategy(
   caller: StrategyCaller,
-  configuredStrategy: CompactionStrategy,
-  { promptLimit, ...strategyInput }: StrategyInput,
+  configuredStrategy: string | CompactionStrategy,
+  strategyInput: StrategyInput,
 ): Promise<CompactionResult> {
   const { signal, sessionId, logger } = caller;
-  const { instructions } = strategyInput;
+  const { instructions, maxQuestionTokens } = strategyInput;
   // A requested compaction may take the time of a summary, which loses less.
-  const strategy =
-    instructions !== undefined && configuredStrategy instanceof SlidingWindow ? new Summary() : configuredStrategy;
+  const isSliding = configuredStrategy === "sliding-window" || configuredStrategy instanceof SlidingWindow;
+  const builtInStrategy = isSliding && instructions === undefined ? new SlidingWindow() : new Summary();
+  const strategy = isSliding || typeof configuredStrategy === "string" ? builtInStrategy : configuredStrategy;
   const input: CompactionInput = {
     ...strategyInput,
     estimate: estimateTokens,
-    ask: (question, askSignal) => askModel(caller, question, promptLimit, askSignal),
+    ask: (question, askSignal) => askModel(caller, question, maxQuestionTokens, askSignal),
   };
   try {
     // A strategy that ignores the signal must not block the run.
@@ -74,7 +73,7 @@ export async function applyStrategy(
 async function askModel(
   caller: StrategyCaller,
   question: Parameters<CompactionInput["ask"]>[0],
-  promptLimit: number,
+  maxQuestionTokens: number,
   signal: AbortSignal,
 ): Promise<string> {
   const { provider, model, sessionId, recorder } = caller;
@@ -89,7 +88,7 @@ async function askModel(
     needsReasoning: false,
     cacheKey: `${sessionId}-compaction`,
   });
-  const questionTokens = promptLimit - estimatePrompt(createRequest("")) - maxTokens;
+  const questionTokens = maxQuestionTokens - estimatePrompt(createRequest("")) - maxTokens;
   const request = createRequest(cutMiddle(question.message, Math.max(0, questionTokens) * BYTES_PER_TOKEN));
   const answer = await callModel(caller, "summary", request, signal, {
     recordRetry: (retry) => recorder.recordRetry(retry),

@@ -1,5 +1,8 @@
 import { cutMiddle } from "../base/cut-text.js";
 import { toPrintable } from "../base/printable.js";
+import { withState, type StateChanges } from "../conversation/conversation.js";
+import { createMessage } from "../conversation/messages.js";
+import type { ProcessState } from "../ports/background.js";
 import type { ModelMessage, Part } from "../ports/message.js";
 import { listChangedFiles } from "../tools/files/changed-files.js";
 import { findStoredPlan } from "../tools/agent/todo.js";
@@ -11,20 +14,37 @@ const STATE_HEADER = "[State of this session, attached again because older messa
 const MAX_FILES = 100;
 const STATUS_MARKS = { pending: "[ ]", in_progress: "[>]", completed: "[x]" } as const;
 
+/** What a session works with besides its stored state, as read at the time of a compaction. */
+export interface SessionWork {
+  /** Running background commands, oldest first. */
+  readonly commands: readonly ProcessState[];
+  /** Texts for the model, each with its heading: instructions, skills, files. */
+  readonly texts: readonly string[];
+  /** Instruction files in `texts`: stored with the view, so that tool results do not repeat them. */
+  readonly instructionVersions: StateChanges;
+}
+
+export const NO_WORK: SessionWork = { commands: [], texts: [], instructionVersions: {} };
+
 /**
- * Appends the session's todo list and changed files, in at most `bytes` bytes, to the summary. Without a summary,
- * appends to the first user message. Returns the same array if there is nothing to append.
+ * Appends the session's todo list, changed files and background commands, in at most `bytes` bytes, and then the texts
+ * of `work`. Appends to the summary; without a summary, to the first user message. Returns the same array if there is
+ * nothing to append.
  */
 export function attachState(
   messages: ModelMessage[],
   state: ReadonlyMap<string, unknown>,
   bytes: number,
+  { commands, texts, instructionVersions }: SessionWork = NO_WORK,
 ): ModelMessage[] {
-  const text = formatState(state);
+  const sections = [...formatState(state), ...formatCommands(commands)];
   const target = messages.find(isSummary) ?? messages.find(({ role }) => role === "user");
-  if (text === "" || !target) return messages;
-  const part: Part = { type: "text", text: cutMiddle(text, bytes) };
-  return messages.map((message) => (message === target ? { ...message, parts: [...message.parts, part] } : message));
+  if (sections.length + texts.length === 0 || !target) return messages;
+  const stateText = cutMiddle([STATE_HEADER, ...sections].join("\n\n"), bytes);
+  const { parts } = withState(createMessage("user", [stateText, ...texts].join("\n\n")), instructionVersions);
+  return messages.map((message) =>
+    message === target ? { ...message, parts: [...message.parts, ...parts] satisfies Part[] } : message,
+  );
 }
 
 /** Removes the state that an earlier compaction attached. */
@@ -36,16 +56,20 @@ export function detachState<M extends ModelMessage>(message: M): M {
   return parts.length === message.parts.length ? message : { ...message, parts };
 }
 
-/** Formats todos and changed files; `""` if the state has neither. */
-function formatState(state: ReadonlyMap<string, unknown>): string {
+/** Formats todos and changed files, a section each; empty if the state has neither. */
+function formatState(state: ReadonlyMap<string, unknown>): string[] {
   const todos = (findStoredPlan(state) ?? []).map(({ content, status }) => `${STATUS_MARKS[status]} ${content}`);
   const files = listChangedFiles(state);
   const olderCount = files.length - MAX_FILES;
   const lines = files.slice(-MAX_FILES).map((path) => `- ${toPrintable(path)}`);
   if (olderCount > 0) lines.unshift(`- ${olderCount} more, changed earlier`);
-  const sections = [
+  return [
     ...(todos.length > 0 ? [`Todo list:\n${todos.join("\n")}`] : []),
     ...(files.length > 0 ? [`Files changed by tools (commands may have changed others):\n${lines.join("\n")}`] : []),
   ];
-  return sections.length === 0 ? "" : [STATE_HEADER, ...sections].join("\n\n");
+}
+
+function formatCommands(commands: readonly ProcessState[]): string[] {
+  const lines = commands.map(({ id, command }) => `- ${id}: ${command}`);
+  return lines.length > 0 ? [`Running background commands:\n${lines.join("\n")}`] : [];
 }

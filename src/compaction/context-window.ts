@@ -1,17 +1,14 @@
 import { bytesOfAll, bytesOfPrefix, BYTES_PER_TOKEN, cachedBytesOf, estimateTokens } from "../models/estimate.js";
 import { MIN_RETRY_TOKENS, RejectedPrompts } from "./rejected-prompts.js";
-import { applyStrategy, type StrategyCaller } from "./apply-strategy.js";
-import { fitMessages, shortenMessage } from "./fit.js";
+import { compactView, type ViewCaller } from "./compact-view.js";
+import { shortenMessage } from "./fit.js";
 import { startFollowUp } from "./follow-up.js";
 import { shortenPrefix } from "./prompt-prefix.js";
 import type { Compaction } from "./compaction.js";
-import { SlidingWindow } from "./sliding-window.js";
-import { Summary } from "./summary.js";
-import { attachState, detachState } from "./attached-state.js";
 import type { Conversation } from "../conversation/conversation.js";
-import { hasCode, ProviderError } from "../ports/errors.js";
+import { hasCode } from "../ports/errors.js";
 import type { AgentEvent } from "../ports/events.js";
-import { toModelView, repairMessages } from "../conversation/messages.js";
+import { toModelView } from "../conversation/messages.js";
 import type { CompactionStrategy } from "../ports/compaction-strategy.js";
 import type { ModelRequest, ModelUsage, ReasoningEffort } from "../ports/model-provider.js";
 import type { Message } from "../ports/message.js";
@@ -22,16 +19,12 @@ import type { Recorder } from "../conversation/recorder.js";
 const DEFAULT_WINDOW_TOKENS = 128_000;
 /** Maximum tokens reserved for the answer. The reserve is never more than a fifth of the window. */
 const MAX_ANSWER_TOKENS = 4_096;
-/** Share of the tokens for messages that a compaction may fill, so that the next compaction is not needed soon. */
-const TARGET_SHARE = 0.6;
 /** Maximum share of the limit for instructions and tools; larger ones are shortened. */
 const MAX_PREFIX_SHARE = 0.6;
 /** Maximum share of the tokens for messages that one tool output may take. */
 const MAX_OUTPUT_SHARE = 1 / 3;
 /** A requested compaction reduces the messages to at most this share of their size. */
 const REQUESTED_COMPACTION_SHARE = 0.5;
-/** Maximum share of the tokens for messages that the attached session state may take. */
-const MAX_STATE_SHARE = 0.25;
 /** A requested compaction does nothing if the messages have no more tokens than this. */
 const MIN_COMPACTION_TOKENS = 500;
 /** Limit of a retry, as a share of the rejected prompt. */
@@ -46,15 +39,13 @@ const MIN_OUTPUT_BYTES = 600;
 const MAX_BYTES_PER_TOKEN = 8;
 
 /** The members of a run that its context window uses. */
-export interface WindowContext extends StrategyCaller {
+export interface WindowContext extends ViewCaller {
   readonly effort: ReasoningEffort;
   readonly systemPrompt: string;
   readonly tools: readonly ToolSpec[];
   /** Schema of the final answer. Undefined: the answer is free text. */
   readonly outputSchema?: JsonSchema | undefined;
   readonly conversation: Conversation;
-  /** State that tools store for the session. A compaction attaches this state again. */
-  readonly state: ReadonlyMap<string, unknown>;
   readonly recorder: Recorder;
   readonly events: { push(event: AgentEvent): void };
 }
@@ -80,9 +71,7 @@ export function openWindow({ options, loggedModels }: Compaction, context: Windo
   const size = knownSize ?? DEFAULT_WINDOW_TOKENS;
   const answerTokens = Math.min(MAX_ANSWER_TOKENS, model.maxOutput ?? MAX_ANSWER_TOKENS, Math.floor(size / 5));
   const limit = Math.floor(Math.min(size * threshold, size - answerTokens));
-  const builtInStrategy = options.strategy === "summary" ? new Summary() : new SlidingWindow();
-  const strategy = typeof options.strategy === "string" ? builtInStrategy : options.strategy;
-  return new ContextWindow(context, { enabled, size, limit, keepMessages, strategy });
+  return new ContextWindow(context, { enabled, size, limit, keepMessages, strategy: options.strategy });
 }
 
 /** Options of one compaction, requested or necessary. */
@@ -101,7 +90,7 @@ interface Rules {
   /** Tokens of a prompt above which it is compacted. */
   readonly limit: number;
   readonly keepMessages: number;
-  readonly strategy: CompactionStrategy;
+  readonly strategy: string | CompactionStrategy;
 }
 
 /**
@@ -265,36 +254,24 @@ export class ContextWindow {
     maxMessageTokens = Infinity,
     instructions,
   }: CompactionRequest = {}): Promise<void> {
-    const { id: runId, sessionId, conversation, state, recorder, bus, events, provider, logger } = this.#context;
-    const messageTokens = this.#limit - this.#prefix.tokens;
-    const prompt = repairMessages(this.#getVisibleMessages(conversation.messages)) as Message[];
-    const sourceMessages = prompt.map(detachState);
-    const { strategy, messages } = await applyStrategy(this.#context, this.#rules.strategy, {
-      messages: sourceMessages,
-      budget: Math.min(maxMessageTokens, Math.floor(messageTokens * TARGET_SHARE)),
-      keepMessages: this.#rules.keepMessages,
-      instructions,
+    const { id: runId, sessionId, conversation, recorder, bus, events, logger } = this.#context;
+    const { size: windowTokens, strategy: configuredStrategy, keepMessages } = this.#rules;
+    const { strategy, messages, isUseless } = await compactView(this.#context, {
+      messages: this.#getVisibleMessages(conversation.messages),
+      strategy: configuredStrategy,
+      keepMessages,
+      windowTokens,
       promptLimit: this.#limit,
+      messageTokens: this.#limit - this.#prefix.tokens,
+      maxResultTokens: maxMessageTokens,
+      instructions,
     });
-    const fittedMessages = fitMessages(repairMessages(messages), messageTokens);
-    const isUnchanged =
-      fittedMessages.length === sourceMessages.length &&
-      fittedMessages.every((message, i) => message === sourceMessages[i]);
-    const view = fitMessages(
-      attachState(fittedMessages, state, Math.floor(messageTokens * MAX_STATE_SHARE) * BYTES_PER_TOKEN),
-      messageTokens,
-    );
-    if (estimateTokens(view) > messageTokens) {
-      const size = this.#rules.size;
-      throw new ProviderError(provider.name, "context_length", `the prompt does not fit the window of ${size} tokens`);
-    }
     this.#reportedSize = undefined;
-    // The compaction saved nothing, so a follow-up session would be useless.
-    if (isUnchanged || (instructions !== undefined && estimateTokens(view) >= estimateTokens(prompt))) return;
+    if (isUseless) return;
     const previousSession = conversation.session;
-    const nextSession = await startFollowUp(recorder, conversation, view);
-    logger.info("context compacted", { session: sessionId, strategy, tokens: tokensBefore, messages: view.length });
+    const nextSession = await startFollowUp(recorder, conversation, messages);
+    logger.info("context compacted", { session: sessionId, strategy, tokens: tokensBefore, messages: messages.length });
     bus.emit("session.compacted", { runId, rootId: sessionId, from: previousSession.id, to: nextSession.id, strategy });
-    events.push({ type: "compaction", strategy, messages: view.length, tokens: tokensBefore });
+    events.push({ type: "compaction", strategy, messages: messages.length, tokens: tokensBefore });
   }
 }

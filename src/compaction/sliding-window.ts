@@ -2,7 +2,7 @@ import { textOf } from "../conversation/messages.js";
 import type { CompactionInput, CompactionStrategy } from "../ports/compaction-strategy.js";
 import type { Message, ModelMessage } from "../ports/message.js";
 import { fitMessages } from "./fit.js";
-import { findCurrentPrompt, groupUnits } from "./units.js";
+import { findCurrentPrompt, groupUnits, isSummary } from "./units.js";
 
 /** Maximum characters of the first user message when it is older than the newest messages. */
 const MAX_FIRST_MESSAGE_CHARACTERS = 2_000;
@@ -24,13 +24,20 @@ export interface SlideResult {
   newestMessages: Message[];
 }
 
-/** Keeps the first user message and the newest messages, then clears old tool outputs. Calls no model. */
+/**
+ * Keeps the first user message, a summary of an earlier compaction and the newest messages, then clears old tool
+ * outputs. Calls no model.
+ */
 export class SlidingWindow implements CompactionStrategy {
   readonly name = "sliding-window";
 
   compact(input: CompactionInput, _signal: AbortSignal): Promise<ModelMessage[]> {
-    const { prompts, newestMessages } = slideWindow(input.messages, input.keepMessages);
-    const fittedMessages = fitMessages([...prompts, ...newestMessages], input.budget);
+    const { prompts, newestMessages, droppedMessages } = slideWindow(input.messages, input.keepMessages);
+    // A summary that an earlier compaction wrote is all that is left of its messages.
+    const summaries = droppedMessages.filter(isSummary);
+    const [firstPrompt = [], ...laterPrompts] = prompts;
+    const keptMessages = [firstPrompt, summaries, laterPrompts, newestMessages].flat();
+    const fittedMessages = fitMessages(keptMessages, input.budget);
     const firstUserMessage = fittedMessages.find((message) => message.role === "user");
     if (fittedMessages.length === input.messages.length) return Promise.resolve(fittedMessages);
     return Promise.resolve(

@@ -141,13 +141,17 @@ export function collectState(messages: readonly Message[]): Map<string, unknown>
   return state;
 }
 
-/** Finds the version of an instruction file in the newest message with that file; undefined if no message has it. */
-export function findInstructionVersion(messages: readonly Message[], from: string): unknown {
+/**
+ * Finds the version of an instruction file in the newest message with that file, which is a tool result or a user
+ * message with attached state; undefined if no message has it.
+ */
+export function findInstructionVersion(messages: readonly ModelMessage[], from: string): unknown {
   for (const { role, parts } of messages.toReversed()) {
-    const [firstPart] = parts;
-    if (role !== "tool" || firstPart?.type !== "text" || !isStoredState(firstPart.opaque)) continue;
-    const version = (firstPart.opaque.data as StateChanges)[INSTRUCTION_PREFIX + from];
-    if (version !== undefined) return version;
+    for (const part of role === "assistant" ? [] : parts) {
+      if (part.type !== "text" || !isStoredState(part.opaque)) continue;
+      const version = (part.opaque.data as StateChanges)[INSTRUCTION_PREFIX + from];
+      if (version !== undefined) return version;
+    }
   }
   return undefined;
 }

@@ -14,11 +14,13 @@ export interface CompactionInput {
   readonly keepMessages: number;
   /** The user's instructions on what to keep. `""`: none. Undefined: the compaction was not requested by a user. */
   readonly instructions?: string | undefined;
+  /** Maximum tokens of a question for `ask`: its system prompt, its message and `maxTokens`. Undefined: unknown. */
+  readonly maxQuestionTokens?: number | undefined;
   /** Estimates the tokens of messages: bytes / 3. */
   readonly estimate: (messages: readonly ModelMessage[]) => number;
   /**
    * Asks the session's model one question without tools and resolves with the text of the answer. A question longer
-   * than the context window is truncated in the middle. The usage counts for the run. Rejects with the provider's error
+   * than `maxQuestionTokens` is truncated in the middle. The usage counts for the run. Rejects with the provider's error
    * or the signal's reason.
    */
   readonly ask: (

@@ -165,7 +165,7 @@ function createRunContext(
   const { bus } = agent.channels;
   const events = new EventBuffer(overflow);
   const { hooks } = agent.tools;
-  return {
+  const run: RunContext = {
     agent,
     info: { id, sessionId, agentId: newId(), projectDir, folders, parentCall, compactionInstruction },
     model: { provider, model, effort, extraPrompt, structuredOutput },
@@ -174,6 +174,8 @@ function createRunContext(
       ...{ conversation, state, recorder, bus, events, logger, allowance },
       unknownPrice: limits.unknownPrice,
       outputSchema: structuredOutput?.schema,
+      readWork: async (view, maxBytes) =>
+        (await import("./calls/session-work.js")).readSessionWork(run, view, maxBytes),
     },
     session: { conversation, state, store, lease, releaseLease, recorder },
     tools: { list: tools, skills, hooks },
@@ -184,6 +186,7 @@ function createRunContext(
     signal,
     release: () => scope.close(),
   };
+  return run;
 }
 
 /** Returns the requested effort, or the nearest one that the model supports. */

@@ -17,7 +17,7 @@ const MAX_ANSWER_BYTES = 32_768;
 /** Maximum folders that are checked for one call. */
 const MAX_FOLDERS = 16;
 
-const INSTRUCTIONS_HEADER =
+export const INSTRUCTIONS_HEADER =
   "[Instruction files of the folders that you accessed. They come from the repository, like the project instructions; each applies below its folder.]";
 
 /** The members of a run that are needed to find instructions below its project folder. */
@@ -45,7 +45,8 @@ export class NestedInstructions {
 
   /**
    * Appends instructions that no message in the model's context contains in their current version. The version is
-   * stored with the result: every process can read it, and a compaction drops it together with the text.
+   * stored with the result: every process can read it, and a compaction drops it together with the text, unless it
+   * attaches the file again.
    */
   async appendTo(
     output: ToolOutput,
@@ -89,7 +90,7 @@ export class NestedInstructions {
 }
 
 /** Computes a hash that identifies the version of an instruction file. 16 characters are sufficient for that. */
-function computeVersion({ text }: InstructionFile): string {
+export function computeVersion({ text }: InstructionFile): string {
   return createHash("sha256").update(text).digest("base64url").slice(0, 16);
 }
 

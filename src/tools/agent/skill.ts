@@ -27,6 +27,8 @@ const SEARCH_TIMEOUT_MS = 2_000;
 const MAX_SHOWN_NAME_CHARACTERS = 100;
 /** Folders of a skill that are not searched. */
 const SKIPPED_FOLDERS = new Set([".git", "node_modules"]);
+/** Prefix of the state keys for skills that the model read. The value is the time of the last read, in ms. */
+export const SKILL_KEY_PREFIX = "skills.read:";
 
 const schema = defineArguments({
   name: text("", { minLength: 1, aliases: ["skill"] }),
@@ -46,7 +48,7 @@ export function skillTool({ deniedPaths }: Pick<FileToolOptions, "deniedPaths">)
     needsSkills: true,
     describe: ({ name, file }) =>
       `Read the skill ${toPrintable(name)}${file === SKILL_FILE ? "" : `: ${toPrintable(file)}`}`,
-    run: async ({ name, file }, { skills = [], signal, projectDir }) => {
+    run: async ({ name, file }, { skills = [], signal, projectDir, state }) => {
       const skill = skills.find((candidate) => candidate.name === name);
       if (!skill) {
         const names = skills.map((candidate) => candidate.name).join(", ");
@@ -62,6 +64,7 @@ export function skillTool({ deniedPaths }: Pick<FileToolOptions, "deniedPaths">)
       const owners = skill.origin === "user" ? undefined : (await repositoryOf(projectDir)).owners;
       const content = await readSkillFile(guard, skill, file, owners);
       if (file !== SKILL_FILE) return content;
+      state.set(SKILL_KEY_PREFIX + name, Date.now());
       const originLabel = skill.origin === "user" ? "Skill of the user" : "Unverified skill of the repository";
       const { files, isIncomplete } = await listSkillFiles(guard, skill.folder, signal);
       const otherFiles = files.filter((path) => path !== SKILL_FILE);
