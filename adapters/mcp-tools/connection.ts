@@ -6,7 +6,7 @@ import type { Logger } from "gantry";
 import { createDeadline, isRecord, startProcess, type StandardSchema, type McpServer } from "gantry/plugin";
 import { HttpTransport } from "./http-transport.js";
 import { parsePrompts, parseTools, LISTING_LIMITS, type Listing } from "./listing.js";
-import { toLine } from "./printable-text.js";
+import { removeInvisible, toLine } from "./printable-text.js";
 import { StdioTransport } from "./stdio-transport.js";
 
 const LIST_TIMEOUT_MS = 20_000;
@@ -152,6 +152,7 @@ export class McpConnection {
       tools: parseTools(rawTools, rejected),
       prompts: parsePrompts(rawPrompts, rejected),
       hasResources: resources !== undefined,
+      instructions: removeInvisible(this.#client.getInstructions() ?? "").trim(),
       rejected,
     };
   }

@@ -3,15 +3,15 @@ import { toArgumentsSchema, SchemaError } from "./input-schema.js";
 import { toLine, removeInvisible } from "./printable-text.js";
 
 /**
- * Limits of one server. `scannedEntries`: list entries that are read; `bytes`: all tools together in a model request;
+ * Limits of one server. `scannedEntries`: list entries that are read; `bytes`: all tools together;
  * `pages`: pages of a list.
  */
 export const LISTING_LIMITS = {
   scannedEntries: 10_240,
-  tools: 256,
+  tools: 2_048,
   prompts: 256,
   descriptionCharacters: 2_048,
-  bytes: 256 * 1024,
+  bytes: 2 * 1024 * 1024,
   pages: 64,
 };
 
@@ -42,6 +42,8 @@ export interface Listing {
   readonly tools: readonly ListedTool[];
   readonly prompts: readonly ListedPrompt[];
   readonly hasResources: boolean;
+  /** How the server wants its tools to be used; `""` if it sent nothing. */
+  readonly instructions: string;
   /** Entries that cannot be used, each with the reason. */
   readonly rejected: readonly string[];
 }

@@ -103,6 +103,9 @@ export class McpServers implements McpServerFactory {
       get tools() {
         return updateLists().tools;
       },
+      get instructions() {
+        return sharedServer.listing.instructions;
+      },
       get prompts() {
         return updateLists().prompts;
       },

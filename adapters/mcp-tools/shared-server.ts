@@ -56,7 +56,7 @@ export class SharedServer {
 
   /** Tools and prompts of the server at the last refresh; empty before the first refresh. */
   get listing(): Listing {
-    return this.#listing ?? { tools: [], prompts: [], hasResources: false, rejected: [] };
+    return this.#listing ?? { tools: [], prompts: [], hasResources: false, instructions: "", rejected: [] };
   }
 
   get isUnused(): boolean {

@@ -50,11 +50,12 @@ export interface WindowContext extends ViewCaller {
   readonly events: { push(event: AgentEvent): void };
 }
 
-/** The part of every request that comes before the messages. */
+/** The part of every request that comes before the messages. `tokens`: estimated from the bytes. */
 interface PromptPrefix {
   system: string;
   tools: readonly ToolSpec[];
-  /** Estimated from the bytes. */
+  /** The tools of the run from which `tools` was made. They change if the model loads a tool. */
+  runTools: readonly ToolSpec[];
   tokens: number;
 }
 
@@ -122,6 +123,9 @@ export class ContextWindow {
    * reduced further.
    */
   async buildRequest(): Promise<ModelRequest> {
+    const { runTools, tokens } = this.#prefix;
+    if (runTools !== this.#context.tools) this.#prefix = this.#fitPrefix();
+    if (this.#reportedSize) this.#reportedSize.tokens += this.#prefix.tokens - tokens;
     if (this.#rules.enabled && this.#estimatePromptTokens() > this.#limit) await this.#compact();
     return this.#createRequest();
   }
@@ -179,7 +183,6 @@ export class ContextWindow {
 
   #createRequest(): ModelRequest {
     const { provider, model, effort, conversation, sessionId, outputSchema } = this.#context;
-    const { size } = this.#rules;
     const request: ModelRequest = {
       model,
       system: this.#prefix.system,
@@ -194,10 +197,9 @@ export class ContextWindow {
     };
     if (outputSchema) request.outputSchema = outputSchema;
     // Many providers reject an answer limit that exceeds the rest of the window.
-    const remainingTokens = Math.floor((size - this.#estimatePromptTokens()) * USABLE_WINDOW_SHARE);
-    if (this.#rules.enabled && model.maxOutput !== undefined && model.maxOutput > remainingTokens) {
+    const remainingTokens = Math.floor((this.#rules.size - this.#estimatePromptTokens()) * USABLE_WINDOW_SHARE);
+    if (this.#rules.enabled && model.maxOutput !== undefined && model.maxOutput > remainingTokens)
       request.maxTokens = Math.max(1, remainingTokens);
-    }
     return request;
   }
 
@@ -246,7 +248,7 @@ export class ContextWindow {
     const bytes = bytesOfPrefix({ system, tools });
     const isShortened = this.#rules.enabled && bytes > maxBytes;
     const prefix = isShortened ? shortenPrefix(system, tools, maxBytes, logger) : { system, tools, bytes };
-    return { ...prefix, tokens: Math.ceil(prefix.bytes / BYTES_PER_TOKEN) };
+    return { ...prefix, runTools: tools, tokens: Math.ceil(prefix.bytes / BYTES_PER_TOKEN) };
   }
 
   async #compact({

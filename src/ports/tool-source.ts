@@ -13,6 +13,11 @@ export interface ToolSession {
 export interface OpenTools {
   /** Read at the start of each run, so the list may change between runs. A run keeps its list. */
   readonly tools: readonly Tool[];
+  /**
+   * How the source wants its tools to be used, for the model. Untrusted text: the system prompt names its source, and
+   * has at most 2,048 characters of it. Read like `tools`.
+   */
+  readonly instructions?: string | undefined;
   /** Prompts available as slash commands; read on each request. */
   readonly prompts?: readonly SlashCommand[];
   /**

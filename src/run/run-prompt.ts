@@ -22,7 +22,11 @@ import { createToolList, withMcpServers } from "./input/run-input.js";
 import type { OpenedSession, ResolvedRequest } from "./open-session.js";
 import type { ExpandedInput } from "./prompt/slash-commands.js";
 import { buildSystemPrompt, loadEnvironment } from "./prompt/system-prompt.js";
+import type { DeferredTools } from "./tools/deferred-tools.js";
 import type { RunTools } from "./tools/tool-sources.js";
+
+/** Maximum MCP tools whose schemas are in each request. If there are more, the model loads the tools that it needs. */
+const MAX_SENT_MCP_TOOLS = 40;
 
 /** The prompt of a run: all that its model receives first, besides the earlier messages. */
 export interface RunPrompt {
@@ -34,6 +38,8 @@ export interface RunPrompt {
   readonly extraPrompt: string;
   /** Sorted by name. */
   readonly tools: readonly Tool[];
+  /** Set if the model loads tools by search. */
+  readonly deferredTools: DeferredTools | undefined;
   readonly skills: readonly Skill[];
 }
 
@@ -56,7 +62,7 @@ export async function buildPrompt(
   agent: AgentServices,
   request: ResolvedRequest,
   session: OpenedSession,
-  { tools, missingSources, prompts }: RunTools,
+  { tools, missingSources, prompts, instructions: sourceInstructions }: RunTools,
 ): Promise<RunPrompt> {
   const { parentCall, projectDir, slot, structuredOutput, logger, usesFiles } = request;
   const { provider, model } = request.chosenModel;
@@ -81,6 +87,7 @@ export async function buildPrompt(
     !parentCall && (input.ask !== undefined || session.tail.isShown || agent.permissions.unattended.policy === "wait");
   const features = { canAskUser, hasSkills: skills.length > 0 };
   const offeredTools = selectOfferedTools(tools, { provider: provider.name, id: model.id }, features, logger);
+  const deferredTools = await deferMcpTools(offeredTools, session.state);
   const extraPrompt = input.systemPrompt ?? agent.defaults.prompt.text;
   const systemPrompt = buildSystemPrompt({
     model,
@@ -91,11 +98,17 @@ export async function buildPrompt(
     extraText: extraPrompt,
     folders: input.folders ?? [],
     promptUse: agent.defaults.prompt.use,
+    sourceSections: [
+      sourceInstructions.length === 0
+        ? ""
+        : (await import("./prompt/source-instructions.js")).formatSourceInstructions(sourceInstructions),
+      deferredTools?.section ?? "",
+    ],
     missingSources,
     answerInstructions: structuredOutput?.instructions ?? "",
   });
   const message = withState(toPromptMessage(input), newState);
-  return { input, message, systemPrompt, extraPrompt, tools: offeredTools, skills };
+  return { input, message, systemPrompt, extraPrompt, tools: offeredTools, deferredTools, skills };
 }
 
 /**
@@ -116,6 +129,14 @@ function selectOfferedTools(
   );
   const replacedNames = new Set(suitableTools.flatMap(({ replaces }) => replaces ?? []));
   return suitableTools.filter(({ name }) => !replacedNames.has(name));
+}
+
+/** Replaces the MCP tools of a run with their names and a search, if there are many. */
+async function deferMcpTools(tools: readonly Tool[], state: Map<string, unknown>): Promise<DeferredTools | undefined> {
+  const isMcpTool = ({ origin }: Tool): boolean => origin?.startsWith("mcp:") === true;
+  if (tools.filter(isMcpTool).length <= MAX_SENT_MCP_TOOLS) return undefined;
+  const { deferTools } = await import("./tools/deferred-tools.js");
+  return deferTools(tools, isMcpTool, state);
 }
 
 function supportsModel(tool: Tool, model: { readonly provider: string; readonly id: string }, logger: Logger): boolean {

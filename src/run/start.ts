@@ -150,7 +150,7 @@ function createRunContext(
 ): RunContext {
   const { id, parentCall, projectDir, store, cancel, chosenModel, limits, structuredOutput, logger } = request;
   const { id: sessionId, conversation, state, lease, releaseLease, recorder, inbox, tail } = opened;
-  const { input, tools, skills, systemPrompt, extraPrompt } = prompt;
+  const { input, tools, deferredTools, skills, systemPrompt, extraPrompt } = prompt;
   const { signal } = cancel;
   const parentBudget = parentCall?.parentRun.budget.allowance;
   const budgetOwner = { ...chosenModel, recorder, signal, parentBudget };
@@ -170,15 +170,19 @@ function createRunContext(
     info: { id, sessionId, agentId: newId(), projectDir, folders, parentCall, compactionInstruction },
     model: { provider, model, effort, extraPrompt, structuredOutput },
     caller: {
-      ...{ id, sessionId, provider, model, effort, systemPrompt, tools, hooks, signal },
+      ...{ id, sessionId, provider, model, effort, systemPrompt, hooks, signal },
       ...{ conversation, state, recorder, bus, events, logger, allowance },
+      // The model can load tools during the run.
+      get tools() {
+        return deferredTools?.offered() ?? tools;
+      },
       unknownPrice: limits.unknownPrice,
       outputSchema: structuredOutput?.schema,
       readWork: async (view, maxBytes) =>
         (await import("./calls/session-work.js")).readSessionWork(run, view, maxBytes),
     },
     session: { conversation, state, store, lease, releaseLease, recorder },
-    tools: { list: tools, skills, hooks },
+    tools: { list: deferredTools?.callable ?? tools, inheritable: tools, skills, hooks },
     budget: { limits, allowance, clock },
     channels: { bus, inbox, tail, events, logger },
     permissions: { ...agent.permissions, ask, alwaysAsk, clientName, pendingAskIds: new Set() },

@@ -56,6 +56,9 @@ export function redactToolSource(source: ToolSource, redactor: Redactor): ToolSo
         get tools() {
           return openTools.tools.map((tool) => redactTools(tool, redactor));
         },
+        get instructions() {
+          return openTools.instructions === undefined ? undefined : redactor.hide(openTools.instructions);
+        },
         get prompts() {
           return (openTools.prompts ?? []).map((command) => ({
             ...command,

@@ -75,6 +75,26 @@ const INVALID_TOOLS = [
   ...(mode === "crowd" ? Array.from({ length: 10_000 }, (_, i) => createTool(`t${i}`)) : []),
 ];
 
+const OFFICE_NOUNS = "invoice parcel contract ticket meeting room vehicle budget supplier customer".split(" ");
+const OFFICE_VERBS = "create list update delete approve assign export search cancel archive".split(" ");
+
+/** 500 tools with schemas of usual size. Tool 400 is `create_invoice_depot_4`. */
+const OFFICE_TOOLS = Array.from({ length: 500 }, (_, i) => {
+  const [verb, noun] = [OFFICE_VERBS[i % 10], OFFICE_NOUNS[Math.floor(i / 10) % 10]];
+  const depot = Math.floor(i / 100);
+  return createTool(`${verb}_${noun}_depot_${depot}`, {
+    description: `${verb} one ${noun} of depot ${depot} in the office system. The change is visible to all users of the depot.`,
+    inputSchema: {
+      ...createSchema({
+        reference: { type: "string", description: `Reference of the ${noun}, as printed on its label.` },
+        quantity: { type: "integer", description: "Number of pieces. Default 1." },
+        note: { type: "string", description: "Text for the log of the depot." },
+      }),
+      required: ["reference"],
+    },
+  });
+});
+
 /** Placeholder for a value that is nested too deeply for JSON.stringify. */
 const DEEP_VALUE = "BOTTOMLESS";
 const serialize = (message) =>
@@ -98,6 +118,7 @@ async function createResponse({ method, params = {}, id }, sendMessage) {
           protocolVersion: params.protocolVersion,
           capabilities: { tools: { listChanged: true }, prompts: {}, resources: {} },
           serverInfo: { name: "hostile", version: "1" },
+          ...(mode === "office" && { instructions: process.env.INSTRUCTIONS }),
         },
       };
     case "ping":
@@ -110,6 +131,7 @@ async function createResponse({ method, params = {}, id }, sendMessage) {
             nextCursor: `x${params.cursor ?? ""}`,
           },
         };
+      if (mode === "office") return { result: { tools: OFFICE_TOOLS } };
       if (mode === "untold") return { error: { code: -32000, message: "not today" } };
       if (mode === "listless") return { result: { tools: "many" } };
       if (mode === "endless-list")
@@ -251,6 +273,7 @@ async function callTool({ name, arguments: args = {}, _meta = {} }, id, sendMess
         },
       };
     default:
+      if (mode === "office") return createTextResult(`${name}: ${JSON.stringify(args)}`);
       return { error: { code: -32602, message: `no tool ${name}` } };
   }
 }

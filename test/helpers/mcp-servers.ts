@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import type { Logger } from "gantry";
+import { defineTool, type Logger, type Tool } from "gantry";
 import type { LogFields, OpenTools, McpServerHttp, McpServerStdio, ToolSource } from "gantry/plugin";
 import type { Hooks } from "./temp-dir.js";
 
@@ -93,4 +93,15 @@ export function isAlive(pid: number): boolean {
   } catch {
     return false;
   }
+}
+
+/** Tools that do nothing, as from MCP servers. An entry is a name, or a name with a description. */
+export function createNoopMcpTools(
+  entries: readonly (string | readonly [name: string, description: string])[],
+): Tool[] {
+  return entries.map((entry) => {
+    const [name, description] = typeof entry === "string" ? [entry, `Is ${entry}.`] : entry;
+    const origin = `mcp:${name.replace("__", "/")}`;
+    return { ...defineTool({ name, description, run: () => name }), origin };
+  });
 }

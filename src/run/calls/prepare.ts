@@ -9,6 +9,8 @@ import { readDiffs } from "./display.js";
 
 /** Maximum quoted characters of an unknown tool name. */
 const MAX_NAME_CHARACTERS = 100;
+/** Maximum tools that the refusal of an unknown name lists. If there are more, it lists those without an origin. */
+const MAX_LISTED_TOOLS = 64;
 /** Maximum wait of a permission request for the preview of a tool, in ms. */
 const PREVIEW_TIMEOUT_MS = 2_000;
 
@@ -49,7 +51,9 @@ export function prepareCall(
   const tool = tools.find(({ name }) => name === call.name);
   const base = { call, tool, args: undefined, ...createDescription(tool, call.name) };
   if (!tool) {
-    const names = tools.map(({ name }) => name).join(", ");
+    // Hundreds of tools of MCP servers are in the system prompt instead.
+    const isShort = tools.length <= MAX_LISTED_TOOLS;
+    const names = tools.flatMap(({ name, origin }) => (isShort || origin === undefined ? name : [])).join(", ");
     // The model may invent any name, so quote it as JSON and limit its length.
     const shownName =
       call.name.length > MAX_NAME_CHARACTERS ? `${call.name.slice(0, MAX_NAME_CHARACTERS)}…` : call.name;

@@ -70,7 +70,7 @@ export class Subagents {
         reasoningEffort: effort,
         projectDir,
         systemPrompt: [extraPrompt, SUBAGENT_INSTRUCTIONS].filter((text) => text !== "").join("\n\n"),
-        tools: selectTools(input, run.tools.list, this.#call.tool),
+        tools: selectTools(input, run.tools.inheritable, this.#call.tool),
         clientName: run.permissions.clientName,
         folders,
         signal,

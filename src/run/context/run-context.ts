@@ -46,8 +46,10 @@ export interface RunContext extends PermissionRun {
     readonly releaseLease: () => Promise<void>;
   };
   readonly tools: {
-    /** Sorted by name. */
+    /** The tools that the model can call. Sorted by name. */
     readonly list: readonly Tool[];
+    /** The tools that a subagent can get: `list` without the search for tools. */
+    readonly inheritable: readonly Tool[];
     /** The skills listed in the model's prompt. */
     readonly skills: readonly Skill[];
     readonly hooks: Hooks;

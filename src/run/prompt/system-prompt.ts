@@ -23,6 +23,8 @@ export interface SystemPromptInput {
   extraText: string;
   folders: readonly string[];
   promptUse: PromptUse;
+  /** Sections about the tools of sources. Empty ones are omitted. */
+  sourceSections: readonly string[];
   missingSources: readonly string[];
   /** Instructions for the form of the final answer; `""`: free text. */
   answerInstructions: string;
@@ -54,7 +56,7 @@ export function buildSystemPrompt(input: SystemPromptInput): string {
     );
     parts.push([SKILLS_HEADER, ...skillLines].join("\n"));
   }
-  parts.push(formatEnvironment(input));
+  parts.push(...input.sourceSections, formatEnvironment(input));
   if (missingSources.length > 0)
     parts.push(`Unavailable tools: those of ${missingSources.join(", ")}. Report it if the task needs one of them.`);
   parts.push(answerInstructions);

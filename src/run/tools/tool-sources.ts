@@ -75,12 +75,21 @@ interface OpenSession {
   timer?: NodeJS.Timeout;
 }
 
+/** How a source wants its tools to be used. Untrusted text. */
+export interface SourceInstructions {
+  /** Name of the source. */
+  readonly source: string;
+  readonly text: string;
+}
+
 /** The tools of a run's sources. */
 export interface RunTools {
   /** Sorted by name. */
   readonly tools: readonly Tool[];
   /** Names of unavailable sources. */
   readonly missingSources: readonly string[];
+  /** Texts of the sources about their tools, for the model. */
+  readonly instructions: readonly SourceInstructions[];
   /** Commands of the sources for the run's user. */
   readonly prompts: readonly SlashCommand[];
   /** Call this once, when the run has ended. */
@@ -128,7 +137,8 @@ export class ToolSources {
    */
   async open({ tools, sources, persistentSources = [] }: ToolList, request: ToolRequest): Promise<RunTools> {
     for (const source of persistentSources) this.#persistentSources.add(source);
-    if (sources.length === 0) return { tools, missingSources: [], prompts: [], release: () => undefined };
+    if (sources.length === 0)
+      return { tools, missingSources: [], instructions: [], prompts: [], release: () => undefined };
     const key = createKey(request);
     const newSession: OpenSession = { sources: new Map(), openings: new Map(), tools: [], activeRuns: 0 };
     const openSession = this.#openSessions.get(key) ?? newSession;
@@ -150,7 +160,8 @@ export class ToolSources {
         }
       }
       openSession.tools = allTools;
-      return { tools: allTools, missingSources, prompts: listPrompts(openSession, sources), release };
+      const instructions = listInstructions(openSession, sources);
+      return { tools: allTools, missingSources, instructions, prompts: listPrompts(openSession, sources), release };
     } catch (error) {
       release();
       throw error;
@@ -234,6 +245,14 @@ function createKey({ sessionId, projectDir }: ToolSession): string {
 
 function listPrompts(openSession: OpenSession | undefined, sources: readonly ToolSource[]): SlashCommand[] {
   return sources.flatMap((source) => readPrompts(openSession?.sources.get(source))).slice(0, MAX_PROMPTS);
+}
+
+/** Returns the instructions of the sources that have tools. */
+function listInstructions({ sources: openSources }: OpenSession, sources: readonly ToolSource[]): SourceInstructions[] {
+  return sources.flatMap((source) => {
+    const { tools = [], instructions: text } = openSources.get(source) ?? {};
+    return typeof text === "string" && text.trim() !== "" && tools.length > 0 ? { source: source.name, text } : [];
+  });
 }
 
 /** Returns the commands of a source. Invalid ones are left out, because third parties write sources. */

@@ -293,10 +293,10 @@ for (const [transport, startServer] of Object.entries(START_SERVER_BY_TRANSPORT)
       );
     });
 
-    it("offers at most 256 of 10,000 tools, and read_resource", async (t) => {
+    it("offers at most 2,048 of 10,000 tools, and read_resource", async (t) => {
       const { servers } = createServers();
       const openTools = await openToolSource(t, servers.source(await startServer(t, "crowd")), "/");
-      assert.equal(openTools.tools.length, 257);
+      assert.equal(openTools.tools.length, 2049);
     });
 
     it("with an endless tools/list of one tool per page offers 64 tools, and read_resource", async (t) => {
@@ -305,10 +305,10 @@ for (const [transport, startServer] of Object.entries(START_SERVER_BY_TRANSPORT)
       assert.equal(openTools.tools.length, 65);
     });
 
-    it("with an endless tools/list of 30,000 tools per page offers 256 tools, and read_resource", async (t) => {
+    it("with an endless tools/list of 30,000 tools per page offers 2,048 tools, and read_resource", async (t) => {
       const { servers } = createServers();
       const openTools = await openToolSource(t, servers.source(await startServer(t, "pages")), "/");
-      assert.equal(openTools.tools.length, 257);
+      assert.equal(openTools.tools.length, 2049);
     });
 
     for (const [problem, behavior, expectedCause] of [
