@@ -4,10 +4,26 @@ import { readFile } from "node:fs/promises";
 import path from "node:path";
 import type { TestContext } from "node:test";
 import { promisify } from "node:util";
-import { textStep, type FakePiece, type FakeRequest, type FakeStep } from "./fake-model-server.js";
+import {
+  textStep,
+  type FakeModelServer,
+  type FakePiece,
+  type FakeRequest,
+  type FakeStep,
+  type FakeWireName,
+} from "./fake-model-server.js";
 import { startModelServer } from "./server-runs.js";
 import { runGantry } from "./server.js";
 import { tempDir, type TempDir } from "./temp-dir.js";
+import { readConversation } from "./wire-conversation.js";
+
+/** The manifest of a repository with a task. */
+export const PACKAGE_JSON = JSON.stringify({ name: "wares", version: "1.0.0", type: "module", private: true });
+
+/** Returns a test file with the common imports and `lines`. */
+export function createTestFile(...lines: string[]): string {
+  return ['import assert from "node:assert/strict";', 'import { test } from "node:test";', ...lines, ""].join("\n");
+}
 
 /** One tool call of the scripted model. */
 export interface ToolUse {
@@ -19,6 +35,8 @@ export interface ToolUse {
 export interface ModelTurn {
   readonly text?: string;
   readonly toolUses: readonly ToolUse[];
+  /** How the answer fails. The client must repeat the request, and the turn has no results. */
+  readonly failure?: FakeStep;
 }
 
 /** Result of a tool call; results have the order of the calls. */
@@ -33,6 +51,9 @@ export interface Briefing {
   /** The user's last message. */
   readonly prompt: string;
   readonly tools: readonly string[];
+  readonly projectDir: string;
+  /** The conversation of the latest request, as JSON. */
+  readonly readRequest: () => string;
 }
 
 /**
@@ -54,6 +75,11 @@ export function createTurn(...toolUses: ToolUse[]): ModelTurn {
   return { toolUses };
 }
 
+/** Creates an answer that fails: an error of the provider, or calls that break off. */
+export function createFailedTurn(failure: FakeStep, ...toolUses: ToolUse[]): ModelTurn {
+  return { toolUses, failure };
+}
+
 /** A repository with a task in it, and a scripted model that solves it. */
 export interface Task {
   /** Files that are committed before the work starts. */
@@ -66,6 +92,12 @@ export interface Task {
   readonly subagent?: ScriptedWorker;
   /** Model id, which determines the model family. Default: `m1`. */
   readonly model?: string;
+  /** The provider's wire. Default: chat completions. */
+  readonly wire?: FakeWireName;
+  /** In tokens. Default: 200,000. */
+  readonly contextWindow?: number;
+  /** Answers requests without tools, which ask for titles and summaries. */
+  readonly toolFreeAnswer?: (request: FakeRequest) => FakeStep;
   readonly config?: Readonly<Record<string, unknown>>;
   /** The repository's own tests. Default: `node --test`. */
   readonly tests?: readonly string[];
@@ -75,6 +107,23 @@ export interface Task {
   readonly args?: readonly string[];
   /** Files of gantry's home. */
   readonly home?: Readonly<Record<string, string>>;
+  /** Starts gantry with the prompt, and resolves when the work is done. Default: one `gantry run`. */
+  readonly start?: (options: StartOptions) => Promise<StartResult>;
+}
+
+/** Folders and config of the process that works on a task. */
+export interface StartOptions {
+  readonly folder: TempDir;
+  readonly home: string;
+  readonly projectDir: string;
+  readonly config: Readonly<Record<string, unknown>>;
+}
+
+/** Exit code and output of `gantry run`, or their equivalents. */
+export interface StartResult {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
 }
 
 /** Result of a task. */
@@ -136,20 +185,24 @@ export async function runTask(t: TestContext, task: Task): Promise<TaskResult> {
     `the tests before the task: ${testsBefore.output}`,
   );
 
-  const { model = "m1" } = task;
-  const models = await startModelServer(t, { models: [model] });
-  const mainScript = new Script(task.worker);
+  const { model = "m1", wire = "openai", contextWindow = 200_000, toolFreeAnswer } = task;
+  const models = await startModelServer(t, { models: [model], ...(toolFreeAnswer && { toolFreeAnswer }) });
+  const mainScript = new Script(task.worker, folder.path);
   const subagentScripts = new Map<string, Script>();
-  models.fallback = (request) => selectScript(request, task, mainScript, subagentScripts).answer(request);
+  models.fallback = (request) => selectScript(request, task, mainScript, subagentScripts, folder.path).answer(request);
   const provider = {
-    ...{ name: "lab", driver: "openai", base_url: models.baseUrl, api_key: "key-of-the-lab" },
-    models: [{ id: model, context_window: 200_000, cost: { input: 1, output: 1 } }],
+    ...{ name: "lab", driver: wire, base_url: getBaseUrl(models, wire), api_key: "key-of-the-lab" },
+    models: [{ id: model, context_window: contextWindow, cost: { input: 1, output: 1 } }],
   };
-  const processResult = await runGantry(t, ["run", ...(task.args ?? []), task.prompt], {
+  const startOptions = {
+    folder,
     home: home.path,
     projectDir: folder.path,
     config: { ...task.config, providers: [provider] },
-  });
+  };
+  const processResult = task.start
+    ? await task.start(startOptions)
+    : await runGantry(t, ["run", ...(task.args ?? []), task.prompt], startOptions);
   // A worker throws on unexpected input; that is the actual failure.
   if (mainScript.fault !== undefined) throw mainScript.fault;
   assert.deepEqual([models.violations, processResult.code], [[], 0], processResult.stderr);
@@ -170,42 +223,44 @@ export async function runTask(t: TestContext, task: Task): Promise<TaskResult> {
   };
 }
 
+function getBaseUrl(models: FakeModelServer, wire: FakeWireName): string {
+  return wire === "google" ? `${models.url}/v1beta` : models.baseUrl;
+}
+
 /** Selects the script of a request: the script of the task or of a subagent. */
 function selectScript(
   request: FakeRequest,
   task: Task,
   mainScript: Script,
   subagentScripts: Map<string, Script>,
+  projectDir: string,
 ): Script {
-  const { messages } = request.body as { messages: WireMessage[] };
-  const firstPrompt = joinText(messages.find(({ role }) => role === "user")?.content);
+  const [firstPrompt = ""] = readConversation(request).prompts;
   if (!task.subagent || firstPrompt.startsWith(task.prompt)) return mainScript;
-  const subagentScript = subagentScripts.get(firstPrompt) ?? new Script(task.subagent);
+  const subagentScript = subagentScripts.get(firstPrompt) ?? new Script(task.subagent, projectDir);
   subagentScripts.set(firstPrompt, subagentScript);
   return subagentScript;
-}
-
-interface WireMessage {
-  role: string;
-  content: unknown;
-  tool_call_id?: string;
 }
 
 /** Passes the results of tool calls to a worker, and returns the worker's turns as answers of the model. */
 class Script {
   readonly #worker: ScriptedWorker;
+  readonly #projectDir: string;
   #turns: ReturnType<ScriptedWorker> | undefined;
+  #request: FakeRequest | undefined;
   #callIds: string[] = [];
   #idCount = 0;
   isComplete = false;
   fault: unknown;
 
-  constructor(worker: ScriptedWorker) {
+  constructor(worker: ScriptedWorker, projectDir: string) {
     this.#worker = worker;
+    this.#projectDir = projectDir;
   }
 
   answer(request: FakeRequest): FakeStep {
     try {
+      this.#request = request;
       return this.#createNextStep(request);
     } catch (error) {
       this.fault ??= error;
@@ -214,34 +269,40 @@ class Script {
   }
 
   #createNextStep(request: FakeRequest): FakeStep {
-    const { messages } = request.body as { messages: WireMessage[] };
-    const results = this.#callIds.map((id) => {
-      const resultMessage = messages.findLast((message) => message.tool_call_id === id);
-      assert.ok(resultMessage, `the request has no result of ${id}`);
-      return { text: joinText(resultMessage.content) };
-    });
+    const results = this.#readResults(request);
     const { value, done } = this.#turns
       ? this.#turns.next(results)
-      : (this.#turns = this.#worker(readBriefing(request, messages))).next(results);
+      : (this.#turns = this.#worker(this.#createBriefing(request))).next(results);
     if (done === true) {
       this.isComplete = true;
       return textStep(value);
     }
-    this.#callIds = value.toolUses.map(() => `call_${++this.#idCount}`);
-    const calls = value.toolUses.map((toolUse, i): FakePiece => ({ call: { ...toolUse, id: this.#callIds[i]! } }));
-    return { say: [...(value.text === undefined ? [] : [{ text: value.text }]), ...calls] };
+    const calls = value.toolUses.map((toolUse) => ({ ...toolUse, id: `call_${++this.#idCount}` }));
+    this.#callIds = value.failure ? [] : calls.map(({ id }) => id);
+    const say: FakePiece[] = [
+      ...(value.text === undefined ? [] : [{ text: value.text }]),
+      ...calls.map((call) => ({ call })),
+    ];
+    return { ...(say.length > 0 && { say }), ...value.failure };
   }
-}
 
-function readBriefing({ tools }: FakeRequest, messages: readonly WireMessage[]): Briefing {
-  const system = joinText(messages.find(({ role }) => role === "system" || role === "developer")?.content);
-  return { system, prompt: joinText(messages.findLast(({ role }) => role === "user")?.content), tools };
-}
+  /** Reads the results of the last turn's calls. On Google's wire, which has no ids, these are the request's last. */
+  #readResults(request: FakeRequest): Results {
+    const { results } = readConversation(request);
+    const hasIds = request.wire !== "google";
+    const firstIndex = results.length - this.#callIds.length;
+    return this.#callIds.map((id, i) => {
+      const result = hasIds ? results.findLast(({ callId }) => callId === id) : results[firstIndex + i];
+      assert.ok(result, `the request has no result of ${id}`);
+      return result;
+    });
+  }
 
-function joinText(content: unknown): string {
-  if (typeof content === "string") return content;
-  if (!Array.isArray(content)) return "";
-  return content.map((part: { text?: string }) => part.text ?? "").join("");
+  #createBriefing(request: FakeRequest): Briefing {
+    const { system, prompts } = readConversation(request);
+    const readRequest = () => JSON.stringify(this.#request?.body);
+    return { system, prompt: prompts.at(-1) ?? "", tools: request.tools, projectDir: this.#projectDir, readRequest };
+  }
 }
 
 /** The first group of a pattern's match, or the whole match if the pattern has no group. Throws if nothing matches. */

@@ -1,8 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { requireMatch, readText, createTurn, createToolUse, runTask } from "../../helpers/task-worker.js";
-
-const PACKAGE_JSON = JSON.stringify({ name: "wares", version: "1.0.0", type: "module", private: true });
+import { PACKAGE_JSON, requireMatch, readText, createTurn, createToolUse, runTask } from "../../helpers/task-worker.js";
 
 describe("an agent with a small task in a repository with tests", () => {
   it("fixes a failing test in the code, not in the test", async (t) => {

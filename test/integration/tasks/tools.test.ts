@@ -3,14 +3,15 @@ import { createRequire } from "node:module";
 import path from "node:path";
 import { describe, it } from "node:test";
 import { runGantry } from "../../helpers/server.js";
-import { requireMatch, readText, createTurn, createToolUse, runTask } from "../../helpers/task-worker.js";
-
-const PACKAGE_JSON = JSON.stringify({ name: "wares", version: "1.0.0", type: "module", private: true });
-
-/** Returns a test file with the common imports and `lines`. */
-function createTestFile(...lines: string[]): string {
-  return ['import assert from "node:assert/strict";', 'import { test } from "node:test";', ...lines, ""].join("\n");
-}
+import {
+  PACKAGE_JSON,
+  createTestFile,
+  requireMatch,
+  readText,
+  createTurn,
+  createToolUse,
+  runTask,
+} from "../../helpers/task-worker.js";
 
 /** Returns the absolute path of the program of an installed package. */
 function findProgram(name: string): string {
