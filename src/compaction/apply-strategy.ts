@@ -6,11 +6,14 @@ import { nearestEffort } from "../models/efforts.js";
 import { BYTES_PER_TOKEN, estimatePrompt, estimateTokens } from "../models/estimate.js";
 import { callModel, type ModelCaller } from "../models/model-call.js";
 import type { CompactionInput, CompactionStrategy } from "../ports/compaction-strategy.js";
-import { ProviderError } from "../ports/errors.js";
+import { hasCode, ProviderError } from "../ports/errors.js";
 import type { ModelMessage } from "../ports/message.js";
 import type { ModelRequest } from "../ports/model-provider.js";
 import { SlidingWindow } from "./sliding-window.js";
 import { Summary } from "./summary.js";
+
+/** Limit of a question that the provider rejected as too long, as a share of its first limit. */
+const RETRY_SHARE = 0.6;
 
 /** The members of a run that a compaction strategy uses. */
 export interface StrategyCaller extends ModelCaller {
@@ -88,11 +91,15 @@ async function askModel(
     needsReasoning: false,
     cacheKey: `${sessionId}-compaction`,
   });
-  const questionTokens = maxQuestionTokens - estimatePrompt(createRequest("")) - maxTokens;
-  const request = createRequest(cutMiddle(question.message, Math.max(0, questionTokens) * BYTES_PER_TOKEN));
-  const answer = await callModel(caller, "summary", request, signal, {
-    recordRetry: (retry) => recorder.recordRetry(retry),
-  });
+  const ask = (limitTokens: number) => {
+    const messageTokens = Math.max(0, limitTokens - estimatePrompt(createRequest("")) - maxTokens);
+    const request = createRequest(cutMiddle(question.message, messageTokens * BYTES_PER_TOKEN));
+    return callModel(caller, "summary", request, signal, { recordRetry: (retry) => recorder.recordRetry(retry) });
+  };
+  let answer = await ask(maxQuestionTokens);
+  // The estimate was too low for this text.
+  if ("error" in answer && hasCode(answer.error, "provider") && answer.error.kind === "context_length")
+    answer = await ask(Math.floor(maxQuestionTokens * RETRY_SHARE));
   if ("error" in answer) throw answer.error;
   await recorder.write({ sync: false, usage: answer.usageWithCost });
   const text = answer.parts.map((part) => (part.type === "text" ? part.text : "")).join("");

@@ -35,8 +35,8 @@ export interface ViewRequest {
   readonly keepMessages: number;
   /** Size of the context window, in tokens. */
   readonly windowTokens: number;
-  /** Maximum tokens of a prompt. */
-  readonly promptLimit: number;
+  /** Maximum tokens of a question to the model, with its answer. */
+  readonly maxQuestionTokens: number;
   /** Maximum tokens of the messages in a prompt. */
   readonly messageTokens: number;
   /** Maximum tokens of the strategy's result. */
@@ -58,7 +58,7 @@ export interface CompactedView {
  * result does not fit, and otherwise like `applyStrategy`.
  */
 export async function compactView(caller: ViewCaller, request: ViewRequest): Promise<CompactedView> {
-  const { messageTokens, maxResultTokens, instructions, windowTokens, promptLimit, keepMessages } = request;
+  const { messageTokens, maxResultTokens, instructions, windowTokens, maxQuestionTokens, keepMessages } = request;
   const prompt = repairMessages(request.messages) as Message[];
   const sourceMessages = prompt.map(detachState);
   const { strategy, messages } = await applyStrategy(caller, request.strategy, {
@@ -66,7 +66,7 @@ export async function compactView(caller: ViewCaller, request: ViewRequest): Pro
     budget: Math.min(maxResultTokens, Math.floor(messageTokens * TARGET_SHARE)),
     keepMessages,
     instructions,
-    maxQuestionTokens: promptLimit,
+    maxQuestionTokens,
   });
   const fittedMessages = fitMessages(repairMessages(messages), messageTokens);
   const isUnchanged =

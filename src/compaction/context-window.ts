@@ -263,7 +263,8 @@ export class ContextWindow {
       strategy: configuredStrategy,
       keepMessages,
       windowTokens,
-      promptLimit: this.#limit,
+      // The limit of prompts leaves room for an answer, which a question counts itself.
+      maxQuestionTokens: this.#rejectedPrompts > 0 ? this.#limit : Math.floor(windowTokens * USABLE_WINDOW_SHARE),
       messageTokens: this.#limit - this.#prefix.tokens,
       maxResultTokens: maxMessageTokens,
       instructions,

@@ -87,18 +87,15 @@ function createInstructions(maxTokens: number, userInstructions: string | undefi
   ].join("\n");
 }
 
-/** Keeps at most `keepMessages` newest messages, and only as many as fit next to a summary. */
-function slideWithinBudget({ messages, keepMessages, budget, instructions, estimate }: CompactionInput): SlideResult {
+/**
+ * Keeps at most `keepMessages` newest messages, and only as many as fit unchanged next to a summary. Shortened messages
+ * would lose what no summary contains.
+ */
+function slideWithinBudget({ messages, keepMessages, budget, estimate }: CompactionInput): SlideResult {
   const keptTokens = Math.floor(budget * KEPT_SHARE);
-  // A requested compaction shortens nothing.
-  const fits = (keptCandidates: Message[]) =>
-    instructions === undefined
-      ? fitMessages(keptCandidates, keptTokens).length === keptCandidates.length
-      : estimate(keptCandidates) <= keptTokens;
   for (let keepCount = keepMessages; ; keepCount -= Math.max(1, Math.floor(keepCount / 8))) {
     const result = slideWindow(messages, keepCount);
-    const keptMessages = [...result.prompts, ...result.newestMessages];
-    if (keepCount <= 1 || fits(keptMessages)) return result;
+    if (keepCount <= 1 || estimate([...result.prompts, ...result.newestMessages]) <= keptTokens) return result;
   }
 }
 
