@@ -124,7 +124,7 @@ export class AiSdkModels implements ModelProvider {
   ): Promise<Attempt> {
     const { model } = request;
     const { wire, send } = await this.#openWire();
-    const maxTokens = calculateAnswerLimit(request, await wire.maxOutput?.(model));
+    const maxTokens = calculateAnswerLimit(request, await wire.maxOutput?.(model, this.settings));
     const rejectedParameters = this.#rejectedParameters.findByModel(model.id);
     for (const parameter of rejectedParameters) settledParameters.add(parameter);
     const wireRequest: WireRequest = { request, settings: this.settings, rejectedParameters, maxTokens };

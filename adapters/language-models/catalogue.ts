@@ -2,6 +2,7 @@ import type { Model } from "gantry/plugin";
 import { readEntry } from "./catalogue-entry.js";
 import { effortsOf } from "./efforts.js";
 import type { FaultContext } from "./errors.js";
+import { acceptsOpenAiPdf } from "./files.js";
 import type { Read } from "./network.js";
 import type { JsonObject } from "./json.js";
 import { removeUndefined } from "./remove-undefined.js";
@@ -71,7 +72,11 @@ export async function listModels(
     modelsById.set(
       model.id,
       addEfforts(
-        { ...familyDefaultsOf(model.id), ...removeUndefined({ contextWindow: listedModel?.contextWindow }), ...model },
+        {
+          ...familyDefaultsOf(model.id, settings),
+          ...removeUndefined({ contextWindow: listedModel?.contextWindow }),
+          ...model,
+        },
         settings,
       ),
     );
@@ -95,7 +100,7 @@ export async function listAssumedModels(settings: Settings): Promise<Model[]> {
   const preferredPatterns = PREFERRED_MODELS[preset.id] ?? [];
   const models = entries.flatMap((entry) => {
     const entryModel = readEntry(entry, settings);
-    const model = entryModel && addEfforts({ ...familyDefaultsOf(entryModel.id), ...entryModel }, settings);
+    const model = entryModel && addEfforts({ ...familyDefaultsOf(entryModel.id, settings), ...entryModel }, settings);
     // The price list also contains discontinued models and models of other vendors.
     if (
       model === undefined ||
@@ -111,7 +116,7 @@ export async function listAssumedModels(settings: Settings): Promise<Model[]> {
 /** Adds name, owner and the defaults of the model's family. */
 export function completeModel(model: ConfiguredModel, settings: Settings): Model {
   const { id, name = id, ownedBy = settings.name } = model;
-  return addEfforts({ ...familyDefaultsOf(id), ...model, name, ownedBy }, settings);
+  return addEfforts({ ...familyDefaultsOf(id, settings), ...model, name, ownedBy }, settings);
 }
 
 /** Adds the known effort levels to a reasoning model without effort levels. */
@@ -158,8 +163,9 @@ function compareVersions(a: string, b: string): number {
 }
 
 /** Defaults of a model's family, for fields that neither the list nor the configuration has. */
-function familyDefaultsOf(id: string): Pick<Model, "reasoning" | "input"> {
-  const input: Model["input"] = /claude-|gemini-/i.test(id) ? ["text", "image", "pdf"] : ["text", "image"];
+function familyDefaultsOf(id: string, settings: Settings): Pick<Model, "reasoning" | "input"> {
+  const acceptsPdf = /claude-|gemini-/i.test(id) || acceptsOpenAiPdf(id, settings);
+  const input: Model["input"] = acceptsPdf ? ["text", "image", "pdf"] : ["text", "image"];
   return removeUndefined({
     reasoning: REASONING_FAMILY_PATTERN.test(id) || undefined,
     input: VISION_FAMILY_PATTERN.test(id) ? input : undefined,

@@ -9,6 +9,8 @@ export interface Quirks {
   effort?: "reasoning_effort" | "reasoning" | "thinking" | "none";
   /** Parameter for the answer limit. Default `max_tokens`. */
   maxTokens?: "max_tokens" | "max_completion_tokens";
+  /** Answer limit in tokens for models with an unknown limit, where the provider's default is too small for an agent. */
+  answerTokens?: number;
   /** Whether to send `reasoning_content` with each assistant message. Default: by the model's family. */
   echoReasoning?: boolean;
   /** Whether the provider accepts `prompt_cache_key`. */
@@ -106,7 +108,8 @@ export const PRESETS: readonly Preset[] = [
   }),
   createPreset("together", "Together AI", "https://api.together.xyz/v1", ["TOGETHER_API_KEY", "TOGETHER_AI_API_KEY"]),
   createPreset("fireworks", "Fireworks AI", "https://api.fireworks.ai/inference/v1", ["FIREWORKS_API_KEY"], {
-    quirks: { cacheKey: true },
+    // Its default is 2,048 tokens. It lowers a limit that exceeds the context window.
+    quirks: { cacheKey: true, answerTokens: 32_000 },
   }),
   createPreset("cerebras", "Cerebras", "https://api.cerebras.ai/v1", ["CEREBRAS_API_KEY"], {
     quirks: { maxTokens: "max_completion_tokens" },
@@ -142,7 +145,8 @@ export const PRESETS: readonly Preset[] = [
   ),
   createPreset("siliconflow", "SiliconFlow", "https://api.siliconflow.com/v1", ["SILICONFLOW_API_KEY"], {
     prices: "",
-    quirks: { effort: "none" },
+    // Its default is 4,096 tokens.
+    quirks: { effort: "none", answerTokens: 16_384 },
   }),
   createPreset("novita", "Novita AI", "https://api.novita.ai/openai/v1", ["NOVITA_API_KEY"]),
   createPreset("nebius", "Nebius Token Factory", "https://api.tokenfactory.nebius.com/v1", ["NEBIUS_API_KEY"], {
@@ -162,7 +166,11 @@ export const PRESETS: readonly Preset[] = [
   }),
   createPreset("vercel", "Vercel AI Gateway", "https://ai-gateway.vercel.sh/v1", ["AI_GATEWAY_API_KEY"], {
     prices: "",
-    quirks: { cacheMarks: true },
+    quirks: { cost: "usage.cost", cacheMarks: true },
+  }),
+  createPreset("avian", "Avian", "https://api.avian.io/v1", ["AVIAN_API_KEY"], {
+    prices: "",
+    quirks: { cost: "usage.cost" },
   }),
   createPreset("cohere", "Cohere", "https://api.cohere.ai/compatibility/v1", ["COHERE_API_KEY", "CO_API_KEY"], {
     quirks: { effort: "none" },
@@ -192,7 +200,8 @@ export const PRESETS: readonly Preset[] = [
     sharedKeyVariables: ["CLOUDFLARE_API_TOKEN"],
     baseUrlExample: "https://api.cloudflare.com/client/v4/accounts/ACCOUNT/ai/v1",
     prices: "",
-    quirks: { effort: "none" },
+    // Its default is 256 tokens. It counts the limit as part of the context window.
+    quirks: { effort: "none", answerTokens: 4096 },
   }),
   createLocalPreset("ollama", "Ollama", "http://127.0.0.1:11434/v1"),
   createLocalPreset("lmstudio", "LM Studio", "http://127.0.0.1:1234/v1"),
@@ -230,6 +239,7 @@ export function findPresetByHost(baseUrl: string): Preset | undefined {
   const host = hostOf(baseUrl);
   if (host === "") return undefined;
   if (host.endsWith(".openai.azure.com")) return PRESETS_BY_ID.get("azure");
+  if (host === "api.cloudflare.com") return PRESETS_BY_ID.get("cloudflare");
   return PRESETS.find((entry) => !entry.isLocal && hostOf(entry.baseUrl) === host);
 }
 

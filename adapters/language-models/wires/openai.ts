@@ -1,5 +1,6 @@
 import type { ModelRequest } from "gantry/plugin";
 import { effortUseOf, getClaudeThinking, removeHostNames, needsEffortToThink } from "../efforts.js";
+import { acceptsOpenAiPdf } from "../files.js";
 import { replaceLoneSurrogates } from "../json.js";
 import type { ModelCallOptions } from "../language-model.js";
 import type { Settings } from "../options.js";
@@ -33,11 +34,9 @@ export const wire: BuiltInWire = {
     echoOf(wireRequest) === "field" ? "echo" : "no_echo",
   ],
 
-  input: (model, { preset }) =>
-    (preset?.id === "openai" || preset?.id === "azure") &&
-    /^(gpt-(4o|4\.1|4\.5|[5-9])|o[134])(?!.*(audio|realtime))/.test(model.id)
-      ? ["text", "image", "pdf"]
-      : ["text"],
+  input: (model, settings) => (acceptsOpenAiPdf(model.id, settings) ? ["text", "image", "pdf"] : ["text"]),
+
+  maxOutput: async (_model, { quirks }) => quirks.answerTokens,
 
   rules: (_model, { quirks }) => ({
     toolMedia: "after",

@@ -32,8 +32,8 @@ export interface Wire {
   readonly optionalParameters?: (wireRequest: WireRequest) => readonly OptionalParameter[];
   /** Whether the wire leaves a prompt unchanged, so that the next prompt may share its messages. */
   readonly leavesPromptUnchanged?: boolean;
-  /** Maximum tokens of an answer, for models with an unknown limit. */
-  readonly maxOutput?: (model: Model) => Promise<number>;
+  /** Maximum tokens of an answer, for models with an unknown limit. Undefined: the provider's default is used. */
+  readonly maxOutput?: (model: Model, settings: Settings) => Promise<number | undefined>;
   /** Input kinds of a model whose own input kinds are unknown. */
   input(model: Model, settings: Settings): readonly InputKind[];
   /** Requirements on a conversation for this model. */

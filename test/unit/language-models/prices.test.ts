@@ -98,6 +98,48 @@ describe("the cost of an answer", () => {
     assert.equal(readReportedCost({ usage, raw }, getSettings("groq")), undefined);
   });
 
+  it("is read from recorded answers of gateways", async () => {
+    // Recorded in providertests/testdata of charmbracelet/fantasy at f6d4d1e3: TestVercelCommon/gpt-5/tool_streaming and
+    // TestOpenAICompatibleCommon/avian-kimi/simple_streaming.
+    const recordedUsages = {
+      vercel: {
+        ...{ prompt_tokens: 63, completion_tokens: 116, total_tokens: 179, cost: 0.00187875, is_byok: false },
+        prompt_tokens_details: { cached_tokens: 0, audio_tokens: 0, video_tokens: 0 },
+        cost_details: {
+          upstream_inference_cost: null,
+          upstream_inference_prompt_cost: 0,
+          upstream_inference_completions_cost: 0,
+        },
+        completion_tokens_details: { reasoning_tokens: 64, image_tokens: 0 },
+        ...{ cache_creation_input_tokens: 0, market_cost: 0.00187875 },
+      },
+      avian: {
+        ...{ prompt_tokens: 21, completion_tokens: 242, total_tokens: 263, cost: 0.00054005 },
+        prompt_tokens_details: { cached_tokens: 8, cache_write_tokens: 0, audio_tokens: 0, video_tokens: 0 },
+        completion_tokens_details: { reasoning_tokens: 238, image_tokens: 0, audio_tokens: 0 },
+      },
+    };
+    const server = await startFakeModelServer();
+    try {
+      for (const [preset, recordedUsage] of Object.entries(recordedUsages)) {
+        const event = {
+          choices: [{ index: 0, delta: { content: "Hi" }, finish_reason: "stop" }],
+          usage: recordedUsage,
+        };
+        server.enqueue({
+          ...{ status: 200, headers: { "content-type": "text/event-stream" } },
+          body: `data: ${JSON.stringify(event)}\n\ndata: [DONE]\n\n`,
+        });
+        const provider = new AiSdkProvider({ preset, baseUrl: server.baseUrl, apiKey: "k" });
+        const { finish } = await readAnswer(provider, createRequest({ model: createModel({ id: "openai/gpt-5" }) }));
+        await provider.close();
+        assert.deepEqual([finish.usage.cost, finish.usage.costReported], [recordedUsage.cost, true], preset);
+      }
+    } finally {
+      await server.close();
+    }
+  });
+
   it("is set by the provider only if the model has no configured prices", async () => {
     const server = await startFakeModelServer({
       fallback: { say: [{ text: "x" }], usage: { input: 1000, output: 100 } },

@@ -302,6 +302,43 @@ describe("wire-specific requests and errors", () => {
     }
   });
 
+  it("hosts with a small default get an answer limit for models without a known one, within the context window", async () => {
+    const readLimit = async (preset: string, model: Partial<Model> = {}): Promise<unknown> =>
+      (await sendRequest("openai", { model: createModel(model) }, { preset })).max_tokens;
+    assert.deepEqual(
+      [await readLimit("cloudflare"), await readLimit("fireworks"), await readLimit("siliconflow")],
+      [4096, 32_000, 16_384],
+    );
+    assert.equal(await readLimit("cloudflare", { maxOutput: 9000 }), 9000);
+    const limitInWindow = (await readLimit("cloudflare", { contextWindow: 3000 })) as number;
+    assert.ok(limitInWindow > 2900 && limitInWindow < 3000, String(limitInWindow));
+    assert.equal(await readLimit("together"), undefined);
+    const { body } = server.requests.at(-1)!;
+    assert.equal(body.max_completion_tokens, undefined);
+  });
+
+  it("openai: a PDF reaches listed and configured models of OpenAI on both protocols, and no model of another host", async () => {
+    const pdf = { type: "file" as const, mediaType: "application/pdf", filename: "a.pdf", data: PDF };
+    const sendPdf = async (options: Partial<AiSdkProviderOptions>, id: string) => {
+      const provider = createProvider("openai", { driver: undefined, ...options });
+      const listedModels = await provider.models(new AbortController().signal);
+      const model = listedModels.find((listedModel) => listedModel.id === id)!;
+      await readAnswer(provider, createRequest({ model, messages: [userMessage(pdf, "Read it.")] }));
+      const { body } = server.requests.at(-1)!;
+      return (body.input ?? body.messages).at(-1).content[0];
+    };
+    server.models = ["gpt-5"];
+    const dataUrl = `data:application/pdf;base64,${PDF}`;
+    const responsesPart = { type: "input_file", filename: "a.pdf", file_data: dataUrl };
+    const chatPart = { type: "file", file: { filename: "a.pdf", file_data: dataUrl } };
+    const responsesOptions = { preset: "openai", driver: "openai-responses" } as const;
+    assert.deepEqual(await sendPdf(responsesOptions, "gpt-5"), responsesPart);
+    assert.deepEqual(await sendPdf({ ...responsesOptions, models: [{ id: "gpt-4o" }] }, "gpt-4o"), responsesPart);
+    assert.deepEqual(await sendPdf({ preset: "openai" }, "gpt-5"), chatPart);
+    assert.match((await sendPdf({ preset: "together" }, "gpt-5")).text, /this model takes no PDF/);
+    server.models = ["m1"];
+  });
+
   it("azure: uses openai-responses and sends the key in the header api-key", async () => {
     const provider = new AiSdkProvider({ preset: "azure", baseUrl: server.baseUrl, apiKey: "azure-key" });
     openProviders.push(provider);
