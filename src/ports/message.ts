@@ -52,9 +52,12 @@ export interface ToolCallPart {
   type: "tool_call";
   /** Unique within the session: the model's own id, or an id derived from it if the model repeats ids. */
   id: string;
-  /** Name as the model sent it: possibly malformed, or the name of no tool. A provider converts it to a valid name. */
+  /**
+   * Name as the model sent it: possibly malformed, or the name of no tool. A provider converts it to a valid name. In a
+   * stored message, a call for another agent has the name and the arguments of the tool that runs.
+   */
   name: string;
-  /** JSON text exactly as the model sent it; may be invalid JSON. */
+  /** JSON text as the model sent it; may be invalid JSON. */
   arguments: string;
   opaque?: OpaqueData;
 }

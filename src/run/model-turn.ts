@@ -5,6 +5,7 @@ import { callModel, type CompleteAnswer, type FailedCall, type ModelCallHooks } 
 import { hasCode, ProviderError } from "../ports/errors.js";
 import type { Message, Part } from "../ports/message.js";
 import type { FinishReason, ModelRequest } from "../ports/model-provider.js";
+import { toOfferedCalls } from "./calls/call-dialects.js";
 import type { RunContext } from "./context/run-context.js";
 import type { ParsedOutput } from "./context/structured-output.js";
 import { storeFinalAnswer } from "./end-run.js";
@@ -129,7 +130,7 @@ export class ModelTurn {
     const { session, channels } = this.#run;
     const { conversation, recorder } = session;
     const { usageWithCost: usage, reason: finishReason, isBudgetLimited: isBudgetExhausted } = answer;
-    const parts = makeCallIdsUnique(answer.parts, conversation.callIds);
+    const parts = await toOfferedCalls(makeCallIdsUnique(answer.parts, conversation.callIds), this.#run.tools.list);
     const message: Message = { ...this.#begin(), parts, finished: true };
     const isLast = toolCalls(message).length === 0 && !channels.inbox.hasSteering && !isBudgetExhausted;
     const output = this.#output + textOf(message);

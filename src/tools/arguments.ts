@@ -34,6 +34,8 @@ interface FieldSpec {
   readonly hidden?: boolean;
   /** Returns the keys of a value that are not read. Set for objects that ignore unknown keys. */
   readonly unreadKeys?: (value: Readonly<Record<string, unknown>>) => string[];
+  /** Returns the keys that the items of a list do not read, such as `[0].count`. Undefined: they are ignored. */
+  readonly unreadItemKeys?: ((value: unknown) => string[]) | undefined;
 }
 
 type Values<Fields> = { [Name in keyof Fields]: Fields[Name] extends Field<infer T> ? T : never };
@@ -142,8 +144,13 @@ export function flag(description = "", { aliases = [] }: { aliases?: readonly st
   return field(valueSchema, { schema: describeSchema(description, { type: "boolean" }), aliases });
 }
 
-export function list<T>(description: string, item: Field<T>, options: { min?: number; max: number }): Field<T[]> {
-  const { min = 0, max } = options;
+/** Creates a field for a list. `isStrict`: whether keys that its items do not read count as unknown arguments. */
+export function list<T>(
+  description: string,
+  item: Field<T>,
+  options: { min?: number; max: number; isStrict?: boolean },
+): Field<T[]> {
+  const { min = 0, max, isStrict = false } = options;
   const schema = describeSchema(description, { type: "array", items: item.spec.schema });
   const valueSchema = v.pipe(
     readerSchema("an array", (value) => {
@@ -154,7 +161,14 @@ export function list<T>(description: string, item: Field<T>, options: { min?: nu
     v.maxLength(max, ({ input }) => createTypeIssue(`an array of at most ${max}`, `${input.length} entries`).message),
     v.array(item),
   );
-  return field(valueSchema, { schema });
+  const unreadItemKeys = (value: unknown): string[] => {
+    const items = unpackJson(value, "[");
+    if (!Array.isArray(items)) return [];
+    return (items as unknown[]).flatMap((entry, i) =>
+      isRecord(entry) ? (item.spec.unreadKeys?.(entry) ?? []).map((key) => `[${i}].${key}`) : [],
+    );
+  };
+  return field(valueSchema, { schema, ...(isStrict && { unreadItemKeys }) });
 }
 
 /**
@@ -190,7 +204,11 @@ export function object<ObjectFields extends Fields>(
       // If the same value comes under two names, neither counts as unread.
       const isCopy = (key: string) =>
         [...names].some(([name, { aliases }]) => aliases.includes(key) && value[name] === value[key]);
-      return Object.keys(value).filter((key) => !names.has(key) && !isCopy(key));
+      return Object.keys(value).flatMap((key) => {
+        const spec = names.get(key);
+        if (spec) return spec.unreadItemKeys?.(value[key]).map((itemKey) => `${key}${itemKey}`) ?? [];
+        return isCopy(key) ? [] : [key];
+      });
     },
   });
 }

@@ -37,7 +37,7 @@ export class IgnoredArguments {
    */
   check(input: Readonly<Record<string, unknown>>, args: unknown): void {
     const unknownArguments = this.#findIgnored(input, args).filter(
-      (key) => !isUnset(input[key]) && !COMMENT_ARGUMENTS.includes(key),
+      (key) => !(Object.hasOwn(input, key) && isUnset(input[key])) && !COMMENT_ARGUMENTS.includes(key),
     );
     if (unknownArguments.length === 0) return;
     const hiddenCount =

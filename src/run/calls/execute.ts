@@ -7,6 +7,7 @@ import type { ToolDisplay } from "../../ports/tool-display.js";
 import type { Tool, ToolCall, ToolContext, ToolOutput } from "../../ports/tool.js";
 import { onAbort } from "../../base/abort.js";
 import { ThrottledOutput } from "../../base/throttled-output.js";
+import { withAlternative } from "./call-dialects.js";
 import { applyAfterHook, findHookDenial } from "./hooks.js";
 import { NestedInstructions } from "../prompt/nested-instructions.js";
 import { CANCELLED_TEXT, evaluate, recheckMode, type Verdict } from "../permissions/evaluate.js";
@@ -50,8 +51,9 @@ export async function runToolCalls(
   run: RunContext,
   onOutcome: (outcome: ToolOutcome) => Promise<void>,
 ): Promise<void> {
-  const preparedCalls = calls.map((call) =>
-    prepareCall(call, run.tools.list, run.info.projectDir, run.channels.logger),
+  const { list } = run.tools;
+  const preparedCalls = await Promise.all(
+    calls.map((call) => withAlternative(prepareCall(call, list, run.info.projectDir, run.channels.logger), list)),
   );
   const nestedInstructions = new NestedInstructions({
     project: run.agent.project,

@@ -9,7 +9,7 @@ const MAX_EDITS = 200;
 
 const schema = defineArguments({
   path: text("", { minLength: 1, aliases: PATH_ALIASES }),
-  edits: list("", object(EDIT_FIELDS), { min: 1, max: MAX_EDITS }),
+  edits: list("", object(EDIT_FIELDS), { min: 1, max: MAX_EDITS, isStrict: true }),
 });
 
 /**
