@@ -264,7 +264,7 @@ export class ContextWindow {
       keepMessages,
       windowTokens,
       // The limit of prompts leaves room for an answer, which a question counts itself.
-      maxQuestionTokens: this.#rejectedPrompts > 0 ? this.#limit : Math.floor(windowTokens * USABLE_WINDOW_SHARE),
+      maxQuestionTokens: this.rejectedPrompts.count > 0 ? this.#limit : Math.floor(windowTokens * USABLE_WINDOW_SHARE),
       messageTokens: this.#limit - this.#prefix.tokens,
       maxResultTokens: maxMessageTokens,
       instructions,
