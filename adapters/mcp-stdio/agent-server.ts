@@ -233,7 +233,7 @@ export class AgentServer {
 
 function toRunInput(
   args: ToolArguments,
-): Pick<RunInput, "message" | "sessionId" | "provider" | "model" | "mode" | "projectDir"> {
+): Pick<RunInput, "message" | "commands" | "sessionId" | "provider" | "model" | "mode" | "projectDir"> {
   const model = readOptionalText(args, "model");
   const projectDir = readOptionalText(args, "project_dir");
   const mode = readOptionalText(args, "mode");
@@ -242,8 +242,11 @@ function toRunInput(
   if (projectDir !== undefined && !isAbsolute(projectDir)) throw createArgumentError("project_dir", "an absolute path");
   const slashIndex = model?.indexOf("/") ?? -1;
   const sessionId = readOptionalText(args, "session");
+  const message = readText(args, "prompt");
   return {
-    message: readText(args, "prompt"),
+    message,
+    // The prompt of another agent is a task; only this command has no other tool.
+    commands: sessionId !== undefined && /^\/compact(\s|$)/.test(message),
     ...(sessionId !== undefined && { sessionId }),
     ...(model !== undefined &&
       (slashIndex < 0 ? { model } : { provider: model.slice(0, slashIndex), model: model.slice(slashIndex + 1) })),

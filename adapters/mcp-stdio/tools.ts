@@ -14,7 +14,9 @@ export const TOOLS: readonly Tool[] = [
       type: "object",
       properties: {
         prompt: createStringSchema("The task, with all that the agent needs to know."),
-        session: createStringSchema("Id of a session to continue; default a new one."),
+        session: createStringSchema(
+          "Id of a session to continue; default a new one. The prompt `/compact` then summarizes its conversation.",
+        ),
         model: createStringSchema("`provider/model`, or a model's name; default the session's, or the configured one."),
         mode: {
           type: "string",
