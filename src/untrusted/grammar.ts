@@ -1,7 +1,5 @@
-import { createRequire } from "node:module";
-import { isMainThread, workerData } from "node:worker_threads";
 import type { Node, Parser, Tree } from "@vscode/tree-sitter-wasm";
-import type { WorkerData } from "./worker-data.js";
+import { createPackageRequire } from "./package-require.js";
 
 /** Missing in the types of Node. */
 declare const WebAssembly: { Memory: new (pages: { initial: number; maximum: number }) => object };
@@ -44,7 +42,7 @@ async function loadParser(grammar: Grammar): Promise<Parser> {
 }
 
 async function loadLibrary(): Promise<TreeSitter> {
-  const treeSitter = createPackageRequire()(PACKAGE) as TreeSitter;
+  const treeSitter = createPackageRequire(PACKAGE)(PACKAGE) as TreeSitter;
   const wasmMemory = new WebAssembly.Memory({ initial: INITIAL_MEMORY_PAGES, maximum: MAX_MEMORY_PAGES });
   // The library prints the reason for an abort. The error of the job reports it instead.
   const options = { locateFile, wasmMemory, printErr: () => undefined };
@@ -53,20 +51,7 @@ async function loadLibrary(): Promise<TreeSitter> {
 }
 
 function locateFile(name: string): string {
-  return createPackageRequire().resolve(`${PACKAGE}/wasm/${name}`);
-}
-
-/** A `require` that finds the package, also from a bundle. Its error names the remedy. */
-function createPackageRequire(): NodeJS.Require {
-  const require = createRequire(isMainThread ? import.meta.url : (workerData as WorkerData).packageUrl);
-  try {
-    require.resolve(PACKAGE);
-  } catch (error) {
-    throw new Error(`${PACKAGE} is not installed beside this program; run npm install ${PACKAGE} there`, {
-      cause: error,
-    });
-  }
-  return require;
+  return createPackageRequire(PACKAGE).resolve(`${PACKAGE}/wasm/${name}`);
 }
 
 export function childrenOf(node: Node): Node[] {

@@ -5,6 +5,7 @@ import type { JsonFault, JsonJob } from "./json-errors.js";
 import type { FileMatches, SearchJob } from "./search/line-search.js";
 import type { CallEvaluationJob, CallEvaluation } from "./shell-rules/evaluate-call.js";
 import type { PageJob, PageText } from "./html/page.js";
+import type { PdfJob, PdfText } from "./pdf-text.js";
 import type { Expression } from "./search/expression.js";
 import type { SyntaxFault, SyntaxJob } from "./syntax-errors.js";
 import type { SchemaAnswer, SchemaJob } from "./schema-check.js";
@@ -15,6 +16,8 @@ export interface Jobs {
   ready: Record<string, never>;
   /** Text of a page, from an offset. */
   page: PageJob;
+  /** Text of the pages of a PDF. */
+  pdf: PdfJob;
   /** Edits the text of a file. */
   edit: EditJob;
   /** Applies the chunks of a patch to a file. */
@@ -38,6 +41,7 @@ export interface Jobs {
 export interface Answers {
   ready: null;
   page: PageText;
+  pdf: PdfText;
   edit: EditedFile | { errorMessage: string };
   patch: PatchedFile | { errorMessage: string };
   expression: { flags: string } | { errorMessage: string };

@@ -9,10 +9,12 @@ import { findJsonFaults } from "./json-errors.js";
 import { evaluateCall } from "./shell-rules/evaluate-call.js";
 import { searchLines } from "./search/line-search.js";
 import { extractPageText } from "./html/page.js";
+import { extractPdfText } from "./pdf-text.js";
 
 const handlers: { [Name in keyof Jobs]: (job: Jobs[Name]) => Answers[Name] | Promise<Answers[Name]> } = {
   ready: () => null,
   page: extractPageText,
+  pdf: extractPdfText,
   edit: editText,
   patch: patchText,
   expression: compileExpression,

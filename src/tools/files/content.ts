@@ -2,6 +2,7 @@
 export type FileType =
   | { kind: "text"; encoding: "utf-8" | "utf-16le" | "utf-16be" }
   | { kind: "image"; mediaType: string }
+  | { kind: "pdf"; description: string }
   | { kind: "binary"; description: string };
 
 /** Bytes at the start of a file that decide its type. */
@@ -10,7 +11,6 @@ export const DETECTION_BYTES = 8_192;
 const MAX_SIGNATURE_BYTES = 512;
 
 const SIGNATURES: readonly (readonly [signature: string, description: string, offset?: number])[] = [
-  ["%PDF-", "a PDF document"],
   ["PK\x03\x04", "a ZIP archive (or an Office document)"],
   ["\x1f\x8b", "gzip data"],
   ["BZh", "bzip2 data"],
@@ -33,7 +33,7 @@ const SIGNATURES: readonly (readonly [signature: string, description: string, of
   ["wOF2", "a web font"],
 ];
 
-/** Detects whether a file is text, an image or binary. `start`: up to the first `DETECTION_BYTES` bytes. */
+/** Detects whether a file is text, an image, a PDF or binary. `start`: up to the first `DETECTION_BYTES` bytes. */
 export function detectFileType(start: Buffer): FileType {
   const latin1Text = start.toString("latin1", 0, MAX_SIGNATURE_BYTES);
   if (latin1Text.startsWith("\x89PNG\r\n\x1a\n")) return { kind: "image", mediaType: "image/png" };
@@ -43,7 +43,8 @@ export function detectFileType(start: Buffer): FileType {
     return { kind: "image", mediaType: "image/webp" };
   if (latin1Text.startsWith("\xff\xfe")) return { kind: "text", encoding: "utf-16le" };
   if (latin1Text.startsWith("\xfe\xff")) return { kind: "text", encoding: "utf-16be" };
-  if (!start.includes(0) && !latin1Text.startsWith("%PDF-")) return { kind: "text", encoding: "utf-8" };
+  if (latin1Text.startsWith("%PDF-")) return { kind: "pdf", description: "a PDF document" };
+  if (!start.includes(0)) return { kind: "text", encoding: "utf-8" };
   const signature = SIGNATURES.find(([magic, , offset = 0]) => latin1Text.startsWith(magic, offset));
   return { kind: "binary", description: signature?.[1] ?? "binary data" };
 }

@@ -15,7 +15,10 @@ const CHUNK_BYTES = 256 * 1024;
 /** Minimum bytes per read of a file that grows. */
 const MIN_READ_BYTES = 65_536;
 
-/** Runs the `read` tool: `limit` lines of a text from `offset` on, or an image. Rejects with `ToolError`. */
+/**
+ * Runs the `read` tool: `limit` lines of a text or notebook, or pages of a PDF, from `offset` on, or an image. Rejects
+ * with `ToolError`.
+ */
 export async function readFile(
   file: OpenedFile,
   name: string,
@@ -28,6 +31,11 @@ export async function readFile(
   const headerBytes = Buffer.alloc(DETECTION_BYTES);
   const { bytesRead } = await file.handle.read(headerBytes, 0, DETECTION_BYTES, 0);
   const fileType = detectFileType(headerBytes.subarray(0, bytesRead));
+  if (fileType.kind === "pdf") {
+    const { readPdf } = await import("./read-pdf.js");
+    const pdfOutput = await readPdf(file, name, offset, limit, context.signal);
+    return { ...pdfOutput, locations: [{ path: file.path }] };
+  }
   if (fileType.kind === "binary")
     throw new ToolError(
       `${name}: is ${fileType.description} (${formatSize(sizeBytes)}) and cannot be shown. Use bash with a program that reads it.`,
@@ -43,7 +51,14 @@ export async function readFile(
     new SeenFiles(context).recordSeen(file.path, fileBytes);
     const decodedText = new TextDecoder(fileType.encoding).decode(fileBytes);
     isInvalidUtf8 = fileType.encoding === "utf-8" && decodedText.includes("\uFFFD") && !isUtf8(fileBytes);
-    page.feed(decodedText);
+    const notebook = file.path.endsWith(".ipynb")
+      ? (await import("./read-notebook.js")).formatNotebook(decodedText)
+      : undefined;
+    if (notebook)
+      page.notes.push(
+        `[a view of the ${notebook.cellCount} cells, with its own line numbers; edit changes the JSON of the file, which bash shows]`,
+      );
+    page.feed(notebook?.text ?? decodedText);
   } else if (!(await scanLines(file, fileType.encoding, page, context.signal)))
     throw new ToolError(
       `${name}: line ${offset} is not within the first ${formatSize(MAX_SCAN_BYTES)} of the file (${formatSize(sizeBytes)}). Use bash with sed or tail.`,
@@ -123,6 +138,8 @@ class Page {
   #isByteLimitReached = false;
   /** Whether all requested lines are complete and the file has more text. */
   isFull = false;
+  /** Notes that are shown after the lines. */
+  readonly notes: string[] = [];
 
   constructor(offset: number, limit: number) {
     this.#firstLine = offset;
@@ -185,7 +202,7 @@ class Page {
         `${name}: has ${lineCount} lines; line ${this.#firstLine} does not exist. Use a smaller offset.`,
       );
     const lastShown = this.#firstLine + this.#lines.length - 1;
-    const notes: string[] = [];
+    const { notes } = this;
     if (this.#isByteLimitReached || lastShown < lineCount || this.isFull) {
       const totalNote = this.isFull && bytes > MAX_FILE_BYTES ? `a file of ${formatSize(bytes)}` : `${lineCount}`;
       notes.push(`[lines ${this.#firstLine}-${lastShown} of ${totalNote}; continue with offset ${lastShown + 1}]`);

@@ -23,6 +23,7 @@ export interface WebfetchArgs {
 }
 
 const MAX_PAGE_BYTES = 5 * 1024 * 1024;
+const MAX_PDF_PAGES = 1_000;
 const MAX_REDIRECTS = 5;
 /** Time limit for converting a page to text, in ms. */
 const CONVERT_TIMEOUT_MS = 5_000;
@@ -193,9 +194,16 @@ async function formatPage(
       text: `${loadedPage.url}: ${content.mediaType}, ${formatSize(loadedPage.body.length)}. The image is attached.`,
       parts: [{ type: "image", mediaType: content.mediaType, data: loadedPage.body.toString("base64") }],
     };
+  if (content.kind === "pdf" && !loadedPage.isTruncated) {
+    const { formatPages, readPdfText } = await import("../files/read-pdf.js");
+    // The offset counts the pages of a PDF, from 1.
+    const firstPage = Math.max(1, offset);
+    const pdf = await readPdfText(loadedPage.body, loadedPage.url, firstPage, MAX_PDF_PAGES, signal);
+    return { text: formatPages(firstPage, pdf) };
+  }
   const page = await convertToText(loadedPage, { raw, offset, maxBytes: MAX_MODEL_TEXT_BYTES }, signal);
   if (page === undefined) {
-    const description = content.kind === "binary" ? content.description : loadedPage.type || "binary data";
+    const description = "description" in content ? content.description : loadedPage.type || "binary data";
     throw new ToolError(`${loadedPage.url}: is ${description} and cannot be shown. Use bash with curl to save it.`);
   }
   if (page.isBlank)
