@@ -1,3 +1,5 @@
+import { cutMiddle } from "../../base/cut-text.js";
+
 /** The type of a file, detected from its first bytes. */
 export type FileType =
   | { kind: "text"; encoding: "utf-8" | "utf-16le" | "utf-16be" }
@@ -9,6 +11,8 @@ export type FileType =
 export const DETECTION_BYTES = 8_192;
 /** Bytes that are searched for signatures, which are at the start of a file. */
 const MAX_SIGNATURE_BYTES = 512;
+/** Maximum bytes of replaced content that a result shows. */
+const MAX_UNREAD_BYTES = 8_000;
 
 const SIGNATURES: readonly (readonly [signature: string, description: string, offset?: number])[] = [
   ["PK\x03\x04", "a ZIP archive (or an Office document)"],
@@ -54,4 +58,13 @@ export function formatSize(bytes: number): string {
   if (bytes < 1024) return `${bytes} bytes`;
   if (bytes < 1024 * 1024) return `${(bytes / 1024).toFixed(1)} KiB`;
   return `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
+}
+
+/** Returns the warning for replaced content that the session never read, with the content: the model may restore it. */
+export function describeUnreadContent(content: Buffer): string {
+  const fileType = detectFileType(content.subarray(0, DETECTION_BYTES));
+  const warning = "Warning: this session had not read the file that this call replaced";
+  if (fileType.kind !== "text") return `${warning}: ${formatSize(content.length)}, not text.\n`;
+  const text = new TextDecoder(fileType.encoding).decode(content).replace(/\r?\n$/, "");
+  return `${warning}. Put back what must stay of its content:\n${cutMiddle(text, MAX_UNREAD_BYTES)}\n[end of the replaced content]\n`;
 }

@@ -214,9 +214,9 @@ export class SeenFiles {
     this.#state.delete(SEEN_KEY_PREFIX + path);
   }
 
-  /** Whether the session saw the file with this content. */
-  isCurrent(path: string, content: Buffer): boolean {
-    return this.#state.get(SEEN_KEY_PREFIX + path) === hashContent(content);
+  /** Whether the file has content and the session never saw the file. */
+  isUnread(path: string, content: Buffer): boolean {
+    return content.length > 0 && !this.#state.has(SEEN_KEY_PREFIX + path);
   }
 
   /** Whether the session saw the file with other content. */

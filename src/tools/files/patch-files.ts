@@ -3,7 +3,7 @@ import { ToolError } from "../../ports/errors.js";
 import type { PathGuard } from "../../files/path-guard.js";
 import type { Diff } from "../../ports/tool-display.js";
 import type { ToolCallPreview, ToolContext, ToolOutput } from "../../ports/tool.js";
-import { detectFileType, DETECTION_BYTES } from "./content.js";
+import { describeUnreadContent, detectFileType, DETECTION_BYTES } from "./content.js";
 import { removePath } from "./delete-path.js";
 import {
   createDiff,
@@ -29,13 +29,11 @@ export async function patchFiles(
 ): Promise<ToolOutput> {
   const guard = await createChangeGuard(options, context);
   const seenFiles = new SeenFiles(context);
-  const rules = createPlanRules(options, guard, context, (file, action) => {
-    if (action === "add" && !seenFiles.isCurrent(file.path, file.oldContent))
-      return "already exists, and you have not read its current content. Read it first, or use Update File.";
-    return seenFiles.hasChanged(file.path, file.oldContent)
+  const rules = createPlanRules(options, guard, context, (file) =>
+    seenFiles.hasChanged(file.path, file.oldContent)
       ? "changed since you read it (by a command, another session or a person). Read it again, then patch."
-      : undefined;
-  });
+      : undefined,
+  );
   // The plan shows which files to lock. After the files are locked, the plan is made again.
   const paths = (await planPatch(sections, rules)).map(({ path }) => path);
   return await withFileLocks(paths.sort(), async () => {
@@ -45,11 +43,14 @@ export async function patchFiles(
     context.signal.throwIfAborted();
     if (!files.some(isChanged))
       throw new ToolError("The patch changes nothing. Read the files again: it may already be applied.");
+    const unreadFiles = files.filter(
+      ({ path, oldContent, isReplaced }) => isReplaced && oldContent && seenFiles.isUnread(path, oldContent),
+    );
     await applyPlan(guard, files, rules, context);
     for (const { path, newContent } of files)
       if (newContent === null) seenFiles.forget(path);
       else seenFiles.recordSeen(path, newContent);
-    return formatResult(files);
+    return formatResult(files, unreadFiles);
   });
 }
 
@@ -182,7 +183,7 @@ function isChanged({ oldContent, newContent }: Pick<PlannedFile, "oldContent" | 
 }
 
 /** Formats the result like the output on which these models were trained: one letter and path for each file. */
-function formatResult(files: readonly PlannedFile[]): ToolOutput {
+function formatResult(files: readonly PlannedFile[], unreadFiles: readonly PlannedFile[]): ToolOutput {
   const lines = files.flatMap(({ name, oldContent, newContent, movedFrom, isMoved, deviations }) => {
     if (newContent === null) return isMoved ? [] : [`D ${name}`];
     const changeLine =
@@ -190,8 +191,11 @@ function formatResult(files: readonly PlannedFile[]): ToolOutput {
     if (!isChanged({ oldContent, newContent })) return [`${changeLine} (unchanged)`];
     return [changeLine + (deviations.length > 0 ? ` (inexact match: ${deviations.join("; ")})` : "")];
   });
+  const warnings = unreadFiles.flatMap(({ name, oldContent }) =>
+    oldContent ? [`${name}: ${describeUnreadContent(oldContent)}`] : [],
+  );
   return {
-    text: `Success. Updated the following files:\n${lines.join("\n")}`,
+    text: `${warnings.join("")}Success. Updated the following files:\n${lines.join("\n")}`,
     diff: createDiffs(files),
     locations: files.map(({ path, line }) => ({ path, ...(line === undefined ? {} : { line }) })),
   };

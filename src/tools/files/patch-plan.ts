@@ -33,6 +33,8 @@ export interface PlannedFile {
   movedFrom?: string;
   /** Whether the file was moved to another path. */
   isMoved?: boolean;
+  /** Whether an existing file was replaced as a whole, by a new file or a moved one. */
+  isReplaced?: boolean;
 }
 
 /** Services and limits for planning a patch. */
@@ -41,7 +43,7 @@ export interface PlanRules {
   readonly projectDir: string;
   readonly signal: AbortSignal;
   /** Returns the reason why an existing file must not be changed. Undefined if the file may be changed. */
-  findRefusal(file: { path: string; oldContent: Buffer }, action: PatchSection["action"]): string | undefined;
+  findRefusal(file: { path: string; oldContent: Buffer }): string | undefined;
   /** Converts an error about a path to the error for the model. */
   toModelError(error: unknown, path: string): Promise<unknown>;
 }
@@ -55,13 +57,14 @@ export async function planPatch(sections: readonly PatchSection[], rules: PlanRu
   const filesByPath = new Map<string, PlannedFile>();
   for (const section of sections) {
     const { path, action } = section;
-    const file = await loadFile(path, action, filesByPath, rules);
-    if (action === "add") file.newContent = Buffer.from(section.content);
+    const file = await loadFile(path, filesByPath, rules);
+    if (action === "add")
+      Object.assign(file, { newContent: Buffer.from(section.content), isReplaced: file.newContent !== null });
     else if (file.newContent === null) throw await rules.toModelError(new PathError("not_found", "not found"), path);
     else if (action === "delete") file.newContent = null;
     else {
       if (section.chunks.length > 0) await applyChunks(file, section.chunks, rules.signal);
-      if (section.moveTo !== undefined) moveFile(file, await loadFile(section.moveTo, "update", filesByPath, rules));
+      if (section.moveTo !== undefined) moveFile(file, await loadFile(section.moveTo, filesByPath, rules));
     }
   }
   return [...filesByPath.values()].filter(({ oldContent, newContent }) => oldContent !== null || newContent !== null);
@@ -69,7 +72,6 @@ export async function planPatch(sections: readonly PatchSection[], rules: PlanRu
 
 async function loadFile(
   path: string,
-  action: PatchSection["action"],
   filesByPath: Map<string, PlannedFile>,
   { guard, projectDir, signal, findRefusal, toModelError }: PlanRules,
 ): Promise<PlannedFile> {
@@ -81,7 +83,7 @@ async function loadFile(
     const plannedFile = filesByPath.get(target);
     if (plannedFile) return plannedFile;
     const { content: oldContent, mode } = await readContent(guard, target, name);
-    const refusalReason = oldContent && findRefusal({ path: target, oldContent }, action);
+    const refusalReason = oldContent && findRefusal({ path: target, oldContent });
     if (typeof refusalReason === "string") throw new ToolError(`${name}: ${refusalReason}`);
     const isLink = oldContent !== null && (await guard.readLink(fullPath)) !== undefined;
     const file: PlannedFile = { path: target, name, oldContent, newContent: oldContent, mode, isLink, deviations: [] };
@@ -94,12 +96,14 @@ async function loadFile(
 
 function moveFile(file: PlannedFile, target: PlannedFile): void {
   if (target === file) return;
-  if (target.newContent !== null)
+  // An earlier section has changed the target: the model expects it to stay.
+  if (target.newContent !== null && target.newContent !== target.oldContent)
     throw new ToolError(
       `${target.name}: already exists, so ${file.name} was not moved. Delete it, or use another name.`,
     );
   const { newContent, line, deviations, mode } = file;
-  Object.assign(target, { newContent, line, deviations, mode, movedFrom: file.name });
+  const isReplaced = target.newContent !== null;
+  Object.assign(target, { newContent, line, deviations, mode, movedFrom: file.name, isReplaced });
   Object.assign(file, { newContent: null, deviations: [], isMoved: true });
 }
 

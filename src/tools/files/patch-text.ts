@@ -22,6 +22,8 @@ const MOVE_LINE = /^\*\*\* Move to: *(\S.*)$/;
 const END_OF_FILE_LINE = "*** End of File";
 /** Line numbers that other tools write after `@@`. The numbers are ignored. */
 const LINE_NUMBERS_PREFIX = /^@@ -\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?/;
+/** A header that names nothing. Some models write three dots. */
+const EMPTY_HEADER = /^(?:|\.\.\.|…)$/;
 /** Git's note about a last line without a line feed. */
 const NO_NEWLINE_NOTE = /^\\ No newline at end of file\s*$/;
 const MAX_SECTIONS = 200;
@@ -145,8 +147,8 @@ class PatchReader {
   #readChunk(): PatchChunk {
     const headers: string[] = [];
     for (; /^@@/.test(this.#line); this.#position++) {
-      const header = this.#line.trim().replace(LINE_NUMBERS_PREFIX, "@@ ").slice(2).trim();
-      if (header !== "") headers.push(header);
+      const header = this.#line.trim().replace(LINE_NUMBERS_PREFIX, "@@ ").slice(2).replace(/@@$/, "").trim();
+      if (!EMPTY_HEADER.test(header)) headers.push(header);
     }
     const lines: PatchLine[] = [];
     let isAtEnd = false;

@@ -2,8 +2,7 @@ import { resolve } from "node:path";
 import { PathError, ToolError } from "../../ports/errors.js";
 import type { PathGuard } from "../../files/path-guard.js";
 import type { ToolCallPreview, ToolContext, ToolOutput } from "../../ports/tool.js";
-import { cutMiddle } from "../../base/cut-text.js";
-import { formatSize, detectFileType, DETECTION_BYTES } from "./content.js";
+import { describeUnreadContent, detectFileType, DETECTION_BYTES } from "./content.js";
 import {
   createDiff,
   withFileLock,
@@ -22,9 +21,6 @@ import { replaceFile } from "./replace-file.js";
 
 /** Maximum size of the old content that a permission request shows, because the request is stored with it. */
 const MAX_PREVIEW_BYTES = 256 * 1024;
-
-/** Maximum bytes of replaced content that a result shows. */
-const MAX_UNREAD_BYTES = 8_000;
 
 type WriteArguments = Readonly<{ path: string; content: string }>;
 
@@ -84,7 +80,7 @@ async function writeContent(
     );
   const { text, preservedFeatures } = preserveFormat(content, oldContent);
   const bytes = Buffer.from(text);
-  const isUnread = oldContent && !seenFiles.isCurrent(target, oldContent) && !oldContent.equals(bytes);
+  const isUnread = oldContent && seenFiles.isUnread(target, oldContent) && !oldContent.equals(bytes);
   context.signal.throwIfAborted();
   const realPath = await replaceFile(guard, target, bytes, context);
   seenFiles.recordSeen(realPath, bytes);
@@ -98,16 +94,6 @@ async function writeContent(
     diff: createDiff(realPath, oldContent ?? null, bytes),
     locations: [{ path: realPath }],
   };
-}
-
-/** Returns the warning for replaced content that the session never read, with the content: the model may restore it. */
-function describeUnreadContent(content: Buffer): string {
-  if (content.length === 0) return "";
-  const fileType = detectFileType(content.subarray(0, DETECTION_BYTES));
-  const warning = "Warning: this session had not read the file that this call replaced";
-  if (fileType.kind !== "text") return `${warning}: ${formatSize(content.length)}, not text.\n`;
-  const text = new TextDecoder(fileType.encoding).decode(content).replace(/\r?\n$/, "");
-  return `${warning}. Put back what must stay of its content:\n${cutMiddle(text, MAX_UNREAD_BYTES)}\n[end of the replaced content]\n`;
 }
 
 /** Converts the new content to the line ends and the byte order mark of the existing file. */

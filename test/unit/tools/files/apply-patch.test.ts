@@ -110,7 +110,6 @@ describe("apply_patch", () => {
       ["*** Update File: b.txt\n-three\n+3", /b\.txt: the patch was not found/],
       ["*** Update File: gone.txt\n-three\n+3", /gone\.txt: not found/],
       ["*** Delete File: gone.txt", /gone\.txt: not found/],
-      ["*** Add File: b.txt\n+x", /b\.txt: already exists, and you have not read its current content/],
       ["*** Update File: b.txt\n*** Move to: a.txt\n-two\n+2", /a\.txt: already exists, so b\.txt was not moved/],
       ["*** Add File: ../out.txt\n+x", /outside|not below/],
       ["*** Add File: .git/hooks/pre-commit\n+x", /protected|git/],
@@ -120,6 +119,30 @@ describe("apply_patch", () => {
       await assert.rejects(project.patch(validPart + invalidPart), expectedError, invalidPart);
       assert.deepEqual(await project.readFiles(), files, invalidPart);
     }
+  });
+
+  it("replaces existing files, and reports those that the session had not read", async () => {
+    await using project = await createProject({ "a.txt": "one\n", "b.txt": "two\n", "c.txt": "three\n", "d.txt": "" });
+    await project.read("c.txt");
+    const body = [
+      "*** Add File: a.txt\n+1",
+      "*** Update File: b.txt\n*** Move to: c.txt\n-two\n+2",
+      "*** Add File: d.txt\n+4",
+    ];
+    assert.equal(
+      (await project.patch(body.join("\n"))).text,
+      "a.txt: Warning: this session had not read the file that this call replaced. " +
+        "Put back what must stay of its content:\none\n[end of the replaced content]\n" +
+        "Success. Updated the following files:\nM a.txt\nR b.txt -> c.txt\nM d.txt",
+    );
+    assert.deepEqual(await project.readFiles(), { "a.txt": "1\n", "c.txt": "2\n", "d.txt": "4\n" });
+    await project.read("a.txt");
+    await writeFile(join(project.path, "a.txt"), "changed\n");
+    await assert.rejects(project.patch("*** Add File: a.txt\n+1"), /changed since you read it/);
+    await assert.rejects(
+      project.patch("*** Update File: c.txt\n*** Move to: a.txt"),
+      /a\.txt: changed since you read it/,
+    );
   });
 
   it("rolls back its changes if a file cannot be written", async () => {

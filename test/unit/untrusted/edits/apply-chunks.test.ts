@@ -102,6 +102,13 @@ const CASES: readonly (readonly [name: string, file: string, body: string, expec
     replaceLine(12, "        two()"),
   ],
   [
+    "a header between two markers",
+    CLASSES,
+    "@@ def stop(self): @@\n-        one()\n+        two()",
+    replaceLine(7, "        two()"),
+  ],
+  ["a header of dots, which names nothing", "a\nb\n", "@@ ... @@\n-a\n+A\n@@ ...\n-b\n+B", "A\nB\n"],
+  [
     "two chunks with the same header",
     CLASSES,
     "@@ def stop(self):\n-        one()\n+        two()\n@@ def stop(self):\n-        return 1\n+        return 2",
