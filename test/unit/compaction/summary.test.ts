@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, ProviderError, SlidingWindow, type Message } from "gantry";
-import type { CompactionInput, ModelMessage, Part } from "gantry/plugin";
+import { Agent, ProviderError, SlidingWindow, type Message, type Part } from "gantry";
+import type { CompactionInput, ModelMessage } from "gantry/plugin";
 import { say, ScriptedProvider } from "gantry/testing";
 import { Summary } from "../../../src/compaction/summary.js";
 import { SUMMARY_HEADER } from "../../../src/compaction/units.js";
