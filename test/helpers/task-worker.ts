@@ -15,7 +15,7 @@ import {
 import { startModelServer } from "./server-runs.js";
 import { runGantry } from "./server.js";
 import { tempDir, type TempDir } from "./temp-dir.js";
-import { readConversation } from "./wire-conversation.js";
+import { readCachedText, readConversation } from "./wire-conversation.js";
 
 /** The manifest of a repository with a task. */
 export const PACKAGE_JSON = JSON.stringify({ name: "wares", version: "1.0.0", type: "module", private: true });
@@ -96,6 +96,8 @@ export interface Task {
   readonly wire?: FakeWireName;
   /** In tokens. Default: 200,000. */
   readonly contextWindow?: number;
+  /** Whether the conversation is compacted. Otherwise each request must begin with the whole previous request. */
+  readonly isCompacted?: boolean;
   /** Answers requests without tools, which ask for titles and summaries. */
   readonly toolFreeAnswer?: (request: FakeRequest) => FakeStep;
   readonly config?: Readonly<Record<string, unknown>>;
@@ -208,6 +210,11 @@ export async function runTask(t: TestContext, task: Task): Promise<TaskResult> {
   assert.deepEqual([models.violations, processResult.code], [[], 0], processResult.stderr);
   assert.ok(mainScript.isComplete, `the scripted model did not finish: ${processResult.stderr}`);
 
+  assert.ok(
+    task.isCompacted === true || mainScript.isPrefixKept,
+    "a request does not begin with the previous request, so that providers cannot cache it",
+  );
+
   const testsAfter = await runTests(folder.path, tests);
   assert.ok(testsAfter.isPassing, `the tests after the task: ${testsAfter.output}\n${processResult.stderr}`);
   assert.equal((await git(folder.path, "log", "--format=%s")).trim(), "As it was", "the task commits nothing");
@@ -250,7 +257,10 @@ class Script {
   #request: FakeRequest | undefined;
   #callIds: string[] = [];
   #idCount = 0;
+  #cachedText = "";
   isComplete = false;
+  /** Whether each request began with the previous request. */
+  isPrefixKept = true;
   fault: unknown;
 
   constructor(worker: ScriptedWorker, projectDir: string) {
@@ -261,6 +271,9 @@ class Script {
   answer(request: FakeRequest): FakeStep {
     try {
       this.#request = request;
+      const cachedText = readCachedText(request.body);
+      this.isPrefixKept &&= cachedText.startsWith(this.#cachedText);
+      this.#cachedText = cachedText;
       return this.#createNextStep(request);
     } catch (error) {
       this.fault ??= error;

@@ -65,6 +65,17 @@ export function readConversation({ wire, body }: FakeRequest): WireConversation 
   return READERS[wire](body);
 }
 
+/**
+ * Returns a request of any wire in the order in which providers cache it: tools, system prompt, messages. Without the
+ * marks of cache points, which move with the end of the conversation and are no part of the cached text.
+ */
+export function readCachedText(body: Json): string {
+  const { tools = [], system = body.instructions ?? body.systemInstruction, messages } = body;
+  const items: Json[] = [...tools, system, ...(messages ?? body.input ?? body.contents)];
+  const omitMarks = (key: string, value: unknown): unknown => (key === "cache_control" ? undefined : value);
+  return items.map((item) => JSON.stringify(item, omitMarks)).join("\n");
+}
+
 function readTexts(messages: readonly Json[]): string[] {
   return messages.map(({ content }) => joinText(content));
 }
