@@ -7,8 +7,9 @@
 // - `[tool=grep pattern=a]`, `[tool=glob pattern=*.md]`: a call of the agent's tool that searches texts or file names
 //
 // Any other prompt, a request for a title and a tool result get a short answer at once. `GET /v1/first-requests` returns
-// the first bodies that the server received, as a JSON array of texts. The argument is a port; default: any. The process
-// prints its address as a line of JSON and exits when its standard input ends.
+// the first bodies that the server received, as a JSON array of texts. The arguments are a port (default: any) and the
+// number of these bodies (default: 4); with this number, each answer has ids of its own, which some agents need. The
+// process prints its address as a line of JSON and exits when its standard input ends.
 import { createServer } from "node:http";
 import { wires } from "./fake-model-wires.mjs";
 
@@ -23,7 +24,7 @@ const TOOL_NAMES = {
 };
 /** Larger bodies are not parsed, because parsing would use CPU time of the measured machine. */
 const MAX_PARSED_BYTES = 512 * 1024;
-const MAX_RETAINED_REQUESTS = 4;
+const MAX_RETAINED_REQUESTS = Number(process.argv[3] ?? 4);
 
 const firstRequests = [];
 
@@ -76,6 +77,14 @@ function renderPieces(plan, wire) {
   return pieces;
 }
 
+let answerCount = 0;
+
+/** Replaces the ids of the prepared answer by ids that no other answer has. */
+function makeIdsUnique(pieces) {
+  const suffix = `-${++answerCount}"`;
+  return pieces.map((piece) => Buffer.from(piece.toString().replaceAll(/(?<="(?:chat|call|resp|msg|fc))-1"/g, suffix)));
+}
+
 let streamCount = 0;
 
 /**
@@ -112,7 +121,8 @@ const server = createServer((request, response) => {
     const body = Buffer.concat(chunks);
     if (firstRequests.length < MAX_RETAINED_REQUESTS) firstRequests.push(body.toString());
     const plan = planAnswer(body, wire);
-    const pieces = renderPieces(plan, wire);
+    const preparedPieces = renderPieces(plan, wire);
+    const pieces = process.argv[3] === undefined ? preparedPieces : makeIdsUnique(preparedPieces);
     if (wire.renderComplete && !wire.isStream(pathname, body)) {
       response.setHeader("content-type", "application/json");
       return response.end(wire.renderComplete(plan));
