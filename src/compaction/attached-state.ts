@@ -14,7 +14,7 @@ const STATE_HEADER = "[State of this session, attached again because older messa
 const MAX_FILES = 100;
 const STATUS_MARKS = { pending: "[ ]", in_progress: "[>]", completed: "[x]" } as const;
 
-/** What a session works with besides its stored state, as read at the time of a compaction. */
+/** The work of a session besides its stored state, as read at the time of a compaction. */
 export interface SessionWork {
   /** Running background commands, oldest first. */
   readonly commands: readonly ProcessState[];

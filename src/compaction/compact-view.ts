@@ -41,7 +41,7 @@ export interface ViewRequest {
   readonly messageTokens: number;
   /** Maximum tokens of the strategy's result. */
   readonly maxResultTokens: number;
-  /** What to keep, if a user requested the compaction. */
+  /** The user's words on what to keep. Undefined: no user requested the compaction. */
   readonly instructions: string | undefined;
 }
 

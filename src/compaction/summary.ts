@@ -33,7 +33,7 @@ const MIN_SUMMARY_TOKENS = 256;
 const MAX_SUMMARY_TOKENS = 16_000;
 /** Share of the budget for the kept messages. The rest is for the summary. */
 const KEPT_SHARE = 0.6;
-/** Words per token that the model is told: models do not count tokens, and a longer summary is cut. */
+/** Words per token in the limit that the model reads: models do not count tokens, and a longer summary is cut. */
 const WORDS_PER_TOKEN = 0.5;
 /**
  * Maximum bytes of one tool output, or of the arguments of one call, in the transcript: the first value with which the
