@@ -1,6 +1,7 @@
 import { dirname, resolve } from "node:path";
 import { cutMiddle } from "../../base/cut-text.js";
 import { newId } from "../../base/ids.js";
+import { escapeInvisible } from "../../base/printable.js";
 import { CLEARED_NOTE } from "../../compaction/fit.js";
 import type { SessionWork } from "../../compaction/attached-state.js";
 import { findInstructionVersion, INSTRUCTION_PREFIX, type StateChanges } from "../../conversation/conversation.js";
@@ -53,16 +54,16 @@ export async function readSessionWork(
     const skillBytes = Math.min(MAX_TEXT_BYTES, countRemaining(Math.floor(maxBytes * MAX_SKILL_SHARE)));
     if (skillBytes < MIN_TEXT_BYTES || isShown(view, ["skill"], name)) continue;
     const text = await callReadingTool(run, "skill", { name });
-    if (text !== undefined) texts.push(cutMiddle(`Skill ${name}, which you read before:\n${text}`, skillBytes));
+    if (text !== undefined) texts.push(formatText("read-skill", name, cutMiddle(text, skillBytes)));
   }
   let fileCount = 0;
   for (const path of listChangedFiles(run.session.state).reverse().slice(0, MAX_TRIED_FILES)) {
     if (fileCount === MAX_FILES || countRemaining(maxBytes) < MIN_TEXT_BYTES) break;
     if (isShown(view, ["read", "write"], path)) continue;
     const content = await callReadingTool(run, "read", { path });
-    const text = `Current content of ${JSON.stringify(path)}, which you changed, with line numbers:\n${content ?? ""}`;
-    const textBytes = Buffer.byteLength(text);
-    if (content === undefined || textBytes > MAX_TEXT_BYTES || textBytes > countRemaining(maxBytes)) continue;
+    const text = formatText("changed-file", path, content ?? "");
+    const maxTextBytes = Math.min(MAX_TEXT_BYTES, countRemaining(maxBytes));
+    if (content === undefined || Buffer.byteLength(text) > maxTextBytes) continue;
     texts.push(text);
     fileCount += 1;
   }
@@ -103,6 +104,12 @@ async function readInstructions(
         .map((file) => [INSTRUCTION_PREFIX + file.from, computeVersion(file)]),
     ),
   };
+}
+
+/** Formats the current text of a skill or a file in a tag that the text cannot close. */
+function formatText(tag: "read-skill" | "changed-file", name: string, text: string): string {
+  const escapedText = text.replace(/<(?=[\s/]*(?:read-skill|changed-file)\b)/gi, "&lt;");
+  return `<${tag} name=${JSON.stringify(escapeInvisible(name))}>\n${escapedText}\n</${tag}>`;
 }
 
 /** Whether the messages show the result of a call of one of the tools with the argument. */
