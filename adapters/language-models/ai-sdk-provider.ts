@@ -9,34 +9,23 @@ import {
   type ModelRequest,
   type ModelUsage,
 } from "gantry/plugin";
-import { readErrorBody } from "./bodies.js";
 import { completeModel, listAssumedModels, listModels } from "./catalogue.js";
 import { COMMON_EFFORTS, effortsOf } from "./efforts.js";
-import { RejectedRequest, toProviderError, type FaultContext } from "./errors.js";
+import type { FaultContext } from "./errors.js";
+import type { Host } from "./hosts/host.js";
 import type { ModelCallOptions } from "./language-model.js";
 import { calculateAnswerLimit } from "./limits.js";
 import { PrefixCache, toPrompt } from "./messages.js";
 import { Network } from "./network.js";
+import { loadHost, openWire } from "./open-wire.js";
 import { resolveSettings, type AiSdkProviderOptions, type PriceSource, type Settings } from "./options.js";
-import type { WireName } from "./presets.js";
 import { getCachedPrices, type CachedPrices } from "./price-updates.js";
 import { findListedCost, findListedPrices } from "./prices.js";
-import { AnswerBody, type PartSource } from "./reading/answer-body.js";
 import { createRedactor } from "./redactor.js";
 import { RejectedParameters } from "./rejected-parameters.js";
 import { streamAnswer, type Attempt } from "./stream.js";
 import type { ReportedUsage } from "./usage.js";
-import type { BuiltInWire, OptionalParameter, Wire, WireRequest } from "./wires/wire.js";
-
-/** A wire that is ready for requests. */
-export interface OpenWire {
-  readonly wire: Wire;
-  /**
-   * Sends a request after `wireRequest.request.startAfter` has resolved. Rejects with the error of `startAfter`, with
-   * the provider's error, or with the signal's reason.
-   */
-  send(wireRequest: WireRequest, options: ModelCallOptions, signal: AbortSignal): Promise<PartSource>;
-}
+import type { OpenWire, OptionalParameter, Wire, WireRequest } from "./wires/wire.js";
 
 /** OpenAI's reasoning models accept only the default temperature. */
 const FIXED_TEMPERATURE_ID_PATTERN = /^(o\d|gpt-([5-9]|\d\d))/;
@@ -214,14 +203,24 @@ export class AiSdkProvider extends AiSdkModels {
   /** The running refresh of prices; only `close` waits for it. */
   #priceRefresh: Promise<void> | undefined;
 
-  /** Throws `ConfigError` if the options contradict each other. */
-  constructor(options: AiSdkProviderOptions, logger?: Logger) {
+  readonly #hostLoader: () => Promise<Host | undefined>;
+
+  /**
+   * Throws `ConfigError` if the options contradict each other. `configDir`: folder of the config file, for packages of
+   * presets that need one.
+   */
+  constructor(options: AiSdkProviderOptions, logger?: Logger, configDir?: string) {
     const settings = resolveSettings(options);
     const { name, apiKey, headers } = settings;
     const faultContext = { provider: name, redact: createRedactor([apiKey, ...headerSecrets(headers)]) };
     const network = new Network(faultContext);
     let wirePromise: Promise<OpenWire> | undefined;
-    super(settings, faultContext, () => (wirePromise ??= openWire(settings, network, faultContext)), logger);
+    let hostPromise: Promise<Host | undefined> | undefined;
+    const hostContext = { settings, network, faultContext, configDir };
+    const loadPresetHost = () => (hostPromise ??= loadHost(hostContext));
+    const open = () => (wirePromise ??= openWire(hostContext, loadPresetHost));
+    super(settings, faultContext, open, logger);
+    this.#hostLoader = loadPresetHost;
     this.#network = network;
     // Local models and models without prices need no price updates.
     this.#priceSource = settings.isLocal || settings.priceProvider === "" ? undefined : options.prices;
@@ -230,7 +229,9 @@ export class AiSdkProvider extends AiSdkModels {
   override async models(signal: AbortSignal): Promise<Model[]> {
     signal.throwIfAborted();
     this.#getPrices();
-    return await listModels(this.settings, this.#network.read, this.faultContext, signal);
+    const host = this.settings.preset?.hasModelList === false ? undefined : await this.#hostLoader();
+    const settings = (await host?.authorizeSettings?.(signal)) ?? this.settings;
+    return await listModels(settings, this.#network.read, this.faultContext, signal);
   }
 
   override async close(): Promise<void> {
@@ -261,38 +262,5 @@ export class AiSdkProvider extends AiSdkModels {
    */
   #getPrices(): CachedPrices | undefined {
     return this.#priceSource && getCachedPrices(this.#priceSource, this.logger);
-  }
-}
-
-async function openWire(settings: Settings, network: Network, faultContext: FaultContext): Promise<OpenWire> {
-  try {
-    const wire = await loadWire(settings.wire);
-    const buildRequest = await wire.createRequestBuilder(settings);
-    return {
-      wire,
-      async send(wireRequest, options, signal) {
-        const { url, headers, body } = await buildRequest(wireRequest, options);
-        await wireRequest.request.startAfter;
-        const response = await network.send(url, { method: "POST", headers, body }, signal);
-        if (!response.ok) throw new RejectedRequest(response, await readErrorBody(response.body));
-        return new AnswerBody(response.body, url, wire.createReader(), faultContext);
-      },
-    };
-  } catch (error) {
-    // Example: a package is not installed.
-    throw toProviderError(error, faultContext);
-  }
-}
-
-async function loadWire(name: WireName): Promise<BuiltInWire> {
-  switch (name) {
-    case "openai":
-      return (await import("./wires/openai.js")).wire;
-    case "openai-responses":
-      return (await import("./wires/openai-responses.js")).wire;
-    case "anthropic":
-      return (await import("./wires/anthropic.js")).wire;
-    case "google":
-      return (await import("./wires/google.js")).wire;
   }
 }

@@ -45,7 +45,9 @@ export function toBoundedResponse(
   // These headers describe the compressed body, not the decompressed one.
   headers.delete("content-encoding");
   headers.delete("content-length");
-  const pieces = ok ? readEvents(body, provider, limits) : readFirstBytes(body, limits.errorBytes);
+  const isBinary = answer.headers["content-type"]?.includes("vnd.amazon.eventstream") === true;
+  const readAnswer = isBinary ? readFrames : readEvents;
+  const pieces = ok ? readAnswer(body, provider, limits) : readFirstBytes(body, limits.errorBytes);
   // `Response` rejects a body with these statuses.
   const hasBody = ![101, 204, 205, 304].includes(status);
   if (!hasBody) body.release(true);
@@ -132,6 +134,20 @@ async function* readFirstBytes(body: ByteSource, maxBytes: number): AsyncGenerat
     if (remainingBytes > 0) continue;
     body.release();
     return;
+  }
+}
+
+/** Yields the pieces of a binary stream, whose decoder holds one frame. Throws `ProviderError` (`too_large`). */
+async function* readFrames(
+  body: ByteSource,
+  provider: string,
+  { answerBytes }: ResponseBodyLimits,
+): AsyncGenerator<Uint8Array, void, undefined> {
+  let bytes = 0;
+  for await (const piece of readPieces(body)) {
+    bytes += piece.length;
+    if (bytes > answerBytes) throw createTooLargeError(provider, "an answer", answerBytes);
+    yield piece;
   }
 }
 

@@ -24,6 +24,7 @@ const WINDOW_KEYS = [
   "n_ctx_train",
   "inputTokenLimit",
   "max_input_tokens",
+  "max_prompt_tokens",
 ];
 /** Fields that contain the maximum tokens of an answer. */
 const OUTPUT_LIMIT_KEYS = [
@@ -47,6 +48,7 @@ export function readEntry(entry: JsonObject, settings: Settings): Model | undefi
     asObject(entry.metadata),
     asObject(entry.meta),
     asObject(entry.limits),
+    asObject(asObject(entry.capabilities).limits),
   ];
   const contextWindow = findFirstPositive(limitSources, WINDOW_KEYS);
   const outputLimit = findFirstPositive(
@@ -81,7 +83,8 @@ function canChat(entry: JsonObject, id: string): boolean {
   if (asObject(entry.capabilities).completion_chat === false) return false;
   const outputModalities = asObject(entry.architecture).output_modalities;
   if (Array.isArray(outputModalities) && !outputModalities.includes("text")) return false;
-  if (typeof entry.type === "string" && !CHAT_TYPES.has(entry.type)) return false;
+  const type = entry.type ?? asObject(entry.capabilities).type;
+  if (typeof type === "string" && !CHAT_TYPES.has(type)) return false;
   return !NON_CHAT_ID_PATTERN.test(id);
 }
 
@@ -115,6 +118,7 @@ function readInput(entry: JsonObject): Model["input"] | undefined {
   const capabilities = asObject(entry.capabilities);
   const supportsVision =
     capabilities.vision ??
+    asObject(capabilities.supports).vision ??
     asObject(capabilities.image_input).supported ??
     entry.supports_image_in ??
     entry.supports_image_input ??

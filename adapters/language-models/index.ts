@@ -18,8 +18,12 @@ export default defineAdapter({
   kind: "model-provider",
   name: "language-models",
   schema: providerOptions,
-  create: ({ provider: preset, models, ...options }, { logger, home, canRefresh }) => {
+  create: ({ provider: preset, models, ...options }, { logger, home, canRefresh, configDir }) => {
     const priceOptions = canRefresh === true ? { prices: { file: join(home, "prices.json") } } : {};
-    return new AiSdkProvider({ ...options, preset, models: toConfiguredModels(models), ...priceOptions }, logger);
+    return new AiSdkProvider(
+      { ...options, preset, models: toConfiguredModels(models), ...priceOptions },
+      logger,
+      configDir,
+    );
   },
 });

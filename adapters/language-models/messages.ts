@@ -191,7 +191,7 @@ function toAssistantContent(
       };
       content.push({ type: "tool-call", ...call, ...options });
     } else if (part.type === "reasoning" && options !== undefined) {
-      const belongsToMessage = rules.reasoningOnMessage && hasReasoningDetails(part);
+      const belongsToMessage = rules.reasoningOnMessage && hasMessageFields(part);
       if (belongsToMessage) messageOptions = options.providerOptions;
       content.push({ type: "reasoning", text: part.text, ...(!belongsToMessage && options) });
     }
@@ -203,8 +203,9 @@ function toAssistantContent(
     : { content };
 }
 
-function hasReasoningDetails(part: ReasoningPart): boolean {
-  return (part.opaque?.data as Metadata | undefined)?.openaiCompatible?.reasoning_details !== undefined;
+/** Whether the opaque data of a part are fields of its message. */
+function hasMessageFields(part: ReasoningPart): boolean {
+  return (part.opaque?.data as Metadata | undefined)?.openaiCompatible !== undefined;
 }
 
 /**

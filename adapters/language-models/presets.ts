@@ -15,8 +15,8 @@ export interface Quirks {
   echoReasoning?: boolean;
   /** Whether the provider accepts `prompt_cache_key`. */
   cacheKey?: boolean;
-  /** Whether the provider accepts `cache_control` marks for Claude models. */
-  cacheMarks?: boolean;
+  /** Field of the cache marks for Claude models: on a content part, or on the message. Default: no marks are sent. */
+  cacheMarks?: "cache_control" | "copilot_cache_control";
   /** Whether tool call ids must consist of nine letters or digits. */
   shortToolIds?: boolean;
   /** Whether the provider rejects or ignores `stream_options`. */
@@ -59,6 +59,8 @@ export interface Preset {
   readonly baseUrlExample?: string;
   /** Provider id in the price list, if it differs from `id`; `""`: not in the list. */
   readonly prices?: string;
+  /** Converts addresses and credentials of requests; see `hosts`. */
+  readonly host?: "vertex" | "copilot" | "bedrock";
   readonly quirks: Quirks;
 }
 
@@ -76,6 +78,8 @@ function createLocalPreset(id: string, name: string, baseUrl: string, quirks: Qu
   return createPreset(id, name, baseUrl, [], { isLocal: true, isFree: true, prices: "", quirks });
 }
 
+const VERTEX_URL = "https://aiplatform.googleapis.com/v1/projects/PROJECT/locations/global";
+
 /** All presets, in the order in which keys in the environment are used. */
 export const PRESETS: readonly Preset[] = [
   createPreset("anthropic", "Anthropic", "https://api.anthropic.com/v1", ["ANTHROPIC_API_KEY"], { wire: "anthropic" }),
@@ -91,7 +95,12 @@ export const PRESETS: readonly Preset[] = [
     { wire: "google", sharedKeyVariables: ["GOOGLE_API_KEY"] },
   ),
   createPreset("openrouter", "OpenRouter", "https://openrouter.ai/api/v1", ["OPENROUTER_API_KEY"], {
-    quirks: { effort: "reasoning", cost: "usage.cost", cacheMarks: true, body: { usage: { include: true } } },
+    quirks: {
+      effort: "reasoning",
+      cost: "usage.cost",
+      cacheMarks: "cache_control",
+      body: { usage: { include: true } },
+    },
   }),
   createPreset("groq", "Groq", "https://api.groq.com/openai/v1", ["GROQ_API_KEY"], {
     quirks: { maxTokens: "max_completion_tokens" },
@@ -166,7 +175,7 @@ export const PRESETS: readonly Preset[] = [
   }),
   createPreset("vercel", "Vercel AI Gateway", "https://ai-gateway.vercel.sh/v1", ["AI_GATEWAY_API_KEY"], {
     prices: "",
-    quirks: { cost: "usage.cost", cacheMarks: true },
+    quirks: { cost: "usage.cost", cacheMarks: "cache_control" },
   }),
   createPreset("avian", "Avian", "https://api.avian.io/v1", ["AVIAN_API_KEY"], {
     prices: "",
@@ -195,6 +204,38 @@ export const PRESETS: readonly Preset[] = [
     wire: "openai-responses",
     baseUrlExample: "https://RESOURCE.openai.azure.com/openai/v1",
     quirks: { maxTokens: "max_completion_tokens", cacheKey: true, keyHeader: "api-key" },
+  }),
+  createPreset("bedrock", "Amazon Bedrock", "", [], {
+    wire: "anthropic",
+    host: "bedrock",
+    sharedKeyVariables: ["AWS_BEARER_TOKEN_BEDROCK"],
+    hasModelList: false,
+    models: ["us.anthropic.claude-sonnet-5", "us.anthropic.claude-haiku-4-5-20251001-v1:0"],
+    baseUrlExample: "https://bedrock-runtime.us-east-1.amazonaws.com",
+    prices: "aws",
+  }),
+  createPreset("vertex", "Google Vertex AI", "", [], {
+    wire: "google",
+    host: "vertex",
+    sharedKeyVariables: ["CLOUDSDK_AUTH_ACCESS_TOKEN"],
+    hasModelList: false,
+    models: ["gemini-3-pro-preview", "gemini-2.5-pro", "gemini-2.5-flash"],
+    baseUrlExample: VERTEX_URL,
+    prices: "google",
+  }),
+  createPreset("vertex-anthropic", "Claude on Vertex AI", "", [], {
+    wire: "anthropic",
+    host: "vertex",
+    sharedKeyVariables: ["CLOUDSDK_AUTH_ACCESS_TOKEN"],
+    hasModelList: false,
+    models: ["claude-sonnet-5", "claude-haiku-4-5@20251001"],
+    baseUrlExample: VERTEX_URL,
+    prices: "google",
+  }),
+  createPreset("copilot", "GitHub Copilot", "https://api.githubcopilot.com", ["COPILOT_GITHUB_TOKEN"], {
+    host: "copilot",
+    prices: "",
+    quirks: { cacheMarks: "copilot_cache_control" },
   }),
   createPreset("cloudflare", "Cloudflare Workers AI", "", [], {
     sharedKeyVariables: ["CLOUDFLARE_API_TOKEN"],
@@ -225,6 +266,10 @@ const PRESET_IDS_BY_ALIAS: Readonly<Record<string, string>> = {
   alibaba: "qwen",
   dashscope: "qwen",
   claude: "anthropic",
+  "amazon-bedrock": "bedrock",
+  "google-vertex": "vertex",
+  "google-vertex-anthropic": "vertex-anthropic",
+  "github-copilot": "copilot",
 };
 
 export function findPreset(id: string): Preset | undefined {

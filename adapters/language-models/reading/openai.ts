@@ -47,6 +47,8 @@ export class ChatReader implements AnswerReader {
   readonly #blocks = new BlockWriter();
   #calls: Call[] = [];
   #reasoningDetails: Record<string, unknown>[] = [];
+  /** Encrypted reasoning of GitHub Copilot. */
+  #reasoningOpaque = "";
   #usage: TokenCounts | undefined;
   #reason: { unified: string; raw: string } | undefined;
 
@@ -104,15 +106,17 @@ export class ChatReader implements AnswerReader {
         providerMetadata: metadata,
       });
     }
-    const details =
-      this.#reasoningDetails.length === 0
-        ? undefined
-        : { [this.#metadataKey]: { reasoningDetails: this.#reasoningDetails } };
+    const metadata = {
+      ...(this.#reasoningDetails.length > 0 && { reasoningDetails: this.#reasoningDetails }),
+      ...(this.#reasoningOpaque !== "" && { reasoningOpaque: this.#reasoningOpaque }),
+    };
+    const details = Object.keys(metadata).length === 0 ? undefined : { [this.#metadataKey]: metadata };
     parts.push(createFinishPart(this.#reason ?? { unified: "other", raw: undefined }, this.#usage, details));
   }
 
   #readDelta(delta: JsonObject, parts: StreamPart[]): void {
     this.#addReasoningDetails(delta.reasoning_details);
+    this.#reasoningOpaque += asText(delta.reasoning_opaque);
     const reasoning =
       asText(delta.reasoning_content) ||
       asText(delta.reasoning) ||

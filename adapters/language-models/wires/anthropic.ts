@@ -213,15 +213,19 @@ function markTools(tools: NonNullable<ModelCallOptions["tools"]>): NonNullable<M
 }
 
 /**
- * Removes the beta features that the AI SDK package adds, unless the server is Anthropic's: other servers of this
+ * Removes the beta features that the AI SDK package adds, unless the server serves Claude: other servers of this
  * protocol reject unknown features. Configured features are always sent.
  */
 function removePackageBetas(request: HttpRequestData, settings: Settings): HttpRequestData {
   if (new URL(settings.baseUrl).hostname === "api.anthropic.com") return request;
   const configuredBetas = Object.entries(settings.headers).find(([name]) => name.toLowerCase() === BETA_HEADER)?.[1];
-  const { [BETA_HEADER]: _, ...headers } = request.headers;
-  return {
-    ...request,
-    headers: configuredBetas === undefined ? headers : { ...headers, [BETA_HEADER]: configuredBetas },
-  };
+  const { [BETA_HEADER]: packageBetas, ...headers } = request.headers;
+  // Vertex serves Claude itself.
+  const knowsInterleaving =
+    settings.preset?.host === "vertex" && packageBetas?.includes(INTERLEAVED_THINKING_BETA) === true;
+  const betas = [
+    ...(configuredBetas ? [configuredBetas] : []),
+    ...(knowsInterleaving ? [INTERLEAVED_THINKING_BETA] : []),
+  ];
+  return { ...request, headers: betas.length === 0 ? headers : { ...headers, [BETA_HEADER]: betas.join(",") } };
 }

@@ -97,13 +97,7 @@ function toWireMessages(message: Message, echo: ReasoningEcho): JsonFields[] {
       return [{ role: "user", content: message.content.map(toUserPart), ...wireFields }];
     }
     case "assistant":
-      // `reasoning_details` contain the same reasoning.
-      return [
-        {
-          ...toAssistantMessage(message.content, echo === "tags" && "reasoning_details" in wireFields ? "none" : echo),
-          ...wireFields,
-        },
-      ];
+      return [{ ...toAssistantMessage(message.content, echo, wireFields), ...wireFields }];
     case "tool":
       return message.content.flatMap((part) => (part.type === "tool-result" ? [toToolMessage(part)] : []));
   }
@@ -132,7 +126,11 @@ function toUserPart(part: Content<"user">): JsonFields {
   };
 }
 
-function toAssistantMessage(content: readonly Content<"assistant">[], echo: ReasoningEcho): JsonFields {
+function toAssistantMessage(
+  content: readonly Content<"assistant">[],
+  echo: ReasoningEcho,
+  wireFields: JsonFields,
+): JsonFields {
   let text = "";
   let reasoning = "";
   const calls: JsonFields[] = [];
@@ -150,10 +148,14 @@ function toAssistantMessage(content: readonly Content<"assistant">[], echo: Reas
       });
     }
   }
-  if (echo === "tags" && reasoning !== "") text = `<think>${reasoning}</think>\n\n${text}`;
+  // `reasoning_details` contain the same reasoning.
+  if (echo === "tags" && reasoning !== "" && !("reasoning_details" in wireFields))
+    text = `<think>${reasoning}</think>\n\n${text}`;
   return {
     role: "assistant",
     content: calls.length > 0 ? text || null : text,
+    // Copilot takes its encrypted reasoning together with the text.
+    ...("reasoning_opaque" in wireFields && reasoning !== "" ? { reasoning_text: reasoning } : {}),
     ...(echo === "field" ? { reasoning_content: reasoning || REASONING_PLACEHOLDER } : {}),
     tool_calls: calls.length > 0 ? calls : undefined,
   };

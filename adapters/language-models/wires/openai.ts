@@ -60,10 +60,10 @@ export const wire: BuiltInWire = {
       const echo = echoOf(wireRequest);
       const includesUsage = quirks.noStreamOptions !== true && !rejectedParameters.has("stream_options");
       const body = createChatRequest(model.id, options, options.providerOptions?.[OPTIONS_KEY] ?? {}, includesUsage);
-      const usesCacheMarks = quirks.cacheMarks === true && /claude|anthropic/i.test(model.id);
+      const cacheMarks = /claude|anthropic/i.test(model.id) ? quirks.cacheMarks : undefined;
       const { prompt } = options;
-      const messages = usesCacheMarks
-        ? JSON.stringify(addCacheMarks(toChatMessages(prompt, echo)))
+      const messages = cacheMarks
+        ? JSON.stringify(addCacheMarks(toChatMessages(prompt, echo), cacheMarks))
         : serializer.serialize(prompt, echo);
       const text = insertMessages(setAnswerLimit(body, quirks, rejectedParameters.has("max_tokens")), messages);
       return { url, headers, body: replaceLoneSurrogates(text) };
@@ -92,7 +92,8 @@ export const wire: BuiltInWire = {
   reasoningMark: () => ({ [OPTIONS_KEY]: { echo: true } }),
 
   readAnswerData(metadata) {
-    const details = metadata[OPTIONS_KEY]?.reasoningDetails;
+    const { reasoningDetails: details, reasoningOpaque } = metadata[OPTIONS_KEY] ?? {};
+    if (typeof reasoningOpaque === "string") return { openaiCompatible: { reasoning_opaque: reasoningOpaque } };
     return Array.isArray(details) && details.length > 0
       ? { openaiCompatible: { reasoning_details: details } }
       : undefined;
@@ -148,10 +149,11 @@ function setAnswerLimit({ max_tokens: limit, ...body }: Body, quirks: Settings["
  * Adds Anthropic's cache marks for servers that forward them: to the system prompt and the last two user or tool
  * messages.
  */
-function addCacheMarks(messages: Body[]): Body[] {
+function addCacheMarks(messages: Body[], field: NonNullable<Settings["quirks"]["cacheMarks"]>): Body[] {
   const markedMessages = messages.filter(({ role }) => role === "user" || role === "tool").slice(-2);
   return messages.map((message) => {
     if (message.role !== "system" && !markedMessages.includes(message)) return message;
+    if (field === "copilot_cache_control") return { ...message, [field]: { type: "ephemeral" } };
     const parts: unknown =
       typeof message.content === "string" ? [{ type: "text", text: message.content }] : message.content;
     if (!Array.isArray(parts) || parts.length === 0) return message;

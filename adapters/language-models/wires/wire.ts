@@ -3,6 +3,7 @@ import type { InputKind } from "../files.js";
 import type { ModelCallOptions, Metadata } from "../language-model.js";
 import type { PromptRules } from "../messages.js";
 import type { Settings } from "../options.js";
+import type { PartSource } from "../reading/answer-body.js";
 import type { AnswerReader } from "../reading/answer-reader.js";
 import type { ReportedUsage } from "../usage.js";
 
@@ -54,6 +55,16 @@ export interface Wire {
   readonly reasoningMark?: (modelId: string) => Metadata | undefined;
   /** Opaque data of the whole answer, from the metadata of the last part. */
   readonly readAnswerData?: (metadata: Metadata) => Metadata | undefined;
+}
+
+/** A wire that is ready for requests. */
+export interface OpenWire {
+  readonly wire: Wire;
+  /**
+   * Sends a request after `wireRequest.request.startAfter` has resolved. Rejects with the error of `startAfter`, with
+   * the provider's error, or with the signal's reason.
+   */
+  send(wireRequest: WireRequest, options: ModelCallOptions, signal: AbortSignal): Promise<PartSource>;
 }
 
 /** URL, headers and body of a request for a provider. */
