@@ -1,16 +1,18 @@
-// Counts how many of the inexact edits in `test/helpers/inexact-edits.ts` are applied or refused. Exits with code 1 if
-// an edit has another result than required.
+// Counts how many of the inexact edits in `test/helpers/inexact-edits.ts` and `edit-slips.ts` are applied or refused.
+// Exits with code 1 if an applied edit has another result than required, or if an edit is refused that must be applied.
 import { editText } from "../../src/untrusted/edits/apply-edit.js";
-import { INEXACT_EDITS } from "../helpers/inexact-edits.js";
+import { EDIT_SLIPS } from "../helpers/edit-slips.js";
+import { INEXACT_EDITS, type InexactEdit } from "../helpers/inexact-edits.js";
 
+const allEdits: readonly InexactEdit[] = [...INEXACT_EDITS, ...EDIT_SLIPS];
 const countsByLabel = {
-  edits: INEXACT_EDITS.length,
+  edits: allEdits.length,
   applied: 0,
   "applied without a note of inexactness": 0,
   refused: 0,
   "wrong result": 0,
 };
-for (const { name, file, oldText, replacementText, replacesAll = false, expectedFileText } of INEXACT_EDITS) {
+for (const { name, file, oldText, replacementText, replacesAll = false, expectedFileText } of allEdits) {
   const edits = [{ old_string: oldText, new_string: replacementText, replace_all: replacesAll }];
   const result = editText({ content: new Uint8Array(Buffer.from(file)), edits, name, maxBytes: 1_000_000 });
   const newText = "errorMessage" in result ? undefined : Buffer.from(result.content).toString();

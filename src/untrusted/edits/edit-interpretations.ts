@@ -31,7 +31,7 @@ const FENCE = /^\s*(?:```|~~~)[\w+.-]*\s*$/;
 function removeFences({ oldText, replacement, differences }: EditInterpretation): EditInterpretation[] {
   const detectFences = (text: string): [boolean, boolean] => {
     const lines = text.split("\n");
-    return [FENCE.test(lines[0] ?? ""), FENCE.test(lines[findLastNonBlank(lines)] ?? "")];
+    return [FENCE.test(lines[findFirstNonBlank(lines)] ?? ""), FENCE.test(lines[findLastNonBlank(lines)] ?? "")];
   };
   const [hasOpeningFence, hasClosingFence] = detectFences(oldText);
   if ((!hasOpeningFence && !hasClosingFence) || replacement === undefined) return [];
@@ -39,7 +39,10 @@ function removeFences({ oldText, replacement, differences }: EditInterpretation)
     const [isOpened, isClosed] = detectFences(text);
     const lines = text.split("\n");
     const innerText = lines
-      .slice(hasOpeningFence && isOpened ? 1 : 0, hasClosingFence && isClosed ? findLastNonBlank(lines) : undefined)
+      .slice(
+        hasOpeningFence && isOpened ? findFirstNonBlank(lines) + 1 : 0,
+        hasClosingFence && isClosed ? findLastNonBlank(lines) : undefined,
+      )
       .join("\n");
     // The line before the closing fence ends with a line feed.
     return hasClosingFence && (isClosed || !innerText.endsWith("\n")) && innerText !== ""
@@ -53,6 +56,10 @@ function removeFences({ oldText, replacement, differences }: EditInterpretation)
       differences: [...differences, "without the code fence"],
     },
   ];
+}
+
+function findFirstNonBlank(lines: readonly string[]): number {
+  return lines.findIndex((line) => line.trim() !== "");
 }
 
 function findLastNonBlank(lines: readonly string[]): number {
@@ -92,6 +99,8 @@ function removeLineNumbers({ oldText, replacement, differences }: EditInterpreta
 /** Characters by escape letter. `\r` becomes empty, because texts are compared with LF line ends. */
 const ESCAPES: Readonly<Record<string, string>> = { n: "\n", t: "\t", r: "", '"': '"', "'": "'", "`": "`", "\\": "\\" };
 
+const QUOTES: readonly string[] = ['"', "'", "`"];
+
 /** Decodes a text that was escaped once too often, as in JSON: first all its escapes, then only line ends and tabs. */
 function decodeEscapes(interpretation: EditInterpretation): EditInterpretation[] {
   const escapedSigns = new Set<string>();
@@ -112,7 +121,7 @@ function unescapeSigns(
   const result = { oldText: unescape(oldText), differences: [...differences, "with its escapes decoded"] };
   // If the new text has line breaks and the old one has none, only the old text was escaped.
   if (signs.has("n") && replacement.includes("\n") && !oldText.includes("\n")) return [{ ...result, replacement }];
-  const unclearReason = explainUnclearEscapes(replacement, signs);
+  const unclearReason = explainUnclearEscapes(replacement, signs, oldText);
   return [
     unclearReason === undefined
       ? { ...result, replacement: unescape(replacement) }
@@ -121,17 +130,20 @@ function unescapeSigns(
 }
 
 /** Returns why it is unclear which escapes of a text are intended. Undefined if the intention is clear. */
-function explainUnclearEscapes(text: string, signs: ReadonlySet<string>): string | undefined {
+function explainUnclearEscapes(text: string, signs: ReadonlySet<string>, oldText: string): string | undefined {
   const textWithoutEscapes = text.replace(/\\./g, "");
-  const quote = ['"', "'", "`"].find(
+  const quote = QUOTES.find(
     (sign) => signs.has(sign) && textWithoutEscapes.includes(sign) && text.includes(`\\${sign}`),
   );
   if (quote !== undefined) return `new_string has both ${quote} and \\${quote}`;
   if (!signs.has("n")) return undefined;
+  // An old text without quotes does not show whether quotes were escaped too.
+  const newQuote = QUOTES.find((sign) => !oldText.includes(sign) && text.includes(`\\${sign}`));
+  if (newQuote !== undefined) return `new_string has \\${newQuote}, and old_string has no ${newQuote}`;
   const lines = text.replaceAll("\\\\", "").split(/\\n|\n/);
   // An apostrophe within a word does not open a quoted text.
   const hasOpenQuote = (line: string): boolean =>
-    ['"', "'", "`"].some((sign) => (line.replace(/\w'\w/g, "").split(sign).length - 1) % 2 === 1);
+    QUOTES.some((sign) => (line.replace(/\w'\w/g, "").split(sign).length - 1) % 2 === 1);
   return lines.slice(0, -1).some(hasOpenQuote)
     ? "new_string has \\n that may be a line ending or part of a quoted text"
     : undefined;
