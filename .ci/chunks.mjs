@@ -37,7 +37,7 @@ export const CHUNKS = [
   ]),
   // The first run. Modules of adapters/language-models that the `serve` chunk contains are not listed again.
   deferredChunk("run", "serve", [
-    "src/run local-runs; src/run/input server-check; src/conversation conversation messages",
+    "src/run local-runs; src/run/calls call-dialects; src/run/input server-check; src/conversation conversation messages",
     "src/project git-head instructions skills tree; src/files handle-opener name-opener names opened-folder path-guard resolve-path; src/processes output-folder",
     "src/watch live-sessions session-tail watch; src/sessions holder lease; src/tools builtin-tools",
     "adapters/language-models answer catalogue-entry efforts files limits model-list local-catalogue reasoning-echo",
