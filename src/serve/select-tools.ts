@@ -25,6 +25,11 @@ export async function selectTools(root: DependencyContainer): Promise<SelectedTo
     throw new ConfigError(
       `${loadedConfig.file}: tools.bash.network: false needs a sandbox, got tools.bash.sandbox "off"`,
     );
+  const { webSearch } = tools;
+  if (webSearch.provider === "searxng" && webSearch.baseUrl === undefined)
+    throw new ConfigError(`${loadedConfig.file}: tools.web_search.base_url: expected the URL of the SearXNG server`);
+  if (webSearch.provider !== undefined && webSearch.provider !== "searxng" && webSearch.apiKey === undefined)
+    throw new ConfigError(`${loadedConfig.file}: tools.web_search.api_key: expected the key of ${webSearch.provider}`);
   const [home, logger] = [root.resolve(HOME), root.resolve(LOGGER)];
   const { toolsByName, sources } = await resolveTools(root);
   const fileRules = { ...root.resolve(FILE_RULES), env: createChildEnvironment(tools.env) };
@@ -52,6 +57,7 @@ export async function selectTools(root: DependencyContainer): Promise<SelectedTo
       task: { maxIterations: tools.task.maxIterations },
       checks: { syntax: tools.checkEdits, commands: tools.checks },
       webfetch: { allowPrivate: tools.webfetch.allowPrivate },
+      webSearch: webSearch.provider && { ...webSearch, provider: webSearch.provider },
     });
     const redactor = new Redactor(() => loadedConfig.secrets);
     const selectedTools = [...toolsByName].flatMap(([name, tool]) =>
@@ -79,7 +85,10 @@ async function resolveTools(root: DependencyContainer) {
   const { file, config } = root.resolve(CONFIG);
   const toolsByName = new Map<string, Tool | undefined>();
   const sources = new Map<string, ToolSource>();
-  const builtInNames = TOOL_NAMES.filter((name) => config.tools.bash.enabled || !/^bash(_|$)/.test(name));
+  const { bash, webSearch } = config.tools;
+  const builtInNames = TOOL_NAMES.filter((name) =>
+    name === "websearch" ? webSearch.provider !== undefined : bash.enabled || !/^bash(_|$)/.test(name),
+  );
   for (const selected of root.resolve(SELECTION).tools(builtInNames)) {
     if (typeof selected === "string") {
       toolsByName.set(selected, undefined);

@@ -56,4 +56,21 @@ export const tools = option.section({
       default: false,
     }),
   }),
+  web_search: option.section({
+    provider: option.oneOf(
+      ["searxng", "brave", "tavily"],
+      "Search service of the tool `websearch`. Default: the tool is not offered.",
+    ),
+    base_url: option.text("Base URL of the service. Required for SearXNG. Default: the public service.", {
+      fits: (value) => /^https?:\/\//.test(value) && URL.canParse(value),
+      expected: "a URL with http or https",
+      pattern: "^https?://",
+      secret: true,
+    }),
+    api_key: option.text('Key of the service, `"${BRAVE_API_KEY}"` for instance. Required for Brave and Tavily.', {
+      fits: (key) => /^[\x21-\x7e]+$/.test(key),
+      expected: "a key without white space",
+      secret: true,
+    }),
+  }),
 });

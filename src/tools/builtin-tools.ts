@@ -22,6 +22,8 @@ import { taskTool } from "./agent/task.js";
 import { skillTool } from "./agent/skill.js";
 import { todoreadTool, todowriteTool } from "./agent/todo.js";
 import { webfetchTool } from "./web/webfetch.js";
+import { websearchTool } from "./web/websearch.js";
+import type { WebSearchOptions } from "./web/web-search.js";
 import { writeTool } from "./files/write.js";
 
 // Exported here and not imported separately, to avoid loading more files at every start.
@@ -95,6 +97,8 @@ export interface BuiltinToolsOptions {
         allowPrivate?: boolean | undefined;
       }
     | undefined;
+  /** The search service of `websearch`. Default: the tool is not offered. */
+  webSearch?: WebSearchOptions | undefined;
   task?:
     | {
         /** Maximum model calls of a subagent. The agent's own limit applies too. Default: 50. */
@@ -144,6 +148,7 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
     grepTool(fileOptions),
     ...(enabled ? createBashTools({ ...commandOptions, secrets }, options.bash, redactor) : []),
     webfetchTool({ allowPrivate: options.webfetch?.allowPrivate ?? false }),
+    ...(options.webSearch ? [websearchTool(options.webSearch)] : []),
     todowriteTool(),
     todoreadTool(),
     askUserTool(),

@@ -14,6 +14,7 @@ export const TOOL_NAMES = [
   "bash_input",
   "bash_stop",
   "webfetch",
+  "websearch",
   "todowrite",
   "todoread",
   "ask_user",

@@ -78,7 +78,7 @@ export function parseUrl(address: string): URL {
  * Creates the connection pool of one call. Unless private addresses are allowed, each connection is checked when it is
  * made.
  */
-async function createDispatcher(allowPrivate: boolean): Promise<Dispatcher> {
+export async function createDispatcher(allowPrivate: boolean): Promise<Dispatcher> {
   // Uses the default export: in a bundle, a CommonJS package has no named exports.
   const { Agent, buildConnector } = (await import("undici")).default;
   if (allowPrivate) return new Agent();
@@ -144,13 +144,8 @@ async function refusePrivateLiteral(url: string): Promise<void> {
   if (!isPublicAddress(host)) throw new NotPublicError(host);
 }
 
-async function receivePage(response: Response, url: string, signal: AbortSignal): Promise<LoadedPage> {
-  const [type = "", ...parameters] = (response.headers.get("content-type") ?? "").split(";").map((part) => part.trim());
-  const charset = parameters
-    .find((parameter) => /^charset=/i.test(parameter))
-    ?.slice(8)
-    .replaceAll('"', "");
-  const maxBytes = response.ok ? MAX_PAGE_BYTES : MAX_ERROR_PAGE_BYTES;
+/** Reads the first `maxBytes` bytes of the body. */
+export async function readBody(response: Response, maxBytes: number): Promise<Buffer> {
   // One growing buffer: a server that sends single bytes would otherwise create a million small ones.
   let body = Buffer.allocUnsafe(INITIAL_BUFFER_BYTES);
   let bytes = 0;
@@ -165,12 +160,23 @@ async function receivePage(response: Response, url: string, signal: AbortSignal)
       if (bytes >= maxBytes) break;
     }
   }
+  return body.subarray(0, bytes);
+}
+
+async function receivePage(response: Response, url: string, signal: AbortSignal): Promise<LoadedPage> {
+  const [type = "", ...parameters] = (response.headers.get("content-type") ?? "").split(";").map((part) => part.trim());
+  const charset = parameters
+    .find((parameter) => /^charset=/i.test(parameter))
+    ?.slice(8)
+    .replaceAll('"', "");
+  const maxBytes = response.ok ? MAX_PAGE_BYTES : MAX_ERROR_PAGE_BYTES;
+  const body = await readBody(response, maxBytes);
   const page = {
     url,
     type: type.toLowerCase(),
     charset,
-    body: body.subarray(0, bytes),
-    isTruncated: bytes >= maxBytes,
+    body,
+    isTruncated: body.length >= maxBytes,
   };
   if (!response.ok) {
     const reason = await convertToText(page, { raw: false, offset: 0, maxBytes: 2_000 }, signal).then(

@@ -24,6 +24,7 @@ const TOOL_LABELS: Readonly<Record<string, readonly [IconName, string, ...string
   bash_input: ["terminal", "Send input", "text", "id"],
   bash_stop: ["stop", "Stop", "id"],
   webfetch: ["globe", "Fetch", "url"],
+  websearch: ["globe", "Search the web for", "query"],
   todowrite: ["list", "Update the plan"],
   todoread: ["list", "Read the plan"],
   task: ["brain", "Ask a subagent", "description"],

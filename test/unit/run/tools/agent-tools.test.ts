@@ -63,8 +63,14 @@ describe("tools from a function", () => {
 
   it("the built-in tools have exactly the names of TOOL_NAMES", () => {
     assert.deepEqual(
-      builtinTools().map(({ name }) => name),
+      builtinTools({ webSearch: { provider: "brave", apiKey: "k" } }).map(({ name }) => name),
       [...TOOL_NAMES],
+    );
+    const namesByDefault = TOOL_NAMES.filter((name) => name !== "websearch");
+    assert.deepEqual(
+      builtinTools().map(({ name }) => name),
+      namesByDefault,
+      "no search service is configured",
     );
   });
 });
