@@ -1,19 +1,19 @@
 import { basename } from "node:path";
 import { removeProjectFolders } from "./local-path.js";
 import { pathToFileURL } from "node:url";
-import { Client, SdkHttpError, type ElicitResult, type Transport } from "@modelcontextprotocol/client";
+import { Client, type AuthProvider, type ElicitResult, type Transport } from "@modelcontextprotocol/client";
 import type { Logger } from "gantry";
 import { createDeadline, isRecord, startProcess, type StandardSchema, type McpServer } from "gantry/plugin";
 import { HttpTransport } from "./http-transport.js";
 import { parsePrompts, parseTools, LISTING_LIMITS, type Listing } from "./listing.js";
-import { removeInvisible, toLine } from "./printable-text.js";
+import { removeInvisible } from "./printable-text.js";
+import { codeOf, McpServerError, reasonOf } from "./server-error.js";
 import { StdioTransport } from "./stdio-transport.js";
 
 const LIST_TIMEOUT_MS = 20_000;
 const PING_TIMEOUT_MS = 5_000;
 /** Disables the SDK's own timeout: 23 days. Callers abort a signal instead. */
 const NO_TIMEOUT_MS = 2_000_000_000;
-const MAX_REASON_CHARACTERS = 1_000;
 const MAX_STDERR_NOTE_CHARACTERS = 300;
 
 /** The client side of a connection: how to start the server, and how to handle its requests. */
@@ -28,6 +28,8 @@ export interface ConnectionContext {
   readonly env: Readonly<Record<string, string>>;
   readonly version: string;
   readonly logger: Logger;
+  /** Tokens of a login. Undefined: the server is used without a login. */
+  readonly authProvider?: AuthProvider | undefined;
   /** Removes the server's secrets from a text. */
   readonly hide: (text: string) => string;
   /** Sends the server's elicitation request to the user. */
@@ -90,7 +92,7 @@ export class McpConnection {
     const { server } = context;
     if ("command" in server) return McpConnection.#connect(await startServer(server, context), context, signal);
     const connect = (type: "http" | "sse") =>
-      McpConnection.#connect(new HttpTransport(server, type, shouldDeliver), context, signal);
+      McpConnection.#connect(new HttpTransport(server, type, shouldDeliver, context.authProvider), context, signal);
     if (server.type !== undefined) return connect(server.type);
     try {
       return await connect("http");
@@ -216,20 +218,6 @@ export class McpConnection {
   }
 }
 
-/** A failed request to an MCP server. The message is the reason. */
-export class McpServerError extends Error {
-  /** HTTP status or JSON-RPC error code; undefined if there is none. */
-  readonly code: number | undefined;
-  /** Whether the connection ended during the request. */
-  readonly hasConnectionEnded: boolean;
-
-  constructor(message: string, code?: number, hasConnectionEnded = false) {
-    super(message);
-    this.code = code;
-    this.hasConnectionEnded = hasConnectionEnded;
-  }
-}
-
 async function startServer(
   { command, args, env, cwd, name }: Extract<McpServer, { command: string }>,
   { projectDir, env: baseEnv }: ConnectionContext,
@@ -275,28 +263,4 @@ function shouldDeliver(message: Readonly<Record<string, unknown>>): boolean {
   const { method, id } = message;
   if (typeof method !== "string" || id !== undefined) return true;
   return /^notifications\/(progress|cancelled|(tools|prompts)\/list_changed)$/.test(method);
-}
-
-/** One-line reason of an error, without the prefixes that the SDK adds. */
-function reasonOf(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
-  const { cause } = error as { cause?: { code?: unknown; message?: unknown } };
-  if (error instanceof TypeError && cause) {
-    const code = cause.code ?? cause.message;
-    return `the server is unreachable (${typeof code === "string" ? code : "no answer"})`;
-  }
-  if (error instanceof SdkHttpError && (error.status === 401 || error.status === 403))
-    return `HTTP status ${error.status}: set the authentication headers in the config of the server`;
-  const message = error.message
-    .replace(/^MCP error -?\d+: /, "")
-    .replace(/^(Streamable HTTP|SSE) error: /, "")
-    .replace(/^Error POSTing to endpoint( \(HTTP \d+\))?: /, `HTTP status ${codeOf(error) ?? "unknown"}: `);
-  return toLine(message).slice(0, MAX_REASON_CHARACTERS);
-}
-
-/** HTTP status or JSON-RPC error code; undefined for an error without code. */
-function codeOf(error: unknown): number | undefined {
-  if (error instanceof SdkHttpError) return error.status;
-  const { code } = (error ?? {}) as { code?: unknown };
-  return typeof code === "number" ? code : undefined;
 }

@@ -2,6 +2,7 @@ import {
   SdkHttpError,
   SSEClientTransport,
   StreamableHTTPClientTransport,
+  type AuthProvider,
   type FetchLike,
   type JSONRPCMessage,
   type Transport,
@@ -30,6 +31,14 @@ const SERVER_ERROR_CODE = -32_000;
 
 /** End reason when a reachable server no longer knows the session. */
 export const SESSION_LOST_REASON = "the server lost the session";
+
+/** The `Authorization` header of the request to a response. */
+const sentAuthorizations = new WeakMap<Response, string>();
+
+/** Returns the `Authorization` header that was sent for this response; undefined if none was sent. */
+export function getSentAuthorization(response: Response): string | undefined {
+  return sentAuthorizations.get(response);
+}
 
 interface PendingRequest {
   readonly controller: AbortController;
@@ -60,9 +69,14 @@ export class HttpTransport implements Transport {
     { url, headers }: McpServerHttp,
     type: "http" | "sse",
     shouldDeliver: (message: Readonly<Record<string, unknown>>) => boolean,
+    authProvider?: AuthProvider,
   ) {
     this.#shouldDeliver = shouldDeliver;
-    const options = { fetch: this.#fetch, requestInit: { headers: { ...headers } } };
+    const options = {
+      fetch: this.#fetch,
+      requestInit: { headers: { ...headers } },
+      ...(authProvider && { authProvider }),
+    };
     this.#sdkTransport =
       type === "sse"
         ? new SSEClientTransport(new URL(url), options)
@@ -138,10 +152,14 @@ export class HttpTransport implements Transport {
     const onBodyEnd = (isResumable: boolean): void => {
       this.#activeControllers.delete(controller);
       if (id !== undefined && !isResumable && !(this.#sdkTransport instanceof SSEClientTransport))
-        this.#failIfUnanswered(id);
+        this.#failIfUnanswered(id, controller);
     };
     try {
       const response = await this.#httpClient.fetch(url, { ...init, signal: controller.signal }, onBodyEnd);
+      // The SDK logs in and repeats the request, or reports the error.
+      if (response.status === 401 && id !== undefined) this.#pendingRequests.delete(id);
+      const authorization = new Headers(init.headers).get("authorization");
+      if (authorization !== null) sentAuthorizations.set(response, authorization);
       if (requestMessage["method"] === "notifications/cancelled") this.#dropRequest(requestMessage["params"]);
       return response;
     } catch (error) {
@@ -160,9 +178,10 @@ export class HttpTransport implements Transport {
   }
 
   /** Called when a response body has ended. Fails the request if its response has not arrived. */
-  #failIfUnanswered(id: string | number): void {
+  #failIfUnanswered(id: string | number, controller: AbortController): void {
     setTimeout(() => {
-      if (!this.#pendingRequests.delete(id)) return;
+      if (this.#pendingRequests.get(id)?.controller !== controller) return;
+      this.#pendingRequests.delete(id);
       this.onmessage?.({
         jsonrpc: "2.0",
         id,

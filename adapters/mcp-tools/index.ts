@@ -3,6 +3,7 @@ import { defineAdapter, option, mcpServerOptions, type McpServer } from "gantry/
 import { McpServers } from "./mcp-servers.js";
 
 export { McpServers, secretsOf, type McpServersOptions, type ServerUse } from "./mcp-servers.js";
+export type { LoginOptions } from "./login.js";
 export type { ListedPrompt, ListedTool, Listing } from "./listing.js";
 
 const { entries, rule, folderOf } = mcpServerOptions;

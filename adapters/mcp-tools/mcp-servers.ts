@@ -6,9 +6,12 @@ import {
   type OpenTools,
   type McpServer,
   type McpServerFactory,
+  type McpServerHttp,
   type ToolSession,
   type ToolSource,
 } from "gantry/plugin";
+import type { AuthProvider } from "@modelcontextprotocol/client";
+import type { LoginOptions } from "./login.js";
 import { toServerKey } from "./names.js";
 import type { Listing } from "./listing.js";
 import type { RestartBackoff } from "./restart-backoff.js";
@@ -27,6 +30,8 @@ export interface McpServersOptions {
   version?: string | undefined;
   /** Values to redact in logs and errors. */
   secrets?: Iterable<string> | undefined;
+  /** Called with each token of a login that is read or received, so that the caller can redact it. */
+  onSecret?: ((secret: string) => void) | undefined;
   logger?: Logger | undefined;
 }
 
@@ -40,6 +45,11 @@ function loadImplementation() {
   ]);
 }
 
+/** Loads OAuth when a server with a login file is opened. */
+function loadLogin() {
+  return Promise.all([import("./login.js"), import("./login-file.js")]);
+}
+
 /**
  * Creates a tool source for each MCP server. A source opens with the first run of a session.
  *
@@ -49,16 +59,23 @@ export class McpServers implements McpServerFactory {
   readonly #env: Readonly<Record<string, string>>;
   readonly #version: string;
   readonly #secrets: Iterable<string>;
+  /** Tokens of logins. */
+  readonly #tokens = new Set<string>();
+  readonly #onSecret: (secret: string) => void;
   readonly #logger: Logger;
   readonly #sourcesByKey = new Map<string, ToolSource>();
   readonly #sharedServersByKey = new Map<string, SharedServer>();
   readonly #backoffsByKey = new Map<string, RestartBackoff>();
 
-  constructor({ env = {}, version = "0", secrets = [], logger = silentLogger }: McpServersOptions = {}) {
+  constructor({ env = {}, version = "0", secrets = [], onSecret, logger = silentLogger }: McpServersOptions = {}) {
     this.#env = env;
     this.#version = version;
     this.#secrets = secrets;
     this.#logger = logger;
+    this.#onSecret = (secret) => {
+      this.#tokens.add(secret);
+      onSecret?.(secret);
+    };
   }
 
   source(server: McpServer, use: ServerUse = {}): ToolSource {
@@ -74,15 +91,47 @@ export class McpServers implements McpServerFactory {
 
   /** Lists the tools and prompts for a session of this folder. Rejects with the reason if the server is unavailable. */
   async listing(server: McpServer, projectDir: string, signal: AbortSignal): Promise<Listing> {
-    const { sharedServer, leave } = await this.#joinServer(server, { sessionId: "", projectDir }, signal);
+    const { sharedServer, leave } = await this.#joinServer(server, {}, { sessionId: "", projectDir }, signal);
     const { listing } = sharedServer;
     await leave();
     return listing;
   }
 
+  /**
+   * Logs a person in to a server and stores the login in `loginFile`, for `ServerUse.loginFile`. Resolves with the
+   * server's tools and prompts. Does not store a login if the server needs none. Rejects with `McpServerError`.
+   */
+  async logIn(
+    server: McpServerHttp,
+    loginFile: string,
+    options: LoginOptions,
+    signal: AbortSignal,
+  ): Promise<Listing & { hasLoggedIn: boolean }> {
+    const [{ McpConnection }, [{ InteractiveLoginProvider }, { LoginFile }]] = await Promise.all([
+      import("./connection.js"),
+      loadLogin(),
+    ]);
+    const context = this.#createContext(server, "/");
+    const authProvider = new InteractiveLoginProvider(new LoginFile(loginFile, server.url, this.#onSecret), options);
+    try {
+      const connection = await McpConnection.open(
+        {
+          ...{ ...context, authProvider, onListChange: () => undefined },
+          elicit: () => Promise.resolve({ action: "decline" }),
+        },
+        signal,
+      );
+      const listing = await connection.list(signal).finally(() => connection.close());
+      return { ...listing, hasLoggedIn: authProvider.hasLoggedIn };
+    } catch (error) {
+      signal.throwIfAborted();
+      throw error instanceof Error ? Object.assign(error, { message: context.hide(error.message) }) : error;
+    }
+  }
+
   async #open(server: McpServer, use: ServerUse, session: ToolSession, signal: AbortSignal): Promise<OpenTools> {
     const [, { toolsOf }, { promptsOf }] = await loadImplementation();
-    const { sharedServer, leave } = await this.#joinServer(server, session, signal);
+    const { sharedServer, leave } = await this.#joinServer(server, use, session, signal);
     const key = toServerKey(server.name);
     // Keep the same tool objects until the listing changes.
     const cachedLists = {
@@ -114,19 +163,15 @@ export class McpServers implements McpServerFactory {
   }
 
   /** Registers a user of the server and waits until the server is ready. The caller must call `leave` once. */
-  async #joinServer(server: McpServer, { projectDir }: ToolSession, signal: AbortSignal) {
+  async #joinServer(server: McpServer, { loginFile }: ServerUse, { projectDir }: ToolSession, signal: AbortSignal) {
     const [{ SharedServer }, , , { RestartBackoff }] = await loadImplementation();
-    const serverKeyText = JSON.stringify([server, projectDir]);
+    // A server that a client names never uses the login to a configured server.
+    const serverKeyText = JSON.stringify([server, projectDir, loginFile]);
     const backoff = this.#backoffsByKey.get(serverKeyText) ?? new RestartBackoff();
     cacheRecent(this.#backoffsByKey, serverKeyText, backoff);
-    const redactor = new Redactor([...this.#secrets, ...secretsOf(server)]);
     const context = {
-      server,
-      projectDir,
-      env: this.#env,
-      version: this.#version,
-      logger: this.#logger,
-      hide: (text: string) => redactor.redact(text),
+      ...this.#createContext(server, projectDir),
+      authProvider: await this.#openLogin(server, loginFile),
     };
     const sharedServer = this.#sharedServersByKey.get(serverKeyText) ?? new SharedServer(context, backoff);
     this.#sharedServersByKey.set(serverKeyText, sharedServer);
@@ -147,8 +192,26 @@ export class McpServers implements McpServerFactory {
       const closePromise = leave();
       signal.throwIfAborted();
       await closePromise;
-      throw error instanceof Error ? Object.assign(error, { message: redactor.redact(error.message) }) : error;
+      throw error instanceof Error ? Object.assign(error, { message: context.hide(error.message) }) : error;
     }
+  }
+
+  #createContext(server: McpServer, projectDir: string) {
+    const redactor = new Redactor(() => [...this.#secrets, ...this.#tokens, ...secretsOf(server)]);
+    return {
+      server,
+      projectDir,
+      env: this.#env,
+      version: this.#version,
+      logger: this.#logger,
+      hide: (text: string) => redactor.redact(text),
+    };
+  }
+
+  async #openLogin(server: McpServer, loginFile: string | undefined): Promise<AuthProvider | undefined> {
+    if (loginFile === undefined || "command" in server) return undefined;
+    const [{ StoredLoginProvider }, { LoginFile }] = await loadLogin();
+    return new StoredLoginProvider(server.name, loginFile, new LoginFile(loginFile, server.url, this.#onSecret));
   }
 }
 

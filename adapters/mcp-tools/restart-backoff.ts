@@ -1,4 +1,4 @@
-import { McpServerError } from "./connection.js";
+import { McpServerError } from "./server-error.js";
 
 /** Delays before a failed server restarts, by the number of failures in a row. */
 const RETRY_DELAYS_MS = [0, 0, 1_000, 3_000, 10_000, 30_000] as const;

@@ -1,7 +1,8 @@
 import type { ToolContext } from "gantry";
 import { abortable, ToolError } from "gantry/plugin";
 import type { ElicitResult } from "@modelcontextprotocol/client";
-import { McpConnection, McpServerError, type ConnectionContext } from "./connection.js";
+import { McpConnection, type ConnectionContext } from "./connection.js";
+import { McpServerError } from "./server-error.js";
 import { elicitFields } from "./elicitation.js";
 import { SESSION_LOST_REASON } from "./http-transport.js";
 import { toLine } from "./printable-text.js";

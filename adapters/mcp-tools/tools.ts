@@ -18,6 +18,8 @@ export interface ServerUse {
    * needs permission.
    */
   readonly trusted?: boolean;
+  /** Path of the file with the login to the server (OAuth). Default: no login. For a server with a `url`. */
+  readonly loginFile?: string | undefined;
 }
 
 /** Maximum number of entries in a list of resources. */

@@ -1,5 +1,5 @@
 import { statSync } from "node:fs";
-import { resolve } from "node:path";
+import { join, resolve } from "node:path";
 import { attempt } from "../base/attempt.js";
 import { Redactor } from "../base/redact.js";
 import { headerSecrets } from "../base/secret-detection.js";
@@ -19,10 +19,16 @@ import { loadMcpServers } from "./plugins.js";
 /** Maximum number of cached tool sources for the servers of clients. */
 const MAX_CACHED_SOURCES = 256;
 
-/** A configured server and gantry's options for the server: its offered tools, timeout in seconds, and trust. */
+/** A configured server and gantry's options for the server: its offered tools, timeout in seconds, trust, and login. */
 export interface ConfiguredServer {
   readonly server: McpServer;
-  readonly usageOptions: { readonly tools: readonly string[]; readonly timeout: number; readonly trusted: boolean };
+  readonly usageOptions: {
+    readonly tools: readonly string[];
+    readonly timeout: number;
+    readonly trusted: boolean;
+    /** Undefined for a program, and for an address whose configured headers authenticate gantry. */
+    readonly loginFile?: string | undefined;
+  };
 }
 
 interface FactoryOptions {
@@ -40,8 +46,17 @@ export function getConfiguredServers({ config, folder }: LoadedConfig, home: str
     .filter(([, { enabled }]) => enabled)
     .map(([name, entry]) => {
       const { tools, timeout, trusted } = entry;
-      return { server: toMcpServer(name, entry, folder, home), usageOptions: { tools, timeout, trusted } };
+      const server = toMcpServer(name, entry, folder, home);
+      const isLoginPossible =
+        "url" in server && !Object.keys(server.headers).some((key) => /^authorization$/i.test(key));
+      const login = isLoginPossible ? { loginFile: getLoginFile(home, name) } : {};
+      return { server, usageOptions: { tools, timeout, trusted, ...login } };
     });
+}
+
+/** Path of the file with the login to a configured server, in gantry's home. */
+export function getLoginFile(home: string, serverName: string): string {
+  return join(home, "mcp-logins", `${serverName}.json`);
 }
 
 function toMcpServer(name: string, entry: Config["mcpServers"][string], folder: string, home: string): McpServer {
@@ -148,7 +163,9 @@ export class ConfigMcpServerFactory implements McpServerFactory {
     return {
       name: `mcp:${server.name}`,
       open: async (session, signal) => {
-        this.#serversPromise ??= loadMcpServers({ env, version: VERSION, secrets: loadedConfig.secrets, logger });
+        const { secrets } = loadedConfig;
+        const onSecret = (secret: string) => void secrets.add(secret);
+        this.#serversPromise ??= loadMcpServers({ env, version: VERSION, secrets, onSecret, logger });
         const [servers, { redactToolSource }] = await Promise.all([
           this.#serversPromise,
           import("../tools/redacted-tools.js"),

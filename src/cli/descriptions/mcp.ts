@@ -10,6 +10,23 @@ export const mcpList = {
     "The servers start in this folder, as for a session here, and are stopped afterwards. The exit code is 1 if one of them fails.",
 } as const satisfies CommandDescription;
 
+export const mcpLogin = {
+  name: "mcp login",
+  summary: "log in to a configured MCP server, in the browser",
+  usage: ["NAME [options]"],
+  flags: { ...CONFIG_FLAGS },
+  details:
+    "For servers at an address that ask for a login (OAuth). The tokens are stored in gantry's home and refreshed automatically. " +
+    "If the browser runs on another machine, paste the address to which it was redirected.",
+} as const satisfies CommandDescription;
+
+export const mcpLogout = {
+  name: "mcp logout",
+  summary: "delete the stored login to an MCP server",
+  usage: ["NAME"],
+  flags: {},
+} as const satisfies CommandDescription;
+
 export const mcpServe = {
   name: "mcp serve",
   summary: "serve the agent as an MCP server over standard input and output",
@@ -23,5 +40,5 @@ export const mcp = {
   summary: "MCP servers (Model Context Protocol)",
   usage: ["COMMAND [options]"],
   flags: {},
-  commands: { list: mcpList, serve: mcpServe },
+  commands: { list: mcpList, login: mcpLogin, logout: mcpLogout, serve: mcpServe },
 } as const satisfies CommandDescription;

@@ -168,7 +168,7 @@ describe("MCP servers in the config", () => {
       },
       {
         server: { name: "web", url: "https://mcp.example/mcp", headers: { "X-Key": "abc" }, type: "http" },
-        usageOptions,
+        usageOptions: { ...usageOptions, loginFile: folder.at("home/mcp-logins/web.json") },
       },
       { server: { name: "plain", command: "node", args: [], env: {}, cwd: folder.at("home/mcp") }, usageOptions },
     ]);
