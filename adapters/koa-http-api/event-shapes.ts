@@ -60,6 +60,7 @@ export const RUN_EVENTS = { agent: AgentEvent, done: DoneEvent, error: Failure }
 export const PlanEntry = v.object({
   content: string,
   status: oneOf(["pending", "in_progress", "completed"]),
+  priority: optional(string),
 });
 export const ProcessState = v.object({
   id: string,

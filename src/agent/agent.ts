@@ -88,10 +88,9 @@ export class Agent {
     const { background, caches, defaults, models } = this.#services;
     const { agentTools } = this.#services.tools;
     const { mode, projectDir } = defaults;
-    const { tasks } = background;
     bus.on("session.deleted", ({ ids }) => ids.forEach((id) => caches.conversations.drop(id)));
-    forgetFilesOnDelete(bus, fileHistory, tasks, logger);
-    this.#processes = new SessionProcesses(agentTools, bus, tasks, store, (rootId) => notifyChange(rootId, false));
+    forgetFilesOnDelete(bus, fileHistory, background.tasks, logger);
+    this.#processes = new SessionProcesses(agentTools, bus, background.tasks, store, (id) => notifyChange(id, false));
     this.#providers = options.providers;
     this.projectDir = projectDir;
     this.mcpServerFactory = options.mcpServerFactory;
@@ -114,6 +113,11 @@ export class Agent {
   /** Default mode for new sessions. */
   get mode(): SessionMode {
     return this.#services.defaults.mode;
+  }
+
+  /** The agent's own addition to the system prompt; `""` for none. */
+  get systemPrompt(): string {
+    return this.#services.defaults.prompt.text;
   }
 
   /**

@@ -1,3 +1,4 @@
+import type { PromptUse } from "./agent-options.js";
 import type { AskReply } from "./ask.js";
 import type { Budget, EndedBy, Usage } from "./usage.js";
 import type { AgentEvent } from "./events.js";
@@ -57,6 +58,8 @@ export interface RunInput {
    * stay.
    */
   systemPrompt?: string | undefined;
+  /** Use of the system prompt: added to the built-in instructions, or instead of them. Default: the agent's. */
+  promptUse?: PromptUse | undefined;
   /**
    * Tools for the model, instead of the agent's tools. Names must be distinct. An empty list: no tools. A source that
    * does not belong to the agent is closed with the run.

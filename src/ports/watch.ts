@@ -8,6 +8,8 @@ import type { Session } from "./session.js";
 export interface PlanEntry {
   content: string;
   status: "pending" | "in_progress" | "completed";
+  /** As the model sent it, for instance `high`. Undefined if it sent none. */
+  priority?: string | undefined;
 }
 
 /** Current state of a session. The state is sent again after each change. Cursors do not count state events. */

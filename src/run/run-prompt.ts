@@ -97,7 +97,7 @@ export async function buildPrompt(
     instructions: { ...instructions, skills },
     extraText: extraPrompt,
     folders: input.folders ?? [],
-    promptUse: agent.defaults.prompt.use,
+    promptUse: input.promptUse ?? agent.defaults.prompt.use,
     sourceSections: [
       sourceInstructions.length === 0
         ? ""

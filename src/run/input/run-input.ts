@@ -1,6 +1,7 @@
 import { isAbsolute } from "node:path";
 import { InputError } from "../../ports/errors.js";
 import { EFFORTS } from "../../models/efforts.js";
+import { PROMPT_USES } from "../../ports/agent-options.js";
 import type { RunInput } from "../../ports/run.js";
 import { checkBudget } from "./budget-check.js";
 import { checkServers } from "./server-check.js";
@@ -34,6 +35,7 @@ const INPUT_TYPES: FieldTypes<RunInput> = {
   projectDir: "string",
   folders: "any",
   systemPrompt: "string",
+  promptUse: "any",
   tools: "any",
   signal: "any",
   onWaiting: "any",
@@ -65,6 +67,7 @@ export function checkInput(input: RunInput): void {
     if (field !== "message" && field !== "systemPrompt" && typeof value === "string" && /\p{Surrogate}/u.test(value))
       throw new InputError(field, "no lone surrogates");
   if (input.reasoningEffort !== undefined) checkOneOf("reasoningEffort", EFFORTS, input.reasoningEffort);
+  if (input.promptUse !== undefined) checkOneOf("promptUse", PROMPT_USES, input.promptUse);
   if (input.mode !== undefined) checkOneOf("mode", SESSION_MODES, input.mode);
   if (input.budget !== undefined) checkBudget("budget", input.budget);
   if (input.overflow !== undefined) checkOneOf("overflow", ["drop", "merge"], input.overflow);

@@ -1,7 +1,7 @@
 import { isRecord } from "../../base/json.js";
 import type { Tool, ToolContext } from "../../ports/tool.js";
 import type { PlanEntry } from "../../ports/watch.js";
-import { defineArguments, list, object, text } from "../arguments.js";
+import { defineArguments, hidden, list, object, text } from "../arguments.js";
 import { defineTool } from "../define-tool.js";
 
 /** Name of the tool that stores the todo list. */
@@ -23,10 +23,15 @@ interface Todo {
 const schema = defineArguments({
   todos: list(
     "",
-    object({
-      content: text("", { minLength: 1 }),
-      status: text("", { oneOf: Object.keys(STATUS_MARKS) }),
-    }),
+    object(
+      {
+        content: text("", { minLength: 1 }),
+        status: text("", { oneOf: Object.keys(STATUS_MARKS) }),
+        // Models that know opencode's `todowrite` send it (opencode 1.18, tool/todo.ts). Clients show it.
+        priority: hidden(text()),
+      },
+      { isSparse: true },
+    ),
     { max: 100 },
   ),
 });
@@ -59,10 +64,10 @@ export function findStoredPlan(state: ReadonlyMap<string, unknown>): PlanEntry[]
   return (todos as unknown[]).flatMap((todo) => (isRecord(todo) ? (toPlanEntry(todo) ?? []) : []));
 }
 
-function toPlanEntry({ content, status }: Record<string, unknown>): PlanEntry | undefined {
+function toPlanEntry({ content, status, priority }: Record<string, unknown>): PlanEntry | undefined {
   const isEntry =
     typeof content === "string" && (status === "pending" || status === "in_progress" || status === "completed");
-  return isEntry ? { content, status } : undefined;
+  return isEntry ? { content, status, ...(typeof priority === "string" && { priority }) } : undefined;
 }
 
 /** Creates the tool `todoread`, which shows the todo list of the session. */
