@@ -33,7 +33,7 @@ export const CHUNKS = [
   chunk("stdio", "serve", ["adapters/acp-stdio index"]),
   deferredChunk("prompt", "serve stdio", [
     "adapters/acp-shared permission plan prompt prompt-input reported-calls run-usage session-list tool-output-stream",
-    "adapters/acp-shared session-watch updates",
+    "adapters/acp-shared authentication elicitation session-changes session-watch system-prompt terminals updates",
   ]),
   // The first run. Modules of adapters/language-models that the `serve` chunk contains are not listed again.
   deferredChunk("run", "serve", [

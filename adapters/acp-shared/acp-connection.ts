@@ -2,10 +2,12 @@ import { setMaxListeners } from "node:events";
 import type { Session } from "gantry";
 import { ClientSessions } from "./client-sessions.js";
 import { Dispatcher, type RequestContext, type Sink } from "./dispatcher.js";
-import { toParamsError, RpcError } from "./errors.js";
+import { authenticate, createAuthRequiredError } from "./authentication.js";
+import { RpcError } from "./errors.js";
 import type { ClientFrame } from "./frames.js";
 import type { ClientFacts, ConnectionDependencies } from "./open-sessions.js";
-import { readInitialize, readParams, readString, type InitializeData } from "./params.js";
+import { PROVIDER_KEY_METHOD, type AuthMethod } from "./options.js";
+import { readInitialize, readParams, type InitializeData } from "./params.js";
 import { resolveProfile, type ClientProfile } from "./profile.js";
 import { listSessions } from "./session-list.js";
 import { ERROR_CODES, METHODS, PROTOCOL_VERSION, type ResponseMessage } from "./wire.js";
@@ -16,6 +18,15 @@ type MethodHandler = (params: Params, context: RequestContext) => Promise<unknow
 /** Maximum characters of an unknown method in an error. */
 const MAX_METHOD_CHARACTERS = 100;
 
+/** Methods that need authentication after a logout. */
+const AUTHENTICATED_METHODS: ReadonlySet<string> = new Set([
+  METHODS.sessionNew,
+  METHODS.sessionLoad,
+  METHODS.sessionResume,
+  METHODS.sessionFork,
+  METHODS.sessionPrompt,
+]);
+
 /** A client: its `initialize` data, its open sessions and all methods. Independent of the transport. */
 export class AcpConnection implements ClientFacts {
   readonly #dependencies: ConnectionDependencies;
@@ -25,6 +36,7 @@ export class AcpConnection implements ClientFacts {
   readonly #closeController = new AbortController();
   readonly #sink: Sink;
   #client: InitializeData | undefined;
+  #isLoggedOut = false;
   #removeResponder: (() => void) | undefined;
 
   constructor(dependencies: ConnectionDependencies, sink: Sink) {
@@ -48,6 +60,8 @@ export class AcpConnection implements ClientFacts {
       [METHODS.sessionNew, (params, context) => sessions.create(params, context)],
       [METHODS.sessionLoad, (params, context) => sessions.attach(params, context, true)],
       [METHODS.sessionResume, (params, context) => sessions.attach(params, context, false)],
+      [METHODS.sessionFork, (params, context) => sessions.fork(params, context)],
+      [METHODS.sessionSetTitle, (params) => sessions.setTitle(params)],
       [METHODS.sessionPrompt, (params, context) => sessions.prompt(params, context)],
       [METHODS.sessionDelete, (params) => sessions.delete(params)],
       [METHODS.sessionClose, (params) => sessions.close(params)],
@@ -55,10 +69,9 @@ export class AcpConnection implements ClientFacts {
       [METHODS.sessionCancel, (params) => Promise.resolve(sessions.cancel(params))],
       [METHODS.setConfigOption, (params, context) => sessions.setConfigOption(params, context)],
       [METHODS.setMode, (params, context) => sessions.setMode(params, context)],
+      [METHODS.authenticate, (params, { signal }) => this.#authenticate(params, signal)],
+      [METHODS.logout, () => Promise.resolve(this.#logOut())],
     ]);
-    if (dependencies.options.authMethods.length > 0) {
-      methods.set(METHODS.authenticate, (params) => Promise.resolve(this.#authenticate(params)));
-    }
     this.#methods = methods;
   }
 
@@ -147,9 +160,11 @@ export class AcpConnection implements ClientFacts {
   async #callMethod(method: string, params: unknown, context: RequestContext): Promise<unknown> {
     if (method === METHODS.initialize) return this.#initialize(params);
     const handleMethod = this.#methods.get(method);
-    if (!handleMethod)
+    const isAuthMethod = method === METHODS.authenticate || method === METHODS.logout;
+    if (!handleMethod || (isAuthMethod && this.#authMethods.length === 0))
       throw new RpcError(ERROR_CODES.methodNotFound, `method not found: ${method.slice(0, MAX_METHOD_CHARACTERS)}`);
     if (!this.isInitialized) throw new RpcError(ERROR_CODES.invalidRequest, "initialize first");
+    if (this.#isLoggedOut && AUTHENTICATED_METHODS.has(method)) throw createAuthRequiredError();
     return handleMethod(readParams(params), context);
   }
 
@@ -165,29 +180,43 @@ export class AcpConnection implements ClientFacts {
 
   #initialize(params: unknown): unknown {
     this.#client = readInitialize(params);
-    const { agent, options } = this.#dependencies;
+    const { agent } = this.#dependencies;
+    const { isEditor } = this.clientProfile;
+    const authMethods = this.#authMethods;
     this.updateReachability();
     return {
       protocolVersion: PROTOCOL_VERSION,
       agentCapabilities: {
         loadSession: true,
         promptCapabilities: { image: true, audio: false, embeddedContext: true },
-        mcpCapabilities: { http: true, sse: false },
-        sessionCapabilities: { list: {}, delete: {}, resume: {}, close: {}, additionalDirectories: {} },
+        mcpCapabilities: { http: true, sse: isEditor },
+        sessionCapabilities: {
+          ...{ list: {}, delete: {}, resume: {}, close: {}, additionalDirectories: {} },
+          // From the unstable part of the schema. Clients of the interface specification get its capabilities only.
+          ...(isEditor && { fork: {}, title: {}, systemPrompt: { mode: { override: {} } } }),
+        },
+        ...(authMethods.length > 0 && { auth: { logout: {} } }),
       },
       agentInfo: { name: "gantry", title: "Gantry", version: agent.version },
-      authMethods: options.authMethods,
+      authMethods,
     };
   }
 
-  /**
-   * Checks only the method id: no credentials are needed, because the server's config has the keys of the providers.
-   */
-  #authenticate(params: Params): unknown {
-    const methodId = readString(params, "methodId");
-    if (!this.#dependencies.options.authMethods.some(({ id }) => id === methodId)) {
-      throw toParamsError("methodId", "the id of one of authMethods");
-    }
+  /** The login methods that `initialize` lists. */
+  get #authMethods(): readonly AuthMethod[] {
+    const { authMethods } = this.#dependencies.options;
+    return authMethods.length === 0 && this.clientProfile.isEditor ? [PROVIDER_KEY_METHOD] : authMethods;
+  }
+
+  async #authenticate(params: Params, signal: AbortSignal): Promise<unknown> {
+    const result = await authenticate(params, this.#authMethods, this.#dependencies.agent, signal);
+    this.#isLoggedOut = false;
+    return result;
+  }
+
+  /** `logout`: this client must authenticate before it opens or prompts a session. Active prompts continue. */
+  #logOut(): unknown {
+    this.#isLoggedOut = true;
     return {};
   }
 }

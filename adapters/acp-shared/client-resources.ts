@@ -3,14 +3,17 @@ import path from "node:path";
 import { hasCode, type Agent } from "gantry";
 import { isRecord, type McpServer } from "gantry/plugin";
 import { toParamsError } from "./errors.js";
+import { readSystemPrompt, type ClientInstructions } from "./system-prompt.js";
 
 type Params = Readonly<Record<string, unknown>>;
 
-/** MCP servers and folders that a client adds to a session, for the prompts of this client only. */
+/** MCP servers, folders and instructions that a client adds to a session, for the prompts of this client only. */
 export interface ClientResources {
   readonly servers: readonly McpServer[];
   /** Existing folders; absolute paths. */
   readonly folders: readonly string[];
+  /** Undefined if the client sends none. */
+  readonly instructions?: ClientInstructions | undefined;
 }
 
 export interface ClientResourcesResult extends ClientResources {
@@ -24,14 +27,14 @@ export const NO_RESOURCES: ClientResources = { servers: [], folders: [] };
 const MAX_RESOURCES = 64;
 
 /**
- * Reads `mcpServers` and `additionalDirectories` of a request. Rejects with `RpcError` for an invalid server or folder,
- * and for a server that this agent does not allow. `readsFields`: whether to use the two fields. If false, fields that
- * are not empty are reported as ignored.
+ * Reads `mcpServers`, `additionalDirectories` and the system prompt of a request. Rejects with `RpcError` for an invalid
+ * value, and for a server that this agent does not allow. `readsFields`: whether to use the first two fields. If false,
+ * fields that are not empty are reported as ignored. `allowsSse`: whether a server may use HTTP with SSE.
  */
 export async function readClientResources(
   params: Params,
   agent: Agent,
-  readsFields: boolean,
+  { readsFields, allowsSse }: { readsFields: boolean; allowsSse: boolean },
 ): Promise<ClientResourcesResult> {
   const ignoredFields: string[] = [];
   // Ignored fields are not validated and may contain anything.
@@ -48,7 +51,11 @@ export async function readClientResources(
   }
   // `agent.tools` is complete only after `prepare`; `readServers` looks for `bash` in it.
   if (serverInputs.length > 0) await agent.prepare();
-  return { servers: readServers(serverInputs, agent), folders: await readFolders(folderInputs), ignoredFields };
+  const servers = readServers(serverInputs, agent, allowsSse);
+  // Checked here, because the module is loaded only when a client sends instructions.
+  const hasInstructions = "systemPrompt" in params || (isRecord(params._meta) && "systemPrompt" in params._meta);
+  const instructions = hasInstructions ? readSystemPrompt(params) : undefined;
+  return { servers, folders: await readFolders(folderInputs), instructions, ignoredFields };
 }
 
 function isEmpty(value: unknown): boolean {
@@ -62,13 +69,15 @@ function readList(params: Params, field: string): readonly unknown[] {
   return value;
 }
 
-function readServers(serverInputs: readonly unknown[], agent: Agent): McpServer[] {
+function readServers(serverInputs: readonly unknown[], agent: Agent, allowsSse: boolean): McpServer[] {
   const servers = serverInputs.map((serverInput, index) => readServer(serverInput, `mcpServers[${index}]`));
   servers.forEach((server, index) => {
     const field = `mcpServers[${index}]`;
     if (servers.findIndex(({ name }) => name === server.name) < index)
       throw toParamsError(`${field}.name`, "a name that no other server has");
     // A client may start only programs that its prompts could start with `bash` anyway.
+    if ("type" in server && server.type === "sse" && !allowsSse)
+      throw toParamsError(`${field}.type`, "http or no type for a program: mcpCapabilities.sse is false");
     if ("command" in server && !agent.tools.some(({ name }) => name === "bash"))
       throw toParamsError(field, "an HTTP server: this agent has no bash tool and starts no programs");
     try {

@@ -4,7 +4,9 @@ import { readClientResources, type ClientResourcesResult } from "./client-resour
 import { loadConfigOptions, setConfigOption } from "./config-options.js";
 import type { Dispatcher, RequestContext, Sink } from "./dispatcher.js";
 import { toParamsError } from "./errors.js";
+import { forkSession, setSessionTitle } from "./session-changes.js";
 import { findMode, toModeState } from "./modes.js";
+import type { OpenSession } from "./open-session.js";
 import { OpenSessions, type ClientFacts, type ConnectionDependencies } from "./open-sessions.js";
 import { readOptionalString, readCwd, readString } from "./params.js";
 import { ClientPrompts } from "./prompts.js";
@@ -39,7 +41,8 @@ export class ClientSessions {
   /** Call this when a session was changed in this process. Sends the changes if the client has the session open. */
   reportSession(session: Session): void {
     const openSession = this.#sessions.get(session.chain.root);
-    if (openSession) this.#sessions.sessionUpdates.sendChanges(openSession, session);
+    if (openSession && this.#sessions.receivesChanges(openSession))
+      this.#sessions.sessionUpdates.sendChanges(openSession, session);
   }
 
   handleDeletion(rootId: string): void {
@@ -88,28 +91,59 @@ export class ClientSessions {
     return this.#runInOrder(sessionId, async () => {
       const resources = await this.#readResources(params);
       const cwd = await readCwd(params);
-      const sessions = this.#sessions;
-      const session = await sessions.requireSession(sessionId);
-      this.#logIgnoredFields(session, resources);
-      const openSession = sessions.register(session, sessionId);
-      openSession.reset(session, cwd, resources);
-      const sessionWatch = await sessions.createWatch(openSession, session);
-      // Read the current position before the answer, so that every later event is reported.
-      if (!replaysHistory) await sessionWatch.skip();
-      else
-        for await (const updates of sessionWatch.replay(context.signal))
-          for (const update of updates) {
-            context.signal.throwIfAborted();
-            sessions.sendUpdate(sessionId, update);
-            await sessions.waitUntilReady(sessionId);
-          }
-      context.runAfterAnswer(() => {
-        if (sessions.get(openSession.root) === openSession) sessions.follow(openSession, sessionWatch);
-        void sessions.sessionUpdates.sendOptions(openSession);
-        void sessions.sessionUpdates.sendCommands(openSession);
-      });
+      const session = await this.#sessions.requireSession(sessionId);
+      await this.#open(session, sessionId, { cwd, resources }, context, replaysHistory);
       return replaysHistory && this.#facts.clientProfile.profile === "spec" ? null : this.#toModeFields(session);
     });
+  }
+
+  /** `session/fork`: copies the conversation to a new session and opens it without its history. */
+  fork(params: Params, context: RequestContext): Promise<unknown> {
+    const sessionId = readString(params, "sessionId");
+    return this.#runInOrder(sessionId, async () => {
+      const resources = await this.#readResources(params);
+      const cwd = await readCwd(params);
+      const session = await forkSession(this.#dependencies.agent, sessionId, cwd);
+      const openSession = await this.#open(session, session.id, { cwd, resources }, context, false);
+      const configOptions = await this.#sessions.sessionUpdates.loadOptions(openSession, session, context);
+      return { sessionId: session.id, ...this.#toModeFields(session), configOptions };
+    });
+  }
+
+  /** `session/set_title`. Clients that have the session open get a `session_info_update`. */
+  setTitle(params: Params): Promise<unknown> {
+    const sessionId = readString(params, "sessionId");
+    return this.#runInOrder(sessionId, () => setSessionTitle(this.#dependencies.agent, sessionId, params));
+  }
+
+  /** Opens a stored session under the client's id. Sends its history before it resolves, or skips it. */
+  async #open(
+    session: Session,
+    sessionId: string,
+    { cwd, resources }: { cwd: string; resources: ClientResourcesResult },
+    context: RequestContext,
+    replaysHistory: boolean,
+  ): Promise<OpenSession> {
+    const sessions = this.#sessions;
+    this.#logIgnoredFields(session, resources);
+    const openSession = sessions.register(session, sessionId);
+    openSession.reset(session, cwd, resources);
+    const sessionWatch = await sessions.createWatch(openSession, session);
+    // Read the current position before the answer, so that every later event is reported.
+    if (!replaysHistory) await sessionWatch.skip();
+    else
+      for await (const updates of sessionWatch.replay(context.signal))
+        for (const update of updates) {
+          context.signal.throwIfAborted();
+          sessions.sendUpdate(sessionId, update);
+          await sessions.waitUntilReady(sessionId);
+        }
+    context.runAfterAnswer(() => {
+      if (sessions.get(openSession.root) === openSession) sessions.follow(openSession, sessionWatch);
+      void sessions.sessionUpdates.sendOptions(openSession);
+      void sessions.sessionUpdates.sendCommands(openSession);
+    });
+    return openSession;
   }
 
   /** `session/prompt` */
@@ -184,8 +218,12 @@ export class ClientSessions {
 
   #readResources(params: Params): Promise<ClientResourcesResult> {
     const { agent, options } = this.#dependencies;
-    // Profile `spec` ignores both fields, as the interface specifies, unless `mcp` is set.
-    return readClientResources(params, agent, options.mcp ?? options.profile !== "spec");
+    return readClientResources(params, agent, {
+      // Profile `spec` ignores the fields, as the interface specifies, unless `mcp` is set.
+      readsFields: options.mcp ?? options.profile !== "spec",
+      // The same as `mcpCapabilities.sse` in the result of `initialize`.
+      allowsSse: this.#facts.clientProfile.isEditor,
+    });
   }
 
   #logIgnoredFields(session: Session, { ignoredFields }: ClientResourcesResult): void {

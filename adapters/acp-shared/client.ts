@@ -10,7 +10,7 @@ import {
 } from "./wire.js";
 
 /** Time for the user to answer, in ms. A disconnected client is detected by its connection. */
-const PERMISSION_TIMEOUT_MS = 60 * 60 * 1000;
+const ANSWER_TIMEOUT_MS = 60 * 60 * 1000;
 
 /**
  * Requests from the agent to the client that prompts a session. They reject with `RpcError` if the client refuses or
@@ -21,6 +21,8 @@ export interface AcpClient {
   readonly sessionId: string;
   /** Whether the client reads and writes files for the agent. */
   readonly capabilities: { readonly readTextFile: boolean; readonly writeTextFile: boolean };
+  /** Whether the client shows forms, so that `elicit` can be called. */
+  readonly showsForms: boolean;
   /**
    * Reads a file from the client, including unsaved changes. `path` is absolute; `line` starts at 1; `limit` counts
    * lines.
@@ -28,6 +30,14 @@ export interface AcpClient {
   readTextFile(file: { path: string; line?: number; limit?: number }, options?: ClientRequestOptions): Promise<string>;
   /** Writes a file over the client. `path` is absolute. */
   writeTextFile(file: { path: string; content: string }, options?: ClientRequestOptions): Promise<void>;
+  /**
+   * Shows a form to the client's user. `requestedSchema`: JSON Schema of an object with plain values. Resolves with the
+   * entered values; undefined if the user declined or cancelled. Default timeout: one hour.
+   */
+  elicit(
+    form: { message: string; requestedSchema: Readonly<Record<string, unknown>>; toolCallId?: string },
+    options?: ClientRequestOptions,
+  ): Promise<Readonly<Record<string, unknown>> | undefined>;
   /** Whether the client has no permission requests: it has answered one with "method not found". */
   readonly lacksPermissions: boolean;
   /** Asks the client's user for permission. Default timeout: one hour. */
@@ -53,6 +63,7 @@ export class ConnectionClient implements AcpClient {
     readonly sessionId: string,
     readonly capabilities: AcpClient["capabilities"],
     sharedFacts: SharedFacts,
+    readonly showsForms: boolean,
   ) {
     this.#dispatcher = dispatcher;
     this.#sharedFacts = sharedFacts;
@@ -85,7 +96,7 @@ export class ConnectionClient implements AcpClient {
       CLIENT_METHODS.requestPermission,
       { toolCall, options: permissions },
       {
-        timeoutMs: PERMISSION_TIMEOUT_MS,
+        timeoutMs: ANSWER_TIMEOUT_MS,
         ...options,
       },
     ).catch((error: unknown) => {
@@ -101,6 +112,21 @@ export class ConnectionClient implements AcpClient {
       }
     }
     throw createInvalidAnswerError(CLIENT_METHODS.requestPermission);
+  }
+
+  async elicit(
+    form: { message: string; requestedSchema: Readonly<Record<string, unknown>>; toolCallId?: string },
+    options?: ClientRequestOptions,
+  ): Promise<Readonly<Record<string, unknown>> | undefined> {
+    const result = await this.#call(
+      CLIENT_METHODS.createElicitation,
+      { mode: "form", ...form },
+      { timeoutMs: ANSWER_TIMEOUT_MS, ...options },
+    );
+    if (!isRecord(result) || typeof result.action !== "string")
+      throw createInvalidAnswerError(CLIENT_METHODS.createElicitation);
+    if (result.action !== "accept") return undefined;
+    return isRecord(result.content) ? result.content : {};
   }
 
   #call(method: string, params: Record<string, unknown>, options: ClientRequestOptions | undefined): Promise<unknown> {

@@ -23,7 +23,7 @@ export class OpenSession {
   id: string;
   /** Working folder of the tools. Undefined: the session's own folder. */
   cwd: string | undefined;
-  /** MCP servers and folders for prompts of this client. */
+  /** MCP servers, folders and instructions for prompts of this client. */
   clientResources: ClientResources = NO_RESOURCES;
   /** Id of the chain's first session. */
   readonly root: string;
@@ -109,6 +109,11 @@ export class OpenSession {
     if (this.ownRun?.run !== run) return;
     this.ownRun = undefined;
     this.#ownRunEnd?.resolve();
+  }
+
+  /** Whether the client has prompted this session. */
+  get hasOwnRuns(): boolean {
+    return this.#asksClientByOwnRunId.size > 0;
   }
 
   /** Whether the client prompted this run. */

@@ -7,6 +7,7 @@ import type { AcpOptions } from "./options.js";
 import type { InitializeData } from "./params.js";
 import type { ClientProfile } from "./profile.js";
 import { SessionUpdates } from "./session-updates.js";
+import { Terminals } from "./terminals.js";
 import type { Turns } from "./turns.js";
 import { escapeInvisible } from "./printable-line.js";
 import type { SessionWatch } from "./session-watch.js";
@@ -47,6 +48,8 @@ export class OpenSessions {
   /** Active watches, until they have ended. */
   readonly #activeWatches = new Set<Promise<void>>();
   readonly #sharedFacts: SharedFacts = { lacksPermissions: false };
+  /** Created for the first update of a client that shows terminals. */
+  #terminals: Terminals | undefined;
 
   /** `closeSignal` aborts when the client disconnects. */
   constructor(
@@ -81,11 +84,23 @@ export class OpenSessions {
   }
 
   /**
-   * Whether runs of a session may ask the client. An editor can always answer. Other clients are asked only with the
-   * option `requestPermission`, or in a mode other than `auto`.
+   * Whether runs of a session may ask the client. An editor or a client with forms can always answer. Other clients are
+   * asked only with the option `requestPermission`, or in a mode other than `auto`.
    */
   canAsk({ mode }: Pick<Session, "mode">): boolean {
-    return this.#dependencies.options.requestPermission || this.#facts.clientProfile.isEditor || mode !== "auto";
+    const { clientProfile, client } = this.#facts;
+    const canAlwaysAnswer = clientProfile.isEditor || client?.supportsForms === true;
+    return this.#dependencies.options.requestPermission || canAlwaysAnswer || mode !== "auto";
+  }
+
+  /** Whether the client gets updates of its own prompts only, as the interface specification requires. */
+  get #hasOwnUpdatesOnly(): boolean {
+    return this.#dependencies.options.profile === "spec";
+  }
+
+  /** Whether the client gets changes of the session's title and settings. */
+  receivesChanges(openSession: OpenSession): boolean {
+    return !this.#hasOwnUpdatesOnly || openSession.hasOwnRuns;
   }
 
   /**
@@ -94,6 +109,7 @@ export class OpenSessions {
    * session, its watch or the client's own prompt decides.
    */
   canAnswer(root: string): boolean {
+    if (this.#hasOwnUpdatesOnly) return false;
     const { watch, hasWatchFailed, promptStart, ownRun } = this.#openSessionsByRootId.get(root) ?? {};
     const isDecidedElsewhere = watch?.isFollowing || hasWatchFailed || promptStart !== undefined || ownRun?.asksClient;
     return !isDecidedElsewhere && this.canAsk({ mode: "auto" }) && !this.#sharedFacts.lacksPermissions;
@@ -130,11 +146,17 @@ export class OpenSessions {
       readTextFile: client?.readTextFile === true,
       writeTextFile: client?.writeTextFile === true,
     };
-    return new ConnectionClient(this.#dispatcher, sessionId, capabilities, this.#sharedFacts);
+    const showsForms = client?.supportsForms === true;
+    return new ConnectionClient(this.#dispatcher, sessionId, capabilities, this.#sharedFacts, showsForms);
   }
 
   sendUpdate(sessionId: string, update: SessionUpdate): void {
-    this.#dispatcher.notify(CLIENT_METHODS.update, { sessionId, update });
+    if (!this.#facts.clientProfile.showsTerminals) {
+      this.#dispatcher.notify(CLIENT_METHODS.update, { sessionId, update });
+      return;
+    }
+    this.#terminals ??= new Terminals();
+    this.#dispatcher.notify(CLIENT_METHODS.update, { sessionId, update: this.#terminals.convert(sessionId, update) });
   }
 
   waitUntilReady(sessionId: string): Promise<void> | undefined {
@@ -143,7 +165,7 @@ export class OpenSessions {
 
   /** Starts the watch of a session after a delay, unless the session is watched already. */
   scheduleWatch(openSession: OpenSession): void {
-    if (openSession.watch || openSession.watchTimer) return;
+    if (openSession.watch || openSession.watchTimer || this.#hasOwnUpdatesOnly) return;
     openSession.watchTimer = setTimeout(() => {
       openSession.watchTimer = undefined;
       void this.#watch(openSession);
@@ -198,6 +220,7 @@ export class OpenSessions {
 
   /** Replaces an earlier watch: the new watch sends the session's events of other clients from now on. */
   follow(openSession: OpenSession, sessionWatch: SessionWatch): void {
+    if (this.#hasOwnUpdatesOnly) return sessionWatch.end();
     openSession.watch?.end();
     openSession.watch = sessionWatch;
     const watchEnded = sessionWatch.follow();

@@ -8,6 +8,15 @@ export interface AuthMethod {
   [key: string]: unknown;
 }
 
+/** The login method for editors if the config lists none. */
+export const PROVIDER_KEY_METHOD = {
+  id: "provider-key",
+  type: "agent",
+  name: "API key of a model provider",
+  description:
+    "Set the key variable of a model provider, such as ANTHROPIC_API_KEY or OPENAI_API_KEY, in gantry's environment, or providers in config.json",
+};
+
 const EDITOR_NAMES = [
   "zed",
   "agent-shell",
@@ -46,7 +55,11 @@ export const acpEntries = {
   mcp: option.flag(
     'Whether to use MCP servers (`mcpServers`) and folders (`additionalDirectories`) of clients; `false`: accepted and ignored, even if invalid. Default `true`, or `false` if `profile` is `"spec"`.',
   ),
-  auth_methods: option.list(authMethod, "Sent as `authMethods`.", { default: [] }),
+  auth_methods: option.list(
+    authMethod,
+    "Sent as `authMethods`. Default: none, and for [editors](acp.md#two-profiles) the method `provider-key`.",
+    { default: [] },
+  ),
   request_permission: option.flag("Ask the client before a tool runs that changes something.", { default: false }),
 };
 

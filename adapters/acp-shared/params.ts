@@ -15,6 +15,12 @@ export interface InitializeData {
   clientName: string;
   /** Whether the client supports `compaction_update`. */
   supportsCompactionUpdates: boolean;
+  /** Whether the client shows notices (update `notice`). */
+  supportsNotices: boolean;
+  /** Whether the client shows forms (`elicitation/create`), in which users can enter text. */
+  supportsForms: boolean;
+  /** Whether the client shows terminals that the agent runs (`_meta.terminal_output`). */
+  showsTerminals: boolean;
   /** Whether the client reads and writes files for the agent. */
   readTextFile: boolean;
   writeTextFile: boolean;
@@ -37,6 +43,9 @@ export function readInitialize(params: unknown): InitializeData {
   return {
     clientName: name,
     supportsCompactionUpdates: isRecord(session.compaction),
+    supportsNotices: isRecord(session.notices),
+    supportsForms: isRecord(capabilities.elicitation) && isRecord(capabilities.elicitation.form),
+    showsTerminals: isRecord(capabilities._meta) && capabilities._meta.terminal_output === true,
     readTextFile: fs.readTextFile === true,
     writeTextFile: fs.writeTextFile === true,
     isEditor: containsTrue(capabilities.fs) || containsTrue(capabilities.terminal),

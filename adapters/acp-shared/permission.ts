@@ -1,5 +1,6 @@
 import type { Ask, AskRequest } from "gantry";
 import type { AcpClient } from "./client.js";
+import { askByForm } from "./elicitation.js";
 import { RpcError } from "./errors.js";
 import { toDiffContent, toTextBlock } from "./updates.js";
 import { escapeInvisible } from "./printable-line.js";
@@ -74,8 +75,8 @@ function toContent({ reason, diff, kind, freeText }: PermissionQuestion): ToolCa
 }
 
 /**
- * Asks the client's user. Resolves with the id of the choice. Rejects with `RpcError` if the user made no choice: the
- * question then stays open. `kind`: the tool kind as shown to the client.
+ * Asks the client's user. Resolves with the id of the choice, or with a text if the client shows forms. Rejects with
+ * `RpcError` if the user gave no answer: the question then stays open. `kind`: the tool kind as shown to the client.
  */
 export async function askClient(
   client: AcpClient,
@@ -83,9 +84,10 @@ export async function askClient(
   kind: string,
   signal: AbortSignal,
 ): Promise<{ choice: string; text: string }> {
+  if (permissionQuestion.kind === "question" && client.showsForms) return askByForm(client, permissionQuestion, signal);
   const choiceOptions = toOptions(permissionQuestion);
   if (choiceOptions.length === 0)
-    throw new RpcError(ERROR_CODES.internal, "an ACP client can choose an option but not enter text");
+    throw new RpcError(ERROR_CODES.internal, "this ACP client can choose an option but not enter text");
   const content = toContent(permissionQuestion);
   const toolCall: ToolCallFields = {
     toolCallId: permissionQuestion.callId,

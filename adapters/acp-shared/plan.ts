@@ -5,6 +5,7 @@ import type { AcpPlanEntry, SessionUpdate } from "./wire.js";
 /** The tool that maintains the todo list. */
 const TOOL_NAME = "todowrite";
 const STATUSES: ReadonlySet<string> = new Set(["pending", "in_progress", "completed"]);
+const PRIORITIES: readonly AcpPlanEntry["priority"][] = ["high", "medium", "low"];
 
 type PlanUpdate = Extract<SessionUpdate, { sessionUpdate: "plan" }>;
 
@@ -15,16 +16,17 @@ export function readPlan(name: string, input: unknown): PlanUpdate | undefined {
     input.todos.flatMap((todo: unknown): AgentPlanEntry[] => {
       if (!isRecord(todo) || typeof todo.content !== "string" || typeof todo.status !== "string") return [];
       if (!STATUSES.has(todo.status)) return [];
-      return [{ content: todo.content, status: todo.status as AgentPlanEntry["status"] }];
+      const { content, status, priority } = todo as unknown as AgentPlanEntry;
+      return [{ content, status, priority }];
     }),
   );
 }
 
 /** Converts a plan to an ACP update. */
 export function toPlanUpdate(planEntries: readonly AgentPlanEntry[]): PlanUpdate {
-  const entries = planEntries.map(({ content, status }): AcpPlanEntry => ({
+  const entries = planEntries.map(({ content, status, priority }): AcpPlanEntry => ({
     content: escapeInvisible(content),
-    priority: "medium",
+    priority: PRIORITIES.find((knownPriority) => knownPriority === priority) ?? "medium",
     status,
   }));
   return { sessionUpdate: "plan", entries };

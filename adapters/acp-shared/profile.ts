@@ -5,6 +5,10 @@ import type { Profile } from "./wire.js";
 /** Behavior towards one client. */
 export interface ClientProfile {
   profile: Profile;
+  /** Whether to send notices about the run. */
+  supportsNotices: boolean;
+  /** Whether to show the output of commands as terminals. */
+  showsTerminals: boolean;
   /**
    * Whether to read all blocks of a prompt instead of the first text only, and to send the updates that editors show.
    */
@@ -20,9 +24,16 @@ export function resolveProfile(
   { profile, officialClients }: Pick<AcpOptions, "profile" | "officialClients">,
   client: InitializeData | undefined,
 ): ClientProfile {
-  if (profile !== "auto") return { profile, isEditor: profile === "official" };
-  if (client && isListed(client.clientName, officialClients)) return { profile: "official", isEditor: true };
-  return { profile: "spec", isEditor: client?.isEditor === true };
+  const isOfficial =
+    profile === "official" ||
+    (profile === "auto" && client !== undefined && isListed(client.clientName, officialClients));
+  return {
+    profile: isOfficial ? "official" : "spec",
+    supportsNotices: client?.supportsNotices === true,
+    // In profile `spec`, the kind of all calls is `other`, so that no call is shown as a command.
+    showsTerminals: isOfficial && client?.showsTerminals === true,
+    isEditor: isOfficial || (profile === "auto" && client?.isEditor === true),
+  };
 }
 
 /** Whether a list contains the name; an entry that ends with `*` matches all names with this start. */

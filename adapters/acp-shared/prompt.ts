@@ -1,24 +1,32 @@
 import type { Agent, AgentEvent, AskReply, AskRequest, Logger, Run, RunInput, RunResult, Session } from "gantry";
 import { newId } from "gantry/plugin";
 import { registerClient, type AcpClient } from "./client.js";
+import type { ClientResources } from "./client-resources.js";
 import { toFailureText, isCancellation, RpcError, toRpcError } from "./errors.js";
 import type { OpenSession, OwnRun } from "./open-session.js";
 import { askClient, toPermissionQuestion } from "./permission.js";
 import { readPlan } from "./plan.js";
+import type { ClientProfile } from "./profile.js";
 import { ToolOutputStream } from "./tool-output-stream.js";
 import type { PromptInput } from "./prompt-input.js";
 import { ReportedCalls } from "./reported-calls.js";
 import { RunUsage } from "./run-usage.js";
 import type { Turn } from "./turns.js";
-import { toFinishedResult, toRetryThought, toTextBlock, toRunUpdates, toUsageUpdate } from "./updates.js";
-import { escapeInvisible } from "./printable-line.js";
+import {
+  toFinishedResult,
+  toNotice,
+  toRetryUpdates,
+  toTextBlock,
+  toRunUpdates,
+  toUsageUpdate,
+  toWaitUpdates,
+} from "./updates.js";
 import { ERROR_CODES, type Profile, type PromptResult, type SessionUpdate } from "./wire.js";
 
 /** A prompt and the dependencies of its run. */
-export interface PromptContext {
+export interface PromptContext extends ClientProfile {
   agent: Agent;
   logger: Logger;
-  profile: Profile;
   session: Session;
   /** State of the session in this client. */
   openSession: OpenSession;
@@ -32,8 +40,6 @@ export interface PromptContext {
   alwaysAsk: boolean;
   /** Whether the client supports `compaction_update`; otherwise only a message is sent. */
   supportsCompactionUpdates: boolean;
-  /** Whether to send the updates that editors show: plans, starting tools, retries. */
-  isEditor: boolean;
   send(update: SessionUpdate): void;
   /** Called once, when the run has started. */
   onStarted(): void;
@@ -61,9 +67,10 @@ export async function runPrompt(turn: Turn, context: PromptContext): Promise<Pro
     if (!turn.isAnswered) context.send(update);
   };
   const removeClient = registerClient(session.chain.root, client);
+  const endToolReports = context.supportsNotices ? reportMissingTools(context, send) : undefined;
   const reportedCalls = new ReportedCalls();
   const runUsage = new RunUsage(agent, session.chain.root);
-  const outputStream = new ToolOutputStream(send);
+  const outputStream = new ToolOutputStream(send, context.showsTerminals);
   let ownRun: OwnRun | undefined;
   // Any client may answer. A call with a permission question starts when the answer allows it.
   const unsubscribe = agent.on("ask.closed", ({ runId, ask }) => {
@@ -107,6 +114,7 @@ export async function runPrompt(turn: Turn, context: PromptContext): Promise<Pro
     unsubscribe();
     outputStream.close();
     runUsage.end();
+    endToolReports?.();
     removeClient();
   }
 }
@@ -116,7 +124,7 @@ function toRunInput(
   reportedCalls: ReportedCalls,
   send: (update: SessionUpdate) => void,
 ): RunInput {
-  const { session, openSession, input, isEditor, canAsk, alwaysAsk, clientName } = context;
+  const { agent, session, openSession, input, isEditor, supportsNotices, canAsk, alwaysAsk, clientName } = context;
   return {
     message: input.message,
     attachments: input.attachments,
@@ -124,13 +132,21 @@ function toRunInput(
     projectDir: openSession.cwd,
     mcpServers: openSession.clientResources.servers,
     folders: openSession.clientResources.folders,
+    ...toPromptFields(agent, openSession.clientResources),
     commands: isEditor,
     overflow: "merge",
-    onWaiting: isEditor ? createWaitReporter(send) : undefined,
+    onWaiting: isEditor || supportsNotices ? createWaitReporter(context, send) : undefined,
     ask: canAsk ? (request, signal) => askOwnClient(request, signal, reportedCalls, context) : undefined,
     alwaysAsk,
     clientName,
   };
+}
+
+/** The operator's and the client's additions to the system prompt. Without the client's, the agent's defaults apply. */
+function toPromptFields(agent: Agent, { instructions }: ClientResources): Pick<RunInput, "systemPrompt" | "promptUse"> {
+  if (!instructions) return {};
+  const systemPrompt = [agent.systemPrompt, instructions.text].filter((text) => text !== "").join("\n\n");
+  return { systemPrompt, ...(instructions.use === "replace" && { promptUse: "replace" }) };
 }
 
 /** Sends a tool's question to the client's user. Rejects with `RpcError` if the user does not answer. */
@@ -167,8 +183,9 @@ async function sendEvents(
   send: (update: SessionUpdate) => void,
   reportedCalls: ReportedCalls,
   outputStream: ToolOutputStream,
-  { profile, supportsCompactionUpdates, isEditor, waitUntilReady }: PromptContext,
+  context: PromptContext,
 ): Promise<boolean> {
+  const { isEditor, waitUntilReady } = context;
   const cancellation = new Promise<void>((resolve) => {
     if (turn.isCancelled) resolve();
     turn.signal.addEventListener("abort", () => resolve(), { once: true });
@@ -179,7 +196,9 @@ async function sendEvents(
   for await (const event of run) {
     if (event.type === "compaction") isCompacted = true;
     if (event.type === "tool_result") outputStream.end(event.callId);
-    for (const update of toRunUpdates(event, profile, supportsCompactionUpdates)) send(update);
+    for (const update of toRunUpdates(event, context.profile, context.supportsCompactionUpdates)) send(update);
+    if (event.type === "retry")
+      for (const update of toRetryUpdates(event.error.message, event.delayMs, context)) send(update);
     if (isEditor && event.type === "tool_progress") outputStream.add(event.callId, event.text);
     if (event.type === "tool_call") {
       inputsByCallId.set(event.callId, event.input);
@@ -208,21 +227,26 @@ function toEditorUpdate(
       return reportedCalls.hasQuestion(event.callId) ? undefined : toStartedUpdate(event.callId);
     case "tool_result":
       return event.failed ? undefined : readPlan(event.name, inputsByCallId.get(event.callId));
-    case "retry":
-      return toRetryThought(event.error.message, event.delayMs);
     default:
       return undefined;
   }
 }
 
+/** Reports each tool source that fails to open for the session's run. The returned function ends the reports. */
+function reportMissingTools({ agent, session }: PromptContext, send: (update: SessionUpdate) => void): () => void {
+  return agent.on("tools.failed", ({ sessionId, source, error }) => {
+    if (sessionId === session.chain.root)
+      send(toNotice("warning", `Tools of ${source} are unavailable`, error.message));
+  });
+}
+
 /** Returns a function that reports why no model is available; repeated reasons are sent once. */
-function createWaitReporter(send: (update: SessionUpdate) => void): (reason: string) => void {
+function createWaitReporter(profile: ClientProfile, send: (update: SessionUpdate) => void): (reason: string) => void {
   let lastReason = "";
   return (reason) => {
     if (reason === lastReason) return;
     lastReason = reason;
-    const text = `[waiting for a model${reason === "" ? "" : `: ${escapeInvisible(reason)}`}]\n`;
-    send({ sessionUpdate: "agent_thought_chunk", messageId: newId(), content: toTextBlock(text) });
+    for (const update of toWaitUpdates(reason, profile)) send(update);
   };
 }
 

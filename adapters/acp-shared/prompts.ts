@@ -103,7 +103,7 @@ export class ClientPrompts {
     return runPrompt(turn, {
       agent,
       logger,
-      profile: clientProfile.profile,
+      ...clientProfile,
       session,
       openSession,
       input,
@@ -112,7 +112,6 @@ export class ClientPrompts {
       canAsk: sessions.canAsk(session),
       alwaysAsk: options.requestPermission,
       supportsCompactionUpdates: client?.supportsCompactionUpdates === true,
-      isEditor: clientProfile.isEditor,
       send: (update) => sessions.sendUpdate(sessionId, update),
       waitUntilReady: () => sessions.waitUntilReady(sessionId),
       // The MCP servers are connected now and may offer slash commands.

@@ -1,15 +1,15 @@
 import type { Agent, RunRecord, Usage } from "gantry";
 import type { OpenSession } from "./open-session.js";
+import type { ClientProfile } from "./profile.js";
 import { StoredRunUsage } from "./run-usage.js";
 import type { UpdateBuilder } from "./update-builder.js";
-import { toRetryThought } from "./updates.js";
-import type { Profile, SessionUpdate } from "./wire.js";
+import { toRetryUpdates } from "./updates.js";
+import type { SessionUpdate } from "./wire.js";
 
 /** Dependencies of `RunReports`. */
-export interface RunReportsDependencies {
+export interface RunReportsDependencies extends ClientProfile {
   agent: Agent;
   openSession: OpenSession;
-  profile: Profile;
   updateBuilder: UpdateBuilder;
 }
 
@@ -38,12 +38,13 @@ export class RunReports {
     this.#runUsage.record(run);
   }
 
-  /** Returns the update for the retry that a run waits for. Each retry is reported once. */
+  /** Returns the update for the retry that a run waits for, as far as the client shows it. Each is reported once. */
   toRetryUpdates({ id, retry }: RunRecord): SessionUpdate[] {
     const retryKey = retry ? `${id} ${retry.nextAttemptAt}` : this.#lastRetryKey;
     const isNew = retryKey !== this.#lastRetryKey;
     this.#lastRetryKey = retryKey;
-    return retry && isNew ? [toRetryThought(retry.reason, Date.parse(retry.nextAttemptAt) - Date.now())] : [];
+    if (!retry || !isNew) return [];
+    return toRetryUpdates(retry.reason, Date.parse(retry.nextAttemptAt) - Date.now(), this.#dependencies);
   }
 
   /** Omits the report of a run that has ended. */

@@ -63,7 +63,7 @@ export class SessionWatch {
     this.#updateBuilder = new UpdateBuilder(dependencies);
     this.#runReports = new RunReports({ ...dependencies, updateBuilder: this.#updateBuilder });
     this.#clientReadiness = new ClientReadiness(dependencies);
-    this.#outputStream = new ToolOutputStream((update) => dependencies.send(update));
+    this.#outputStream = new ToolOutputStream((update) => dependencies.send(update), dependencies.showsTerminals);
     this.#pendingRequests = new PendingRequests({
       ...dependencies,
       updateBuilder: this.#updateBuilder,
@@ -241,7 +241,7 @@ export class SessionWatch {
     if (!isOwn) this.#send(planUpdates);
     if (!run) return;
     this.#runReports.record(run);
-    if (!isOwn && this.#dependencies.isEditor) this.#send(this.#runReports.toRetryUpdates(run));
+    if (!isOwn) this.#send(this.#runReports.toRetryUpdates(run));
     if (isActive(run)) return;
     if (isOwn) this.#runReports.skipEnd(run);
     else await this.#runReports.prepareEnd(run, isFirst);

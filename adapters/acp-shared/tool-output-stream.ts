@@ -9,12 +9,16 @@ const UPDATE_INTERVAL_MS = 300;
 /** Sends the output of running calls as updates to one client. */
 export class ToolOutputStream {
   readonly #send: (update: SessionUpdate) => void;
+  readonly #showsTerminals: boolean;
   readonly #outputByCallId = new Map<string, string>();
-  readonly #changedCallIds = new Set<string>();
+  /** Output since the last update, of the calls that have any. */
+  readonly #newOutputByCallId = new Map<string, string>();
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(send: (update: SessionUpdate) => void) {
+  /** `showsTerminals`: whether updates also contain the new output for `Terminals`. */
+  constructor(send: (update: SessionUpdate) => void, showsTerminals: boolean) {
     this.#send = send;
+    this.#showsTerminals = showsTerminals;
   }
 
   /** Adds output of a call. Sends the first output at once, later output every `UPDATE_INTERVAL_MS`. */
@@ -24,7 +28,7 @@ export class ToolOutputStream {
       callId,
       ((this.#outputByCallId.get(callId) ?? "") + text).slice(-2 * MAX_OUTPUT_CHARACTERS),
     );
-    this.#changedCallIds.add(callId);
+    this.#newOutputByCallId.set(callId, (this.#newOutputByCallId.get(callId) ?? "") + text);
     if (this.#timer !== undefined) return;
     this.#sendUpdates();
     this.#timer = setInterval(() => this.#sendUpdates(), UPDATE_INTERVAL_MS).unref();
@@ -33,7 +37,7 @@ export class ToolOutputStream {
   /** Removes a call that has ended; its result contains the output. */
   end(callId: string): void {
     this.#outputByCallId.delete(callId);
-    this.#changedCallIds.delete(callId);
+    this.#newOutputByCallId.delete(callId);
     if (this.#outputByCallId.size === 0) this.close();
   }
 
@@ -41,17 +45,22 @@ export class ToolOutputStream {
     clearInterval(this.#timer);
     this.#timer = undefined;
     this.#outputByCallId.clear();
-    this.#changedCallIds.clear();
+    this.#newOutputByCallId.clear();
   }
 
   #sendUpdates(): void {
-    for (const toolCallId of this.#changedCallIds) {
+    for (const [toolCallId, data] of this.#newOutputByCallId) {
       const content = [
         { type: "content" as const, content: toTextBlock(takeLastLines(this.#outputByCallId.get(toolCallId) ?? "")) },
       ];
-      this.#send({ sessionUpdate: "tool_call_update", toolCallId, status: "in_progress", content });
+      const _meta = { terminal_output: { terminal_id: toolCallId, data } };
+      const status = "in_progress" as const;
+      this.#send({
+        ...{ sessionUpdate: "tool_call_update", toolCallId, status, content },
+        ...(this.#showsTerminals && { _meta }),
+      });
     }
-    this.#changedCallIds.clear();
+    this.#newOutputByCallId.clear();
   }
 }
 

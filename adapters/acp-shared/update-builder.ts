@@ -1,18 +1,16 @@
 import type { Agent, Ask, Message, WatchEvent } from "gantry";
 import type { Diff, Location, PlanEntry, ToolCallPart } from "gantry/plugin";
 import { readPlan, toPlanUpdate } from "./plan.js";
+import type { ClientProfile } from "./profile.js";
 import { toTextBlock, toToolCallUpdate, toToolResultUpdate } from "./updates.js";
 import { escapeInvisible } from "./printable-line.js";
-import type { ContentBlock, Profile, SessionUpdate } from "./wire.js";
+import type { ContentBlock, SessionUpdate } from "./wire.js";
 
 /** Agent, and data about the client and the session. */
-export interface UpdateBuilderDependencies {
+export interface UpdateBuilderDependencies extends ClientProfile {
   agent: Agent;
   /** Working folder of the tools. */
   projectDir: string;
-  profile: Profile;
-  /** Whether to send the updates that editors show. */
-  isEditor: boolean;
 }
 
 interface OpenCall {

@@ -1,6 +1,7 @@
 import type { AgentEvent, RunResult, ToolKind } from "gantry";
 import { newId, roundCost, type Diff } from "gantry/plugin";
 import { escapeInvisible } from "./printable-line.js";
+import type { ClientProfile } from "./profile.js";
 import type { ContentBlock, PromptResult, Profile, SessionUpdate, StopReason, ToolCallContent } from "./wire.js";
 
 /** Reported context window of models whose window is unknown, in tokens. */
@@ -50,10 +51,41 @@ export function toRunUpdates(event: AgentEvent, profile: Profile, supportsCompac
   }
 }
 
-/** The update that reports a retry of a model call after `delayMs`. */
-export function toRetryThought(reason: string, delayMs: number): SessionUpdate {
-  const text = `[${escapeInvisible(reason)}; retrying in ${Math.max(1, Math.ceil(delayMs / 1000))} s]\n`;
-  return { sessionUpdate: "agent_thought_chunk", messageId: newId(), content: toTextBlock(text) };
+type StatusProfile = Pick<ClientProfile, "supportsNotices" | "isEditor">;
+
+/** The update that reports a retry of a model call after `delayMs`; none for a client that does not show it. */
+export function toRetryUpdates(reason: string, delayMs: number, profile: StatusProfile): SessionUpdate[] {
+  const retry = `retrying in ${Math.max(1, Math.ceil(delayMs / 1000))} s`;
+  const thought = `${escapeInvisible(reason)}; ${retry}`;
+  return toStatusUpdates(`The model call failed; ${retry}`, reason, thought, profile);
+}
+
+/** The update that reports that no model is available. `reason`: `""` if it is unknown. */
+export function toWaitUpdates(reason: string, profile: StatusProfile): SessionUpdate[] {
+  const thought = `waiting for a model${reason === "" ? "" : `: ${escapeInvisible(reason)}`}`;
+  return toStatusUpdates("Waiting for a model", reason, thought, profile);
+}
+
+/** A notice for clients with notices, otherwise a thought for editors. */
+function toStatusUpdates(
+  title: string,
+  reason: string,
+  thought: string,
+  { supportsNotices, isEditor }: StatusProfile,
+): SessionUpdate[] {
+  if (supportsNotices) return [toNotice("warning", title, reason)];
+  if (!isEditor) return [];
+  return [{ sessionUpdate: "agent_thought_chunk", messageId: newId(), content: toTextBlock(`[${thought}]\n`) }];
+}
+
+/** A notice for the user. `description`: `""` for none. */
+export function toNotice(severity: "info" | "warning", title: string, description: string): SessionUpdate {
+  return {
+    sessionUpdate: "notice",
+    severity,
+    title: escapeInvisible(title),
+    ...(description !== "" && { description: escapeInvisible(description) }),
+  };
 }
 
 export interface ToolCallSummary {

@@ -5,9 +5,12 @@ export const PROTOCOL_VERSION = 1;
 export const METHODS = {
   initialize: "initialize",
   authenticate: "authenticate",
+  logout: "logout",
   sessionNew: "session/new",
   sessionLoad: "session/load",
   sessionResume: "session/resume",
+  sessionFork: "session/fork",
+  sessionSetTitle: "session/set_title",
   sessionPrompt: "session/prompt",
   sessionDelete: "session/delete",
   sessionClose: "session/close",
@@ -25,6 +28,7 @@ export const METHODS = {
 export const CLIENT_METHODS = {
   update: "session/update",
   requestPermission: "session/request_permission",
+  createElicitation: "elicitation/create",
   readTextFile: "fs/read_text_file",
   writeTextFile: "fs/write_text_file",
 } as const;
@@ -35,6 +39,8 @@ export const ERROR_CODES = {
   methodNotFound: -32601,
   invalidParams: -32602,
   internal: -32603,
+  authRequired: -32000,
+  resourceNotFound: -32002,
   cancelled: -32800,
 } as const;
 
@@ -77,7 +83,18 @@ export type ContentBlock =
   | { type: "resource_link"; uri: string; name: string; mimeType?: string };
 
 export type ToolCallContent =
-  { type: "content"; content: ContentBlock } | { type: "diff"; path: string; oldText: string | null; newText: string };
+  | { type: "content"; content: ContentBlock }
+  | { type: "diff"; path: string; oldText: string | null; newText: string }
+  | { type: "terminal"; terminalId: string };
+
+/** Fields of `_meta` that describe a terminal which the agent runs (Zed 0.2xx, codex-acp, claude-agent-acp). */
+export interface TerminalMeta {
+  terminal_info?: { terminal_id: string };
+  /** Text to append to the terminal. */
+  terminal_output?: { terminal_id: string; data: string };
+  /** Both null if the command has no exit status. */
+  terminal_exit?: { terminal_id: string; exit_code: number | null; signal: string | null };
+}
 
 export type ToolCallStatus = "pending" | "in_progress" | "completed" | "failed";
 
@@ -90,11 +107,12 @@ export interface ToolCallFields {
   locations?: { path: string; line?: number }[];
   rawInput?: unknown;
   rawOutput?: unknown;
+  _meta?: TerminalMeta;
 }
 
 export interface AcpPlanEntry {
   content: string;
-  priority: "medium";
+  priority: "high" | "medium" | "low";
   status: "pending" | "in_progress" | "completed";
 }
 
@@ -139,7 +157,8 @@ export type SessionUpdate =
   | { sessionUpdate: "current_mode_update"; currentModeId: string }
   | { sessionUpdate: "session_info_update"; title: string; updatedAt: string }
   | { sessionUpdate: "available_commands_update"; availableCommands: AvailableCommand[] }
-  | { sessionUpdate: "compaction_update"; compactionId: string; status: "completed" };
+  | { sessionUpdate: "compaction_update"; compactionId: string; status: "completed" }
+  | { sessionUpdate: "notice"; severity: "info" | "warning" | "error"; title: string; description?: string };
 
 export type StopReason = "end_turn" | "max_tokens" | "max_turn_requests" | "refusal" | "cancelled" | "error";
 

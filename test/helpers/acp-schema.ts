@@ -4,19 +4,21 @@ import { fileURLToPath } from "node:url";
 import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
 import type { Profile } from "../../adapters/acp-shared/index.js";
 
-const schemaFile = fileURLToPath(
-  new URL("../../node_modules/@agentclientprotocol/sdk/schema/v1/schema.json", import.meta.url),
-);
-const schema = JSON.parse(readFileSync(schemaFile, "utf8")) as { $defs: Record<string, unknown> };
+/** The stable schema, and the one that also contains methods and fields which are not stable yet. */
+type SchemaName = "schema" | "schema.unstable";
 
 const ajv = new Ajv2020({ strict: false, allErrors: true, validateFormats: false });
-ajv.addSchema({ ...schema, $id: "acp" });
+for (const name of ["schema", "schema.unstable"] satisfies SchemaName[]) {
+  const url = new URL(`../../node_modules/@agentclientprotocol/sdk/schema/v1/${name}.json`, import.meta.url);
+  ajv.addSchema({ ...(JSON.parse(readFileSync(fileURLToPath(url), "utf8")) as object), $id: name });
+}
 const validators = new Map<string, ValidateFunction>();
 
 /** Definitions of results, by method. */
 const RESULT_DEFINITIONS: Readonly<Record<string, string>> = {
   initialize: "InitializeResponse",
   authenticate: "AuthenticateResponse",
+  logout: "LogoutResponse",
   "session/new": "NewSessionResponse",
   "session/load": "LoadSessionResponse",
   "session/resume": "ResumeSessionResponse",
@@ -27,20 +29,33 @@ const RESULT_DEFINITIONS: Readonly<Record<string, string>> = {
   "session/set_config_option": "SetSessionConfigOptionResponse",
   "session/set_mode": "SetSessionModeResponse",
 };
+/** Definitions of results in the unstable schema, by method. */
+const UNSTABLE_RESULT_DEFINITIONS: Readonly<Record<string, string>> = {
+  initialize: "InitializeResponse",
+  "session/fork": "ForkSessionResponse",
+  "session/set_title": "SetSessionTitleResponse",
+};
 /** Definitions of params that an agent sends, by method. */
 const PARAMS_DEFINITIONS: Readonly<Record<string, string>> = {
   "session/update": "SessionNotification",
   "session/request_permission": "RequestPermissionRequest",
+  "elicitation/create": "CreateElicitationRequest",
   "fs/read_text_file": "ReadTextFileRequest",
   "fs/write_text_file": "WriteTextFileRequest",
   "$/cancel_request": "CancelRequestNotification",
 };
 
-function assertMatches(definition: string, value: unknown, description: string): void {
-  let validate = validators.get(definition);
+function assertMatches(
+  definition: string,
+  value: unknown,
+  description: string,
+  schemaName: SchemaName = "schema",
+): void {
+  const reference = `${schemaName}#/$defs/${definition}`;
+  let validate = validators.get(reference);
   if (!validate) {
-    validate = ajv.compile({ $ref: `acp#/$defs/${definition}` });
-    validators.set(definition, validate);
+    validate = ajv.compile({ $ref: reference });
+    validators.set(reference, validate);
   }
   if (!validate(value)) {
     assert.fail(`${description} is no ${definition}: ${ajv.errorsText(validate.errors)}\n${JSON.stringify(value)}`);
@@ -80,4 +95,6 @@ export function assertValidMessage(message: unknown, method: string | undefined,
   if (definition && method !== undefined && !isException(method, value.result, profile)) {
     assertMatches(definition, value.result, `the result of ${method}`);
   }
+  const unstableDefinition = method === undefined ? undefined : UNSTABLE_RESULT_DEFINITIONS[method];
+  if (unstableDefinition) assertMatches(unstableDefinition, value.result, `the result of ${method}`, "schema.unstable");
 }

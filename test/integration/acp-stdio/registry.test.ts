@@ -51,9 +51,6 @@ describe("the entry for the official ACP registry", () => {
   });
 
   it("has npx args with which gantry starts and returns an auth method of type agent or terminal from initialize", async (t) => {
-    const auth_methods = [
-      { id: "api-key", name: "API key", type: "agent", description: "The usual variable of a provider" },
-    ];
     const initializeRequest = {
       jsonrpc: "2.0",
       id: 1,
@@ -70,7 +67,6 @@ describe("the entry for the official ACP registry", () => {
     };
     const { args } = registryEntry.distribution.npx;
     const result = await runGantry(t, args, {
-      config: { acp: { auth_methods } },
       input: `${JSON.stringify(initializeRequest)}\n`,
     });
     assert.equal(result.code, 0);

@@ -42,6 +42,7 @@ async function connectClient(
   steps: readonly ScriptedStep[] = [],
   options: Partial<AgentOptions> = {},
   acpOptions: Partial<AcpOptions> = {},
+  initializeParams: Json = {},
 ) {
   const { path: cwd } = await tempDir(t);
   const servers = new RecordingServerFactory();
@@ -51,11 +52,13 @@ async function connectClient(
     ...options,
   });
   const peer = new InProcessAcp(t, agent, acpOptions).connect();
-  await peer.initialize();
+  await peer.initialize(initializeParams);
   const getOfferedToolNames = () =>
     provider.requests.filter(({ tools }) => tools.length > 0).map(({ tools }) => tools.map(({ name }) => name));
   return { agent, cwd, servers, peer, getOfferedToolNames, provider };
 }
+
+const EDITOR = { clientInfo: { name: "zed", version: "1" } };
 
 /** Returns the error message of a request that must fail with -32602. */
 async function getRejectionMessage(response: Promise<Json>): Promise<string> {
@@ -66,7 +69,8 @@ async function getRejectionMessage(response: Promise<Json>): Promise<string> {
 
 describe("MCP servers of an ACP client", () => {
   it("are opened by the first prompt in the session's folder, for stdio, HTTP and SSE", async (t) => {
-    const { cwd, servers, peer, getOfferedToolNames } = await connectClient(t, [callTools(["files__say", {}]), "done"]);
+    const steps = [callTools(["files__say", {}]), "done"];
+    const { cwd, servers, peer, getOfferedToolNames } = await connectClient(t, steps, {}, {}, EDITOR);
     const { sessionId } = await peer.request("session/new", { cwd, mcpServers: [stdioServer, httpServer, sseServer] });
     assert.equal(servers.openedServers.length, 0, "no server opens before the first prompt");
     await peer.prompt(sessionId, "speak");
@@ -81,10 +85,31 @@ describe("MCP servers of an ACP client", () => {
     for (const { session } of servers.openedServers) assert.equal(session.projectDir, cwd);
     assert.deepEqual(getOfferedToolNames()[0], ["bash", "files__say", "old__say", "web__say"]);
     const callUpdate = await peer.waitForMessage(
-      (message) => message.params?.update?.sessionUpdate === "tool_call_update",
+      ({ params }) => params?.update?.sessionUpdate === "tool_call_update" && params.update.status !== "in_progress",
     );
     assert.equal(callUpdate.params.update.status, "completed");
     peer.assertNoValidationErrors();
+  });
+
+  it("with SSE are taken if mcpCapabilities.sse is true, otherwise rejected", async (t) => {
+    for (const [params, acpOptions, isTaken] of [
+      [EDITOR, {}, true],
+      [{ clientCapabilities: { terminal: true } }, {}, true],
+      [{}, { profile: "official" }, true],
+      [{}, {}, false],
+      [EDITOR, { profile: "spec", mcp: true }, false],
+    ] as const) {
+      const { cwd, peer } = await connectClient(t, [], {}, acpOptions);
+      const { agentCapabilities } = await peer.initialize(params);
+      assert.equal(agentCapabilities.mcpCapabilities.sse, isTaken, JSON.stringify(params));
+      const response = peer.call("session/new", { cwd, mcpServers: [sseServer] });
+      if (isTaken) assert.equal(typeof (await response).result.sessionId, "string");
+      else
+        assert.match(
+          await getRejectionMessage(response),
+          /mcpServers\[0\]\.type: expected http or no type for a program: mcpCapabilities\.sse is false/,
+        );
+    }
   });
 
   for (const method of ["session/load", "session/resume"])

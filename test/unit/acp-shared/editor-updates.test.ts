@@ -14,16 +14,18 @@ const CLIENTS: readonly [name: string, params: Json, isEditor: boolean][] = [
 ];
 
 const TODOS = [
-  { content: "look", status: "completed" },
-  { content: "mend\u001b[0m", status: "in_progress" },
+  { content: "look", status: "completed", priority: "low" },
+  { content: "mend\u001b[0m", status: "in_progress", priority: "high" },
+  { content: "rest", status: "pending", priority: "urgent" },
   { content: "test", status: "pending" },
   { content: "dream", status: "cancelled" },
 ];
 const PLAN = {
   sessionUpdate: "plan",
   entries: [
-    { content: "look", priority: "medium", status: "completed" },
-    { content: "mend\\e[0m", priority: "medium", status: "in_progress" },
+    { content: "look", priority: "low", status: "completed" },
+    { content: "mend\\e[0m", priority: "high", status: "in_progress" },
+    { content: "rest", priority: "medium", status: "pending" },
     { content: "test", priority: "medium", status: "pending" },
   ],
 };
@@ -141,3 +143,53 @@ for (const [name, params, isEditor] of CLIENTS) {
     });
   });
 }
+
+describe("notices for a client that declares them", () => {
+  const NOTICES = { session: { notices: {} } };
+
+  for (const params of [{ clientCapabilities: NOTICES }, { ...CLIENTS[1]![1], clientCapabilities: NOTICES }])
+    it(`report retries, missing models and missing tools instead of thoughts (${JSON.stringify(params)})`, async (t) => {
+      const { path: cwd } = await tempDir(t);
+      const overloadedError = new ProviderError("scripted", "overloaded", "try\u0007 later", {
+        status: 503,
+        retryAfterMs: 1,
+      });
+      const source = { name: "mcp:files", open: () => Promise.reject(new Error("no such\u0007 program")) };
+      const { agent } = createScriptedAgent(t, [overloadedError, "done"], {
+        provider: { maxRetries: 1 },
+        tools: [source],
+      });
+      const peer = new InProcessAcp(t, agent).connect();
+      await peer.initialize(params);
+      const session = await peer.newSession(cwd);
+      assert.deepEqual(await peer.prompt(session, "x"), { stopReason: "end_turn" });
+      const notices = peer.getUpdates(session).filter(({ sessionUpdate }) => sessionUpdate === "notice");
+      assert.deepEqual(
+        notices.map(({ severity, title }) => [severity, title]),
+        [
+          ["warning", "Tools of mcp:files are unavailable"],
+          ["warning", "The model call failed; retrying in 1 s"],
+        ],
+      );
+      assert.match(notices[0].description, /no such\\\S* program/);
+      assert.match(notices[1].description, /^scripted: 503: try\S* later$/);
+      assert.equal(peer.getText(session, "agent_thought_chunk"), "");
+      peer.assertNoValidationErrors();
+    });
+
+  it("report a retry of another client's run once", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const error = new ProviderError("scripted", "overloaded", "later", { status: 503, retryAfterMs: 60_000 });
+    const { agent } = createScriptedAgent(t, [error], { provider: { maxRetries: 1 } });
+    const peer = new InProcessAcp(t, agent).connect();
+    await peer.initialize({ clientCapabilities: NOTICES });
+    const { id } = await agent.sessions.create({ projectDir: cwd });
+    await peer.request("session/load", { sessionId: id, cwd });
+    const run = await agent.run({ message: "x", sessionId: id });
+    const { params } = await peer.waitForMessage(({ params }) => params?.update?.sessionUpdate === "notice");
+    assert.match(params.update.title, /^The model call failed; retrying in \d+ s$/);
+    await agent.runs.cancel(run.id);
+    await run.result.catch(() => undefined);
+    peer.assertNoValidationErrors();
+  });
+});

@@ -521,3 +521,42 @@ describe("several ACP clients of one session", { concurrency: 4 }, () => {
     assert.equal(describeUpdates(peer).filter((line) => line === "user_message_chunk x").length, 1);
   });
 });
+
+describe("updates with acp.profile set to spec", () => {
+  it("go only to the connection that prompts, and a request for permission too", async (t) => {
+    const { path: cwd } = await tempDir(t);
+    const { agent } = createAgent(t, new MemoryDriver(new MemoryDocuments()), [callTools(["risky", {}]), "one"]);
+    const acp = new InProcessAcp(t, agent, { profile: "spec" });
+    const [peer, idlePeer] = [acp.connect(), acp.connect()];
+    const watchingPeer = await connectPeer(t, agent);
+    for (const client of [peer, idlePeer]) {
+      await client.initialize(EDITOR);
+      client.onRequest = () => ({ outcome: { outcome: "selected", optionId: "allow_once" } });
+    }
+    const session = await peer.newSession(cwd);
+    await idlePeer.request("session/load", { sessionId: session, cwd });
+    // The load itself ends with the options of the session.
+    await idlePeer.waitForMessage(({ params }) => params?.update?.sessionUpdate === "config_option_update");
+    await watchingPeer.request("session/load", { sessionId: session, cwd });
+    await peer.request("session/set_mode", { sessionId: session, modeId: "ask" });
+    const start = idlePeer.receivedMessages.length;
+    await peer.prompt(session, "x");
+    await watchingPeer.waitForMessage(isUsageUpdate);
+    await agent.sessions.update(session, { title: "changed" });
+    for (const client of [peer, watchingPeer])
+      await client.waitForMessage(({ params }) => params?.update?.title === "changed");
+    await idlePeer.request("session/list", {});
+    assert.deepEqual(
+      idlePeer.receivedMessages.slice(start).filter(({ method }) => method !== undefined),
+      [],
+    );
+    assert.equal(peer.getText(session), "one");
+    assert.ok(peer.receivedMessages.some(({ method }) => method === "session/request_permission"));
+    // A prompt of the other connection works, and its updates go to that connection.
+    const messageCount = peer.receivedMessages.length;
+    assert.deepEqual(await idlePeer.prompt(session, "y"), { stopReason: "end_turn" });
+    assert.equal(idlePeer.getText(session), "ok");
+    await peer.request("session/list", {});
+    assert.deepEqual(describeUpdates(peer, messageCount), []);
+  });
+});
