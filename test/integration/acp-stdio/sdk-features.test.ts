@@ -1,7 +1,13 @@
 import assert from "node:assert/strict";
 import { Readable, Writable } from "node:stream";
 import { describe, it } from "node:test";
-import { client, methods, ndJsonStream, type SessionNotification } from "@agentclientprotocol/sdk/unstable";
+import {
+  client,
+  methods,
+  ndJsonStream,
+  type PromptResponse,
+  type SessionNotification,
+} from "@agentclientprotocol/sdk/unstable";
 import { callStep, startFakeModelServer, textStep } from "../../helpers/fake-model-server.js";
 import { spawnGantry } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp-dir.js";
@@ -61,7 +67,8 @@ describe("the official ACP client with everything that its unstable schema has",
         systemPrompt: { mode: "override", content: [{ type: "text", text: "Be brief." }] },
       });
       const prompt = [{ type: "text" as const, text: "go" }];
-      assert.equal((await context.request(methods.agent.session.prompt, { sessionId, prompt })).stopReason, "end_turn");
+      const answer = await context.request(methods.agent.session.prompt, { sessionId, prompt });
+      assert.equal((answer as PromptResponse).stopReason, "end_turn");
       assert.ok(getRequests()[0]?.includes("Be brief."));
       assert.ok(getRequests()[1]?.includes("The user answered: Ada"));
       const [terminalCall] = updates.filter((update) => update._meta && "terminal_info" in update._meta);
