@@ -2,7 +2,6 @@ import type { Model } from "gantry/plugin";
 import { readEntry } from "./catalogue-entry.js";
 import { effortsOf } from "./efforts.js";
 import type { FaultContext } from "./errors.js";
-import { acceptsOpenAiPdf } from "./files.js";
 import type { Read } from "./network.js";
 import type { JsonObject } from "./json.js";
 import { removeUndefined } from "./remove-undefined.js";
@@ -28,6 +27,14 @@ const PREFERRED_MODELS: Readonly<Record<string, readonly RegExp[]>> = {
   zhipu: [/^glm-\d+(\.\d+)?$/],
   ollama: [/coder|devstral|gpt-oss|qwen3/],
 };
+
+/** OpenAI's models that accept PDFs: https://developers.openai.com/api/docs/guides/file-inputs */
+const OPENAI_PDF_PATTERN = /^(gpt-(4o|4\.1|4\.5|[5-9])|o[134])(?!.*(audio|realtime|search))/;
+
+/** Whether OpenAI or Azure serves this model and accepts PDFs for it. Other hosts of the wire may reject them. */
+export function acceptsOpenAiPdf(id: string, { preset }: Pick<Settings, "preset">): boolean {
+  return (preset?.id === "openai" || preset?.id === "azure") && OPENAI_PDF_PATTERN.test(id);
+}
 
 /** Creates a pattern for ids with a family at the start or after `/`, `.` or `:`, like `openai/gpt-5`. */
 const createFamilyPattern = (pattern: string): RegExp => new RegExp(`(^|[/.:])(${pattern})`, "i");

@@ -1,5 +1,4 @@
 import type { FilePart, ImagePart } from "gantry";
-import type { Settings } from "./options.js";
 
 export type InputKind = "text" | "image" | "pdf";
 
@@ -47,12 +46,4 @@ export function toMediaOrText(part: ImagePart | FilePart, input: ReadonlySet<Inp
 function decodedBytesOf(base64: string): number {
   const padding = base64.endsWith("==") ? 2 : base64.endsWith("=") ? 1 : 0;
   return Math.max(0, Math.floor((base64.length * 3) / 4) - padding);
-}
-
-/** OpenAI's models that accept PDFs: https://developers.openai.com/api/docs/guides/file-inputs */
-const OPENAI_PDF_PATTERN = /^(gpt-(4o|4\.1|4\.5|[5-9])|o[134])(?!.*(audio|realtime|search))/;
-
-/** Whether OpenAI or Azure serves this model and accepts PDFs for it. Other hosts of the wire may reject them. */
-export function acceptsOpenAiPdf(id: string, { preset }: Pick<Settings, "preset">): boolean {
-  return (preset?.id === "openai" || preset?.id === "azure") && OPENAI_PDF_PATTERN.test(id);
 }

@@ -1,6 +1,6 @@
 import type { ModelRequest } from "gantry/plugin";
+import { acceptsOpenAiPdf } from "../catalogue.js";
 import { effortUseOf, getClaudeThinking, removeHostNames, needsEffortToThink } from "../efforts.js";
-import { acceptsOpenAiPdf } from "../files.js";
 import { replaceLoneSurrogates } from "../json.js";
 import type { ModelCallOptions } from "../language-model.js";
 import type { Settings } from "../options.js";
