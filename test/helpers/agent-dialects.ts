@@ -56,7 +56,8 @@ const CLAUDE: AgentDialect = {
       properties: "file_path! offset limit pages",
       calls: [
         [{ file_path: "a.txt", offset: 2, limit: 1 }, runs("read", { path: "a.txt", offset: 2, limit: 1 }, /2\ttwo/)],
-        [{ file_path: "a.txt", pages: "1-2" }, reported(/pages/)],
+        // A text file has lines instead of pages. The result names them.
+        [{ file_path: "a.txt", pages: "1-2" }, reported(/\[lines 1-2 of 3;/)],
       ],
     },
     Write: {
@@ -165,6 +166,16 @@ const CLAUDE: AgentDialect = {
       properties: "url! prompt!",
       calls: [
         [{ url: URL_PLACEHOLDER, prompt: "Summarize" }, runs("webfetch", { url: URL_PLACEHOLDER }, /hello page/)],
+      ],
+    },
+    WebSearch: {
+      properties: "query! allowed_domains blocked_domains",
+      calls: [
+        [{ query: "x" }, runs("websearch", { query: "x" }, /hello hit/)],
+        [
+          { query: "x", allowed_domains: ["a.example"], blocked_domains: ["b.example"] },
+          note("allowed_domains, blocked_domains"),
+        ],
       ],
     },
     AskUserQuestion: {
@@ -577,6 +588,10 @@ const GEMINI: AgentDialect = {
         [{ prompt: `Compare ${URL_PLACEHOLDER} and $URL/other` }, reported(/url: expected a string/)],
       ],
     },
+    google_web_search: {
+      properties: "query!",
+      calls: [[{ query: "x" }, runs("websearch", { query: "x" }, /hello hit/)]],
+    },
     write_todos: {
       properties: "todos!",
       calls: [
@@ -635,7 +650,7 @@ const QWEN: AgentDialect = {
         // Line 1 is the second line: the result contains it, with its number.
         [{ file_path: "a.txt", offset: 1, limit: 1 }, runs("read", { path: "a.txt", offset: 1, limit: 2 }, /2\ttwo/)],
         [{ file_path: "a.txt", offset: 0, limit: 1 }, runs("read", { path: "a.txt", offset: 1, limit: 1 }, /1\tone/)],
-        [{ file_path: "a.txt", pages: "1" }, reported(/pages/)],
+        [{ file_path: "a.txt", pages: "1" }, reported(/\[lines 1-1 of 3;/)],
       ],
     },
     write_file: {

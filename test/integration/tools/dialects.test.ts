@@ -47,9 +47,11 @@ class DialectTable {
 }
 
 describe("a call in another agent's dialect", () => {
-  const server = createServer((_, response) => {
-    response.setHeader("content-type", "text/html");
-    response.end("<p>hello page</p>");
+  const server = createServer(({ url }, response) => {
+    const isSearch = url?.startsWith("/search") === true;
+    response.setHeader("content-type", isSearch ? "application/json" : "text/html");
+    const results = [{ title: "hello hit", url: "https://a.example/" }];
+    response.end(isSearch ? JSON.stringify({ results }) : "<p>hello page</p>");
   });
   before(() => new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve)));
   after(() => server.close());
@@ -106,7 +108,11 @@ async function checkCall(
   const agent = new Agent({
     providers: [provider],
     // The test has no skills. The tool then says which skill it looked for.
-    tools: builtinTools({ webfetch: { allowPrivate: true }, bash: { startMs: 50 } }).map((tool) => ({
+    tools: builtinTools({
+      webfetch: { allowPrivate: true },
+      webSearch: { provider: "searxng", baseUrl: `${url}/` },
+      bash: { startMs: 50 },
+    }).map((tool) => ({
       ...tool,
       needsSkills: false,
     })),
