@@ -160,6 +160,11 @@ const CLAUDE: AgentDialect = {
           { todos: TODOS.map((todo) => ({ ...todo, activeForm: "doing" })) },
           runs("todowrite", { todos: TODOS }, /\[x\] one/),
         ],
+        // Earlier versions have ids and priorities.
+        [
+          { todos: [{ content: "one", status: "pending", priority: "high", id: "1" }] },
+          runs("todowrite", { todos: [{ content: "one", status: "pending", priority: "high" }] }),
+        ],
       ],
     },
     WebFetch: {

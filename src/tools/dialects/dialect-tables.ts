@@ -111,9 +111,9 @@ function convertEntries(
 }
 
 const TODO_NAMES = {
-  ...{ content: "content", step: "content", description: "content", status: "status" },
-  // The list has neither ids nor priorities, and its order is that of the call.
-  ...rename("", "id priority activeForm"),
+  ...{ content: "content", step: "content", description: "content", status: "status", priority: "priority" },
+  // The list has no ids, and its order is that of the call.
+  ...rename("", "id activeForm"),
 };
 const todos: ArgumentRule = (value) => {
   const entries = convertEntries(value, TODO_NAMES);
