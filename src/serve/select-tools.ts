@@ -21,15 +21,7 @@ import { ConfigMcpServerFactory, findProgramRejection } from "./mcp-servers.js";
 export async function selectTools(root: DependencyContainer): Promise<SelectedTools> {
   const loadedConfig = root.resolve(CONFIG);
   const { tools } = loadedConfig.config;
-  if (tools.bash.sandbox === "off" && tools.bash.network === false)
-    throw new ConfigError(
-      `${loadedConfig.file}: tools.bash.network: false needs a sandbox, got tools.bash.sandbox "off"`,
-    );
-  const { webSearch } = tools;
-  if (webSearch.provider === "searxng" && webSearch.baseUrl === undefined)
-    throw new ConfigError(`${loadedConfig.file}: tools.web_search.base_url: expected the URL of the SearXNG server`);
-  if (webSearch.provider !== undefined && webSearch.provider !== "searxng" && webSearch.apiKey === undefined)
-    throw new ConfigError(`${loadedConfig.file}: tools.web_search.api_key: expected the key of ${webSearch.provider}`);
+  checkToolOptions(loadedConfig);
   const [home, logger] = [root.resolve(HOME), root.resolve(LOGGER)];
   const { toolsByName, sources } = await resolveTools(root);
   const fileRules = { ...root.resolve(FILE_RULES), env: createChildEnvironment(tools.env) };
@@ -57,7 +49,7 @@ export async function selectTools(root: DependencyContainer): Promise<SelectedTo
       task: { maxIterations: tools.task.maxIterations },
       checks: { syntax: tools.checkEdits, commands: tools.checks },
       webfetch: { allowPrivate: tools.webfetch.allowPrivate },
-      webSearch: webSearch.provider && { ...webSearch, provider: webSearch.provider },
+      webSearch: tools.webSearch.provider && { ...tools.webSearch, provider: tools.webSearch.provider },
     });
     const redactor = new Redactor(() => loadedConfig.secrets);
     const selectedTools = [...toolsByName].flatMap(([name, tool]) =>
@@ -78,6 +70,17 @@ export async function selectTools(root: DependencyContainer): Promise<SelectedTo
       if (toolsByName.has("bash")) await logSandbox({ ...fileRules, ...tools.bash }, logger);
     },
   };
+}
+
+/** Throws `ConfigError` for options that do not work together. */
+function checkToolOptions({ file, config: { tools } }: LoadedConfig): void {
+  const { bash, webSearch } = tools;
+  if (bash.sandbox === "off" && bash.network === false)
+    throw new ConfigError(`${file}: tools.bash.network: false needs a sandbox, got tools.bash.sandbox "off"`);
+  if (webSearch.provider === "searxng" && webSearch.baseUrl === undefined)
+    throw new ConfigError(`${file}: tools.web_search.base_url: expected the URL of the SearXNG server`);
+  if (webSearch.provider !== undefined && webSearch.provider !== "searxng" && webSearch.apiKey === undefined)
+    throw new ConfigError(`${file}: tools.web_search.api_key: expected the key of ${webSearch.provider}`);
 }
 
 /** Returns tools and tool sources by name. A built-in tool has the value undefined. */
