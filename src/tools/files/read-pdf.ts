@@ -67,9 +67,10 @@ export async function readPdfText(
   } catch (error) {
     if (!(error instanceof WorkLimitError)) throw error;
     const reason = error.message.replace(/\.$/, "");
-    throw new ToolError(`${name}: is a PDF document that cannot be read: ${reason}. Use bash with another program.`, {
-      cause: error,
-    });
+    throw new ToolError(
+      `${name}: is a PDF document (${formatSize(bytes.length)}) and cannot be shown: ${reason}. Use bash with a program that reads it.`,
+      { cause: error },
+    );
   } finally {
     clearInterval(memoryCheck);
   }
