@@ -1,7 +1,13 @@
 import { basename } from "node:path";
 import { removeProjectFolders } from "./local-path.js";
 import { pathToFileURL } from "node:url";
-import { Client, type AuthProvider, type ElicitResult, type Transport } from "@modelcontextprotocol/client";
+import {
+  Client,
+  type AuthProvider,
+  type CreateMessageResult,
+  type ElicitResult,
+  type Transport,
+} from "@modelcontextprotocol/client";
 import type { Logger } from "gantry";
 import { createDeadline, isRecord, startProcess, type StandardSchema, type McpServer } from "gantry/plugin";
 import { HttpTransport } from "./http-transport.js";
@@ -34,6 +40,9 @@ export interface ConnectionContext {
   readonly hide: (text: string) => string;
   /** Sends the server's elicitation request to the user. */
   elicit(params: Readonly<Record<string, unknown>>, signal: AbortSignal): Promise<ElicitResult>;
+  /** Answers the server's sampling request by the session's model. Undefined: the server may not use the model. */
+  readonly sample?:
+    ((params: Readonly<Record<string, unknown>>, signal: AbortSignal) => Promise<CreateMessageResult>) | undefined;
   /** Called when the server reports a changed list of tools or prompts. */
   onListChange(): void;
 }
@@ -235,11 +244,11 @@ async function startServer(
   }
 }
 
-function createClient({ version, projectDir, elicit, onListChange }: ConnectionContext): Client {
+function createClient({ version, projectDir, elicit, sample, onListChange }: ConnectionContext): Client {
   const client = new Client(
     { name: "gantry", version },
     {
-      capabilities: { roots: {}, elicitation: {} },
+      capabilities: { roots: {}, elicitation: {}, ...(sample && { sampling: {} }) },
       // Output schemas come from a third party. They must not be compiled to code.
       jsonSchemaValidator: {
         getValidator: () => (input) => ({ valid: true, data: input as never, errorMessage: undefined }),
@@ -250,6 +259,8 @@ function createClient({ version, projectDir, elicit, onListChange }: ConnectionC
     roots: [{ uri: pathToFileURL(projectDir).href, name: basename(projectDir) }],
   }));
   client.setRequestHandler("elicitation/create", ({ params }, { mcpReq }) => elicit(params, mcpReq.signal));
+  if (sample)
+    client.setRequestHandler("sampling/createMessage", ({ params }, { mcpReq }) => sample(params, mcpReq.signal));
   client.fallbackNotificationHandler = ({ method }) => {
     if (/^notifications\/(tools|prompts)\/list_changed$/.test(method)) onListChange();
     return Promise.resolve();

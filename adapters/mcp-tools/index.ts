@@ -18,7 +18,7 @@ export default defineAdapter({
     { ...serverEntries, name: option.text("Name of the server in tool names and rules.", { required: true }) },
     { rule },
   ),
-  create: ({ name, command, args, env, cwd, url = "", headers, type, tools, timeout, trusted }, context) => {
+  create: ({ name, command, args, env, cwd, url = "", headers, type, tools, timeout, trusted, sampling }, context) => {
     const httpServer = { name, url, headers, ...(type !== undefined && type !== "stdio" && { type }) };
     const server: McpServer =
       command === undefined
@@ -30,7 +30,7 @@ export default defineAdapter({
             env,
             ...folderOf(cwd, context),
           };
-    return new McpServers({ logger: context.logger }).source(server, { tools, timeout, trusted });
+    return new McpServers({ logger: context.logger }).source(server, { tools, timeout, trusted, sampling });
   },
 });
 

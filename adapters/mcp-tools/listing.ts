@@ -29,6 +29,8 @@ export interface ListedTool {
   readonly inputSchema: JsonSchema;
   /** Whether the server declares that the tool changes nothing. */
   readonly readOnly: boolean;
+  /** Whether the server declares that the tool destroys nothing and reaches nothing outside the server's own domain. */
+  readonly harmless: boolean;
 }
 
 /** A validated prompt of a server's list. */
@@ -118,7 +120,8 @@ export function summarizeRejected(rejected: readonly string[]): string {
 
 function parseTool(entry: unknown): ListedTool {
   if (!isRecord(entry)) throw new SchemaError("not an object");
-  const { name, title, description, inputSchema, annotations } = entry;
+  const { name, title, description, inputSchema } = entry;
+  const annotations = isRecord(entry["annotations"]) ? entry["annotations"] : {};
   if (typeof name !== "string" || name === "" || name.length > MAX_NAME_CHARACTERS)
     throw new SchemaError("invalid tool name");
   const fullDescription =
@@ -130,7 +133,9 @@ function parseTool(entry: unknown): ListedTool {
         ? `${fullDescription.slice(0, LISTING_LIMITS.descriptionCharacters - 1).replace(/[\uD800-\uDBFF]$/, "")}…`
         : fullDescription,
     inputSchema: toArgumentsSchema(inputSchema),
-    readOnly: isRecord(annotations) && annotations["readOnlyHint"] === true,
+    // As in codex (core/src/mcp_tool_call.rs, 2026-10): missing hints count as harmful, and `destructiveHint` as stronger.
+    readOnly: annotations["readOnlyHint"] === true && annotations["destructiveHint"] !== true,
+    harmless: annotations["destructiveHint"] === false && annotations["openWorldHint"] === false,
   };
 }
 

@@ -163,15 +163,21 @@ export class McpServers implements McpServerFactory {
   }
 
   /** Registers a user of the server and waits until the server is ready. The caller must call `leave` once. */
-  async #joinServer(server: McpServer, { loginFile }: ServerUse, { projectDir }: ToolSession, signal: AbortSignal) {
+  async #joinServer(
+    server: McpServer,
+    { loginFile, sampling = false }: ServerUse,
+    { projectDir }: ToolSession,
+    signal: AbortSignal,
+  ) {
     const [{ SharedServer }, , , { RestartBackoff }] = await loadImplementation();
     // A server that a client names never uses the login to a configured server.
-    const serverKeyText = JSON.stringify([server, projectDir, loginFile]);
+    const serverKeyText = JSON.stringify([server, projectDir, loginFile, sampling]);
     const backoff = this.#backoffsByKey.get(serverKeyText) ?? new RestartBackoff();
     cacheRecent(this.#backoffsByKey, serverKeyText, backoff);
     const context = {
       ...this.#createContext(server, projectDir),
       authProvider: await this.#openLogin(server, loginFile),
+      canSample: sampling,
     };
     const sharedServer = this.#sharedServersByKey.get(serverKeyText) ?? new SharedServer(context, backoff);
     this.#sharedServersByKey.set(serverKeyText, sharedServer);

@@ -2,10 +2,10 @@ import type { ToolContext } from "gantry";
 import { abortable, ToolError } from "gantry/plugin";
 import type { ElicitResult } from "@modelcontextprotocol/client";
 import { McpConnection, type ConnectionContext } from "./connection.js";
+import { formatProgress } from "./progress.js";
 import { McpServerError } from "./server-error.js";
 import { elicitFields } from "./elicitation.js";
 import { SESSION_LOST_REASON } from "./http-transport.js";
-import { toLine } from "./printable-text.js";
 import { CallTimeout } from "./call-timeout.js";
 import type { RestartBackoff } from "./restart-backoff.js";
 import { summarizeRejected, type Listing } from "./listing.js";
@@ -16,31 +16,34 @@ const REFRESH_INTERVAL_MS = 1_000;
 /** Maximum number of different warnings logged about one server. */
 const MAX_LOGGED_REASONS = 32;
 
-/** Maximum number of forms that a server may send during one call. */
-const MAX_FORMS = 32;
-
-const MAX_PROGRESS_CHARACTERS = 1_000;
+/** Maximum number of forms and sampling requests that a server may send during one call. */
+const MAX_REQUESTS = 32;
+/** No call can answer a request of the server. */
+const NO_CALLER_ERROR = new ToolError("no call of one session can answer this request");
 
 /** An active call and the session that made it. */
 interface ActiveCall {
   readonly context: ToolContext;
-  /** Forms that the server has sent during this call. */
-  formCount: number;
+  /** Requests that the server has sent during this call. */
+  requestCount: number;
   readonly endController: AbortController;
 }
+
+/** `canSample`: whether the server may use the model of the session that calls it. */
+type ServerContext = Omit<ConnectionContext, "elicit" | "sample" | "onListChange"> & { readonly canSample: boolean };
 
 /**
  * An MCP server that all sessions with the same definition and folder share. The server starts with the first session
  * and stops with the last.
  */
 export class SharedServer {
-  readonly #context: Omit<ConnectionContext, "elicit" | "onListChange">;
+  readonly #context: ServerContext;
   readonly #backoff: RestartBackoff;
   readonly #endController = new AbortController();
-  /** Active calls. A form of the server goes to the session of the call. */
+  /** Active calls. A request of the server goes to the session of the call. */
   readonly #activeCalls = new Set<ActiveCall>();
-  /** The last form in progress. Forms are shown to users one at a time. */
-  #lastForm: Promise<unknown> = Promise.resolve();
+  /** The last request of the server in progress. Users get them one at a time. */
+  #lastAnswer: Promise<unknown> = Promise.resolve();
   #userCount = 0;
   #connection: Promise<McpConnection> | undefined;
   #listing: Listing | undefined;
@@ -50,7 +53,7 @@ export class SharedServer {
   #needsRefresh = false;
   #refreshedAtMs = 0;
 
-  constructor(context: Omit<ConnectionContext, "elicit" | "onListChange">, backoff: RestartBackoff) {
+  constructor(context: ServerContext, backoff: RestartBackoff) {
     this.#context = context;
     this.#backoff = backoff;
   }
@@ -114,7 +117,7 @@ export class SharedServer {
   ): Promise<Readonly<Record<string, unknown>>> {
     const { name } = this.#context.server;
     const timeout = new CallTimeout(timeoutMs, signal);
-    const caller = context && { context, formCount: 0, endController: new AbortController() };
+    const caller = context && { context, requestCount: 0, endController: new AbortController() };
     if (caller) this.#activeCalls.add(caller);
     try {
       for (let attempt = 0; ; attempt++) {
@@ -150,7 +153,7 @@ export class SharedServer {
     }
   }
 
-  /** Timeouts of the requests in progress. A form pauses all of them. */
+  /** Timeouts of the requests in progress. A request of the server pauses all of them. */
   readonly #timeouts = new Set<CallTimeout>();
 
   async #open(): Promise<McpConnection> {
@@ -163,6 +166,7 @@ export class SharedServer {
         {
           ...this.#context,
           elicit: (params, elicitSignal) => this.#elicit(params, elicitSignal),
+          ...(this.#context.canSample && { sample: (params, sampleSignal) => this.#sample(params, sampleSignal) }),
           onListChange: () => this.#refreshListing(),
         },
         signal,
@@ -235,56 +239,52 @@ export class SharedServer {
     }
   }
 
-  /**
-   * Sends a form to the session of the active call. Declines if calls of several sessions are active, because the
-   * form could belong to any of these sessions.
-   */
-  async #elicit(params: Readonly<Record<string, unknown>>, signal: AbortSignal): Promise<ElicitResult> {
-    const callers = [...this.#activeCalls];
-    const [caller] = callers.slice(-1);
-    if (!caller || callers.some(({ context }) => context.sessionId !== caller.context.sessionId))
-      return { action: "decline" };
-    // Further forms are declined and do not pause the timeout of the call.
-    if ((caller.formCount += 1) > MAX_FORMS) return { action: "decline" };
-    const endSignal = AbortSignal.any([signal, caller.endController.signal]);
-    const formResult = this.#lastForm.then(() => this.#showForm(params, caller, endSignal));
-    this.#lastForm = formResult;
-    return formResult;
+  async #sample(params: Readonly<Record<string, unknown>>, signal: AbortSignal) {
+    const { sampleMessage } = await import("./sampling.js");
+    return this.#answerInCall(signal, (context) => sampleMessage(this.#context.server.name, params, context));
   }
 
-  async #showForm(
-    params: Readonly<Record<string, unknown>>,
-    { context }: ActiveCall,
+  async #elicit(params: Readonly<Record<string, unknown>>, signal: AbortSignal): Promise<ElicitResult> {
+    try {
+      const { name } = this.#context.server;
+      return await this.#answerInCall(signal, ({ askUser }) => elicitFields(name, params, askUser));
+    } catch (error) {
+      return { action: error === NO_CALLER_ERROR ? "decline" : "cancel" };
+    }
+  }
+
+  /**
+   * Answers a request of the server, such as a form, by the session of the active call. Rejects with `NO_CALLER_ERROR`
+   * if calls of several sessions are active, because the request could belong to any of these sessions, or after too
+   * many requests of one call. Such requests do not pause the timeout of the call. Also rejects when the call ends.
+   */
+  async #answerInCall<T>(signal: AbortSignal, work: (context: ToolContext) => Promise<T>): Promise<T> {
+    const callers = [...this.#activeCalls];
+    const [caller] = callers.slice(-1);
+    if (!caller || callers.some(({ context }) => context.sessionId !== caller.context.sessionId)) throw NO_CALLER_ERROR;
+    if ((caller.requestCount += 1) > MAX_REQUESTS) throw NO_CALLER_ERROR;
+    const endSignal = AbortSignal.any([signal, caller.endController.signal]);
+    const answer = this.#lastAnswer.then(() => this.#answer(caller.context, endSignal, work));
+    this.#lastAnswer = answer.catch(() => undefined);
+    return answer;
+  }
+
+  async #answer<T>(
+    context: ToolContext,
     endSignal: AbortSignal,
-  ): Promise<ElicitResult> {
-    if (endSignal.aborted) return { action: "cancel" };
-    // The time that the user needs does not count.
+    work: (context: ToolContext) => Promise<T>,
+  ): Promise<T> {
+    endSignal.throwIfAborted();
+    // The time that the user or the model needs does not count.
     for (const timeout of this.#timeouts) timeout.pause();
     try {
       const askUser: ToolContext["askUser"] = (request) =>
         endSignal.aborted ? Promise.resolve(undefined) : context.askUser(request);
-      return await abortable(elicitFields(this.#context.server.name, params, askUser), endSignal);
-    } catch {
-      return { action: "cancel" };
+      return await abortable(work({ ...context, askUser }), endSignal);
     } finally {
       for (const timeout of this.#timeouts) timeout.restart();
     }
   }
-}
-
-function formatProgress({
-  progress,
-  total,
-  message,
-}: {
-  progress?: number;
-  total?: number | undefined;
-  message?: string | undefined;
-}): string {
-  const shareText =
-    typeof progress === "number" ? (typeof total === "number" ? `${progress}/${total}` : String(progress)) : "";
-  const messageText = toLine(message).slice(0, MAX_PROGRESS_CHARACTERS);
-  return [shareText, messageText].filter((part) => part !== "").join(" ");
 }
 
 async function waitUntilAborted(delayMs: number, signal: AbortSignal): Promise<void> {

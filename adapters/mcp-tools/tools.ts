@@ -14,12 +14,14 @@ export interface ServerUse {
    */
   readonly timeout?: number;
   /**
-   * Whether the server's read-only hints are trusted. Default false: each tool counts as a tool with side effects and
+   * Whether the hints of the server's tools are trusted. Default false: each tool counts as a tool with side effects and
    * needs permission.
    */
   readonly trusted?: boolean;
   /** Path of the file with the login to the server (OAuth). Default: no login. For a server with a `url`. */
   readonly loginFile?: string | undefined;
+  /** Whether the server may use the session's model, with permission (sampling). Default false. */
+  readonly sampling?: boolean;
 }
 
 /** Maximum number of entries in a list of resources. */
@@ -47,7 +49,7 @@ export function toolsOf(
 }
 
 function createTool(key: string, server: SharedServer, tool: ListedTool, timeoutMs: number, trusted: boolean): Tool {
-  const { name, description, inputSchema, readOnly } = tool;
+  const { name, description, inputSchema, readOnly, harmless } = tool;
   const isReadOnly = trusted && readOnly;
   // The server validates arguments with its own schema.
   const schema: StandardSchema<Record<string, unknown>> = {
@@ -63,6 +65,7 @@ function createTool(key: string, server: SharedServer, tool: ListedTool, timeout
     description,
     schema,
     kind: isReadOnly ? "read" : "other",
+    needsPermission: !(isReadOnly || (trusted && harmless)),
     parallel: isReadOnly,
     run: async (args, context): Promise<ToolOutput> => {
       const result = await server.request("tools/call", { name, arguments: args }, { context, timeoutMs });

@@ -24,7 +24,7 @@ const entries = {
     docs: { ...variablesOption.docs, about: "Environment variables, in addition to those of commands (`tools.env`)." },
   },
   cwd: option.path(
-    `Working directory. \`"${PROJECT_PLACEHOLDER}"\`: the session's project folder, whose files then decide what \`npx\` and similar programs run. Default: the folder \`mcp\` in gantry's home.`,
+    `Working directory. \`"${PROJECT_PLACEHOLDER}"\`: the session's project folder, whose files then decide what \`npx\` runs. Default: the folder \`mcp\` in gantry's home.`,
   ),
   url: option.text("Address of the server, instead of `command`.", {
     fits: (text) => URL.canParse(text) && /^https?:/i.test(text),
@@ -38,16 +38,17 @@ const entries = {
   ),
   enabled: option.flag("Whether the server is used.", { default: true }),
   tools: textListOption("The tools to offer: names or globs.", ["*"]),
-  timeout: option.number("Timeout of a call. Progress notifications restart it, up to 30 times its length in total.", {
+  timeout: option.number("Timeout of a call. Progress restarts it, up to 30 times its length in total.", {
     unit: "seconds",
     above: 0,
     max: 86_400,
     default: 120,
   }),
   trusted: option.flag(
-    "Whether the server's read-only hints are trusted. Such tools then need no permission and run in plan mode.",
+    "Whether the hints of its tools are trusted. Read-only tools then need no permission and run in plan mode.",
     { default: false },
   ),
+  sampling: option.flag("Whether it may use the session's model, with permission.", { default: false }),
 };
 
 /**

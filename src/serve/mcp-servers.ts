@@ -19,13 +19,14 @@ import { loadMcpServers } from "./plugins.js";
 /** Maximum number of cached tool sources for the servers of clients. */
 const MAX_CACHED_SOURCES = 256;
 
-/** A configured server and gantry's options for the server: its offered tools, timeout in seconds, trust, and login. */
+/** A configured server and gantry's options for the server: what it offers and may do. `timeout` is in seconds. */
 export interface ConfiguredServer {
   readonly server: McpServer;
   readonly usageOptions: {
     readonly tools: readonly string[];
     readonly timeout: number;
     readonly trusted: boolean;
+    readonly sampling: boolean;
     /** Undefined for a program, and for an address whose configured headers authenticate gantry. */
     readonly loginFile?: string | undefined;
   };
@@ -45,12 +46,12 @@ export function getConfiguredServers({ config, folder }: LoadedConfig, home: str
   return Object.entries(config.mcpServers)
     .filter(([, { enabled }]) => enabled)
     .map(([name, entry]) => {
-      const { tools, timeout, trusted } = entry;
+      const { tools, timeout, trusted, sampling } = entry;
       const server = toMcpServer(name, entry, folder, home);
       const isLoginPossible =
         "url" in server && !Object.keys(server.headers).some((key) => /^authorization$/i.test(key));
       const login = isLoginPossible ? { loginFile: getLoginFile(home, name) } : {};
-      return { server, usageOptions: { tools, timeout, trusted, ...login } };
+      return { server, usageOptions: { tools, timeout, trusted, sampling, ...login } };
     });
 }
 

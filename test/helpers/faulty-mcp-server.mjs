@@ -17,6 +17,9 @@ const createTool = (name, fields = {}) => ({
 
 const VALID_TOOLS = [
   createTool("echo", { inputSchema: createSchema({ text: { type: "string" } }), annotations: { readOnlyHint: true } }),
+  createTool("wipe", { annotations: { readOnlyHint: true, destructiveHint: true } }),
+  createTool("note", { annotations: { destructiveHint: false, openWorldHint: false } }),
+  createTool("post", { annotations: { destructiveHint: false } }),
   ...[
     "pid",
     "fail",
@@ -24,6 +27,7 @@ const VALID_TOOLS = [
     "hang",
     "progress",
     "ask",
+    "sample",
     "nag",
     "change",
     "flood",
@@ -211,6 +215,11 @@ async function callTool({ name, arguments: args = {}, _meta = {} }, id, sendMess
           params: { progressToken: _meta.progressToken, progress: i, total: 3, message: `step ${i}` },
         });
       return createTextResult("done");
+    case "sample": {
+      const content = { type: "text", text: args.text ?? "What is 6 x 7?" };
+      const request = { messages: [{ role: "user", content }], systemPrompt: "Answer briefly.", maxTokens: 10 };
+      return createTextResult(JSON.stringify(await sendRequest("sampling/createMessage", request, sendMessage)));
+    }
     case "nag": {
       const form = { message: "Well?", requestedSchema: { type: "object", properties: { a: { type: "string" } } } };
       if (args.at_once) for (let i = 0; i < 40; i++) void sendRequest("elicitation/create", form, sendMessage);

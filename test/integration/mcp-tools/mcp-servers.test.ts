@@ -353,7 +353,7 @@ for (const [transport, startServer] of Object.entries(START_SERVER_BY_TRANSPORT)
       await assertRejects(getPromptArguments("how=so"), /^file: expected a value after \/review$/);
     });
 
-    it("offers only the configured tools, and its readOnlyHint is used only if the server is trusted", async (t) => {
+    it("offers only the configured tools, and its annotations are used only if the server is trusted", async (t) => {
       const { servers } = createServers();
       const mcpServer = await startServer(t, "kind");
       const getKinds = async (options: Parameters<McpServers["source"]>[1]) =>
@@ -372,6 +372,13 @@ for (const [transport, startServer] of Object.entries(START_SERVER_BY_TRANSPORT)
         ["hostile__echo", "mcp:hostile/echo", "read", true, false],
         ["hostile__pid", "mcp:hostile/pid", "other", false, true],
       ]);
+      // `wipe` is read-only and destructive, `note` is neither destructive nor open-world, `post` may be open-world.
+      const names = ["wipe", "note", "post"];
+      const getPermissions = async (trusted: boolean) =>
+        (await getKinds({ tools: names, trusted })).map(([, , kind, , needsPermission]) => [kind, needsPermission]);
+      const guarded = ["other", true];
+      assert.deepEqual(await getPermissions(false), [guarded, guarded, guarded]);
+      assert.deepEqual(await getPermissions(true), [guarded, ["other", false], guarded]);
     });
   });
 

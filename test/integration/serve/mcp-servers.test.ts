@@ -154,7 +154,7 @@ describe("MCP servers in the config", () => {
     });
     const { loadedConfig } = await loadConfigWithFlags({ config: file });
     const servers = getConfiguredServers(loadedConfig, folder.at("home"));
-    const usageOptions = { tools: ["*"], timeout: 120, trusted: false };
+    const usageOptions = { tools: ["*"], timeout: 120, trusted: false, sampling: false };
     assert.deepEqual(servers, [
       {
         server: {
