@@ -7,6 +7,7 @@ import type { JsonObject } from "./json.js";
 import { removeUndefined } from "./remove-undefined.js";
 import { loadEntries } from "./model-list.js";
 import type { ConfiguredModel, Settings } from "./options.js";
+import type { Preset } from "./presets.js";
 import { listModelIds, loadModelLookup } from "./prices.js";
 
 /**
@@ -32,8 +33,8 @@ const PREFERRED_MODELS: Readonly<Record<string, readonly RegExp[]>> = {
 const OPENAI_PDF_PATTERN = /^(gpt-(4o|4\.1|4\.5|[5-9])|o[134])(?!.*(audio|realtime|search))/;
 
 /** Whether OpenAI or Azure serves this model and accepts PDFs for it. Other hosts of the wire may reject them. */
-export function acceptsOpenAiPdf(id: string, { preset }: Pick<Settings, "preset">): boolean {
-  return (preset?.id === "openai" || preset?.id === "azure") && OPENAI_PDF_PATTERN.test(id);
+export function acceptsOpenAiPdf(id: string, { id: presetId }: Pick<Preset, "id">): boolean {
+  return (presetId === "openai" || presetId === "azure") && OPENAI_PDF_PATTERN.test(id);
 }
 
 /** Creates a pattern for ids with a family at the start or after `/`, `.` or `:`, like `openai/gpt-5`. */
@@ -171,7 +172,8 @@ function compareVersions(a: string, b: string): number {
 
 /** Defaults of a model's family, for fields that neither the list nor the configuration has. */
 function familyDefaultsOf(id: string, settings: Settings): Pick<Model, "reasoning" | "input"> {
-  const acceptsPdf = /claude-|gemini-/i.test(id) || acceptsOpenAiPdf(id, settings);
+  const { preset } = settings;
+  const acceptsPdf = /claude-|gemini-/i.test(id) || (preset !== undefined && acceptsOpenAiPdf(id, preset));
   const input: Model["input"] = acceptsPdf ? ["text", "image", "pdf"] : ["text", "image"];
   return removeUndefined({
     reasoning: REASONING_FAMILY_PATTERN.test(id) || undefined,

@@ -99,7 +99,6 @@ interface Rules {
  * exceeds the window.
  */
 export class ContextWindow {
-  readonly rejectedPrompts = new RejectedPrompts();
   readonly #context: WindowContext;
   readonly #rules: Rules;
   #limit: number;
@@ -110,6 +109,7 @@ export class ContextWindow {
    */
   #reportedSize: { tokens: number; count: number } | undefined;
   #shortenedMessages = new WeakMap<Message, Message>();
+  #rejectedPrompts: RejectedPrompts | undefined;
 
   constructor(context: WindowContext, rules: Rules) {
     this.#context = context;
@@ -132,7 +132,7 @@ export class ContextWindow {
 
   /** Records the usage of a completed model call. The answer must already be part of the conversation. */
   recordAnswer(usage: ModelUsage): void {
-    this.rejectedPrompts.clear();
+    this.#rejectedPrompts = undefined;
     const { messages } = this.#context.conversation;
     const requestBytes =
       this.#prefix.tokens * BYTES_PER_TOKEN +
@@ -144,13 +144,19 @@ export class ContextWindow {
       : undefined;
   }
 
+  /** The prompts since the last answer that the provider rejected as too long. Undefined if there are none. */
+  get rejectedPrompts(): Pick<RejectedPrompts, "count" | "describe"> | undefined {
+    return this.#rejectedPrompts;
+  }
+
   /** Compacts harder after the provider rejected a request as too long. Resolves with false if that would not help. */
   async compactRejectedPrompt(): Promise<boolean> {
     if (!this.#rules.enabled) return false;
     // Drop the provider's count, so that sizes are compared by bytes only. Each retry is then smaller than the last.
     this.#reportedSize = undefined;
     const tokensBefore = this.#estimatePromptTokens();
-    if (!this.rejectedPrompts.record({ tokens: tokensBefore, toolCount: this.#prefix.tools.length })) return false;
+    const rejectedPrompts = (this.#rejectedPrompts ??= new RejectedPrompts());
+    if (!rejectedPrompts.record({ tokens: tokensBefore, toolCount: this.#prefix.tools.length })) return false;
     this.#limit = Math.floor(Math.min(this.#limit, tokensBefore) * RETRY_SHARE);
     this.#prefix = this.#fitPrefix();
     // An agent without tools cannot work: the error is more useful.
@@ -159,7 +165,7 @@ export class ContextWindow {
     this.#shortenedMessages = new WeakMap();
     this.#context.logger.warn("provider rejected the prompt as too long; compacting further", {
       session: this.#context.sessionId,
-      attempt: this.rejectedPrompts.count,
+      attempt: rejectedPrompts.count,
     });
     try {
       if (this.#estimatePromptTokens() > this.#limit) await this.#compact({ tokensBefore });
@@ -264,7 +270,7 @@ export class ContextWindow {
       keepMessages,
       windowTokens,
       // The limit of prompts leaves room for an answer, which a question counts itself.
-      maxQuestionTokens: this.rejectedPrompts.count > 0 ? this.#limit : Math.floor(windowTokens * USABLE_WINDOW_SHARE),
+      maxQuestionTokens: this.#rejectedPrompts ? this.#limit : Math.floor(windowTokens * USABLE_WINDOW_SHARE),
       messageTokens: this.#limit - this.#prefix.tokens,
       maxResultTokens: maxMessageTokens,
       instructions,

@@ -11,7 +11,7 @@ interface RejectedPrompt {
 
 /** The prompts since the last answer that the provider rejected as too long. */
 export class RejectedPrompts {
-  #prompts: RejectedPrompt[] = [];
+  readonly #prompts: RejectedPrompt[] = [];
 
   get count(): number {
     return this.#prompts.length;
@@ -21,10 +21,6 @@ export class RejectedPrompts {
   record(prompt: RejectedPrompt): boolean {
     this.#prompts.push(prompt);
     return this.#prompts.length <= MAX_RETRIES;
-  }
-
-  clear(): void {
-    this.#prompts = [];
   }
 
   /** Describes the rejected prompts for the error of a run. `""`: none was recorded. */

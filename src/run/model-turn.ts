@@ -130,7 +130,9 @@ export class ModelTurn {
     const { session, channels } = this.#run;
     const { conversation, recorder } = session;
     const { usageWithCost: usage, reason: finishReason, isBudgetLimited: isBudgetExhausted } = answer;
-    const parts = await toOfferedCalls(makeCallIdsUnique(answer.parts, conversation.callIds), this.#run.tools.list);
+    const sentParts = makeCallIdsUnique(answer.parts, conversation.callIds);
+    const hasCalls = sentParts.some(({ type }) => type === "tool_call");
+    const parts = hasCalls ? await toOfferedCalls(sentParts, this.#run.tools.list) : sentParts;
     const message: Message = { ...this.#begin(), parts, finished: true };
     const isLast = toolCalls(message).length === 0 && !channels.inbox.hasSteering && !isBudgetExhausted;
     const output = this.#output + textOf(message);
@@ -187,9 +189,10 @@ export class ModelTurn {
     }
     const isTooLong = hasCode(error, "provider") && error.kind === "context_length";
     if (!isTooLong) throw error;
+    const canRetry = await this.#window.compactRejectedPrompt();
     const { rejectedPrompts } = this.#window;
-    if (!(await this.#window.compactRejectedPrompt())) throw withNote(error, rejectedPrompts.describe());
-    this.#reportRetry(rejectedPrompts.count, 0, error);
+    if (!canRetry) throw withNote(error, rejectedPrompts?.describe() ?? "");
+    this.#reportRetry(rejectedPrompts?.count ?? 0, 0, error);
     return this.#window.buildRequest();
   }
 

@@ -34,7 +34,7 @@ export const wire: BuiltInWire = {
     echoOf(wireRequest) === "field" ? "echo" : "no_echo",
   ],
 
-  input: (model, settings) => (acceptsOpenAiPdf(model.id, settings) ? ["text", "image", "pdf"] : ["text"]),
+  input: ({ id }, { preset }) => (preset && acceptsOpenAiPdf(id, preset) ? ["text", "image", "pdf"] : ["text"]),
 
   maxOutput: async (_model, { quirks }) => quirks.answerTokens,
 

@@ -95,7 +95,10 @@ describe("a call with the name of another agent's tool", () => {
       schema: { type: "object", properties: { line: { type: "string" } }, required: ["line"] },
       run: ({ line }) => `ran ${line}`,
     });
-    assert.match((await runCall(t, ["shell", { command: "ls" }], { tools: [replacedTool] })).output, /line: expected a string/);
+    assert.match(
+      (await runCall(t, ["shell", { command: "ls" }], { tools: [replacedTool] })).output,
+      /line: expected a string/,
+    );
     const ownShell = defineTool({
       name: "shell",
       description: "A tool of the user.",
