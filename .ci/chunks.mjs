@@ -32,8 +32,12 @@ export const CHUNKS = [
   deferredChunk("clients", "serve http", ["src/http client-lookup socket-table"]),
   chunk("stdio", "serve", ["adapters/acp-stdio index"]),
   deferredChunk("prompt", "serve stdio", [
-    "adapters/acp-shared permission plan prompt prompt-input reported-calls run-usage session-list tool-output-stream",
-    "adapters/acp-shared authentication elicitation session-changes session-watch system-prompt terminals updates",
+    "adapters/acp-shared permission plan prompt prompt-input reported-calls run-usage tool-output-stream",
+    "adapters/acp-shared session-watch updates",
+  ]),
+  // Methods and features of ACP that a first turn does not need.
+  deferredChunk("acp-features", "serve stdio prompt", [
+    "adapters/acp-shared authentication elicitation session-changes session-list system-prompt terminals",
   ]),
   // The first run. Modules of adapters/language-models that the `serve` chunk contains are not listed again.
   deferredChunk("run", "serve", [

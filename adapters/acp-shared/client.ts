@@ -32,12 +32,12 @@ export interface AcpClient {
   writeTextFile(file: { path: string; content: string }, options?: ClientRequestOptions): Promise<void>;
   /**
    * Shows a form to the client's user. `requestedSchema`: JSON Schema of an object with plain values. Resolves with the
-   * entered values; undefined if the user declined or cancelled. Default timeout: one hour.
+   * result as the client sent it, without a check. Default timeout: one hour.
    */
   elicit(
     form: { message: string; requestedSchema: Readonly<Record<string, unknown>>; toolCallId?: string },
     options?: ClientRequestOptions,
-  ): Promise<Readonly<Record<string, unknown>> | undefined>;
+  ): Promise<unknown>;
   /** Whether the client has no permission requests: it has answered one with "method not found". */
   readonly lacksPermissions: boolean;
   /** Asks the client's user for permission. Default timeout: one hour. */
@@ -114,19 +114,9 @@ export class ConnectionClient implements AcpClient {
     throw createInvalidAnswerError(CLIENT_METHODS.requestPermission);
   }
 
-  async elicit(
-    form: { message: string; requestedSchema: Readonly<Record<string, unknown>>; toolCallId?: string },
-    options?: ClientRequestOptions,
-  ): Promise<Readonly<Record<string, unknown>> | undefined> {
-    const result = await this.#call(
-      CLIENT_METHODS.createElicitation,
-      { mode: "form", ...form },
-      { timeoutMs: ANSWER_TIMEOUT_MS, ...options },
-    );
-    if (!isRecord(result) || typeof result.action !== "string")
-      throw createInvalidAnswerError(CLIENT_METHODS.createElicitation);
-    if (result.action !== "accept") return undefined;
-    return isRecord(result.content) ? result.content : {};
+  elicit(form: Parameters<AcpClient["elicit"]>[0], options?: ClientRequestOptions): Promise<unknown> {
+    const timeoutMs = ANSWER_TIMEOUT_MS;
+    return this.#call(CLIENT_METHODS.createElicitation, { mode: "form", ...form }, { timeoutMs, ...options });
   }
 
   #call(method: string, params: Record<string, unknown>, options: ClientRequestOptions | undefined): Promise<unknown> {

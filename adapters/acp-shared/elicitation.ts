@@ -1,4 +1,5 @@
 import type { Ask } from "gantry";
+import { isRecord } from "gantry/plugin";
 import type { AcpClient } from "./client.js";
 import { RpcError } from "./errors.js";
 import { escapeInvisible } from "./printable-line.js";
@@ -16,7 +17,8 @@ export async function askByForm(
 ): Promise<{ choice: string; text: string }> {
   const { callId: toolCallId, choices } = question;
   const form = { message: escapeInvisible(question.title), requestedSchema: createFormSchema(question), toolCallId };
-  const values = (await client.elicit(form, { signal })) ?? {};
+  const result = await client.elicit(form, { signal });
+  const values = isRecord(result) && result.action === "accept" && isRecord(result.content) ? result.content : {};
   if (question.freeText && typeof values.text === "string" && values.text.trim() !== "")
     return { choice: "", text: values.text };
   const choice = choices.find(({ id }) => id === values.choice);

@@ -1,6 +1,5 @@
 import type { Ask, AskRequest } from "gantry";
 import type { AcpClient } from "./client.js";
-import { askByForm } from "./elicitation.js";
 import { RpcError } from "./errors.js";
 import { toDiffContent, toTextBlock } from "./updates.js";
 import { escapeInvisible } from "./printable-line.js";
@@ -84,7 +83,8 @@ export async function askClient(
   kind: string,
   signal: AbortSignal,
 ): Promise<{ choice: string; text: string }> {
-  if (permissionQuestion.kind === "question" && client.showsForms) return askByForm(client, permissionQuestion, signal);
+  if (permissionQuestion.kind === "question" && client.showsForms)
+    return (await import("./elicitation.js")).askByForm(client, permissionQuestion, signal);
   const choiceOptions = toOptions(permissionQuestion);
   if (choiceOptions.length === 0)
     throw new RpcError(ERROR_CODES.internal, "this ACP client can choose an option but not enter text");

@@ -1,7 +1,6 @@
 import type { Agent, AgentEvent, AskReply, AskRequest, Logger, Run, RunInput, RunResult, Session } from "gantry";
 import { newId } from "gantry/plugin";
 import { registerClient, type AcpClient } from "./client.js";
-import type { ClientResources } from "./client-resources.js";
 import { toFailureText, isCancellation, RpcError, toRpcError } from "./errors.js";
 import type { OpenSession, OwnRun } from "./open-session.js";
 import { askClient, toPermissionQuestion } from "./permission.js";
@@ -125,14 +124,19 @@ function toRunInput(
   send: (update: SessionUpdate) => void,
 ): RunInput {
   const { agent, session, openSession, input, isEditor, supportsNotices, canAsk, alwaysAsk, clientName } = context;
+  const { servers, folders, instructions } = openSession.clientResources;
   return {
     message: input.message,
     attachments: input.attachments,
     sessionId: session.id,
     projectDir: openSession.cwd,
-    mcpServers: openSession.clientResources.servers,
-    folders: openSession.clientResources.folders,
-    ...toPromptFields(agent, openSession.clientResources),
+    mcpServers: servers,
+    folders,
+    // Without instructions of the client, the agent's defaults apply.
+    ...(instructions && {
+      systemPrompt: [agent.systemPrompt, instructions.text].join("\n\n").trimStart(),
+      promptUse: instructions.use === "replace" ? instructions.use : undefined,
+    }),
     commands: isEditor,
     overflow: "merge",
     onWaiting: isEditor || supportsNotices ? createWaitReporter(context, send) : undefined,
@@ -140,13 +144,6 @@ function toRunInput(
     alwaysAsk,
     clientName,
   };
-}
-
-/** The operator's and the client's additions to the system prompt. Without the client's, the agent's defaults apply. */
-function toPromptFields(agent: Agent, { instructions }: ClientResources): Pick<RunInput, "systemPrompt" | "promptUse"> {
-  if (!instructions) return {};
-  const systemPrompt = [agent.systemPrompt, instructions.text].filter((text) => text !== "").join("\n\n");
-  return { systemPrompt, ...(instructions.use === "replace" && { promptUse: "replace" }) };
 }
 
 /** Sends a tool's question to the client's user. Rejects with `RpcError` if the user does not answer. */

@@ -16,8 +16,8 @@ export const mcpLogin = {
   usage: ["NAME [options]"],
   flags: { ...CONFIG_FLAGS },
   details:
-    "For servers at an address that ask for a login (OAuth). The tokens are stored in gantry's home and refreshed automatically. " +
-    "If the browser runs on another machine, paste the address to which it was redirected.",
+    "For servers with a url that ask for a login (OAuth). gantry stores and refreshes the tokens. " +
+    "If the browser runs on another machine, paste the address of its redirect.",
 } as const satisfies CommandDescription;
 
 export const mcpLogout = {
