@@ -32,8 +32,7 @@ export const CHUNKS = [
   deferredChunk("clients", "serve http", ["src/http client-lookup socket-table"]),
   chunk("stdio", "serve", ["adapters/acp-stdio index"]),
   deferredChunk("prompt", "serve stdio", [
-    "adapters/acp-shared permission plan prompt prompt-input reported-calls run-usage tool-output-stream",
-    "adapters/acp-shared session-watch updates",
+    "adapters/acp-shared permission plan prompt prompt-input reported-calls run-usage session-watch tool-output-stream updates",
   ]),
   // Methods and features of ACP that a first turn does not need.
   deferredChunk("acp-features", "serve stdio prompt", [
@@ -45,8 +44,7 @@ export const CHUNKS = [
     "src/project git-head instructions skills tree; src/files handle-opener name-opener names opened-folder path-guard resolve-path; src/processes output-folder",
     "src/watch live-sessions session-tail watch; src/sessions holder lease; src/tools builtin-tools",
     "adapters/language-models answer catalogue-entry efforts files limits model-list local-catalogue reasoning-echo",
-    "adapters/language-models bodies json messages price-updates prices request-capture response-bytes stream usage",
-    "adapters/language-models/reading answer-body event-lines",
+    "adapters/language-models bodies json messages price-updates prices request-capture response-bytes stream usage; adapters/language-models/reading answer-body event-lines",
     // Most servers use this protocol. A separate chunk would slow down most first runs.
     "adapters/language-models/wires openai",
   ]),
@@ -63,9 +61,7 @@ export const CHUNKS = [
     "src/run/calls execute prepare; src/run/prompt nested-instructions; src/run/permissions rule-schema rules",
     "src/tools/files delete-path edit-file files grep-search matched-lines patch-files patch-plan patch-text read-file",
     "src/tools/files record-file replace-file search-folder search-results write-file",
-    "src/tools/shell shell-output; src/tools/web web-page; src/files attachments walk",
-    "src/untrusted workers; src/base cut-text",
-    "src/processes clean-stream file-list output-file ripgrep search-scope",
+    "src/tools/shell shell-output; src/tools/web web-page; src/files attachments walk; src/untrusted workers; src/base cut-text; src/processes clean-stream file-list output-file ripgrep search-scope",
   ]),
   // Runs with watching clients, questions, subagents or budgets.
   deferredChunk("live", "serve run", [
