@@ -70,7 +70,7 @@ function findServer([name, ...otherArgs]: readonly string[], servers: readonly C
   const names = servers.flatMap(({ server, usageOptions }) =>
     usageOptions.loginFile === undefined ? [] : server.name,
   );
-  const expected = `expected one of the servers ${names.join(", ") || "(none with an url is configured)"}`;
+  const expected = `expected one of the servers ${names.join(", ") || "(none with a url is configured)"}`;
   if (name === undefined || otherArgs.length > 0) throw new ConfigError(`mcp login: ${expected}`);
   const configuredServer = servers.find(({ server }) => server.name === name);
   if (!configuredServer) throw new ConfigError(`mcp login: no server ${name} in mcp_servers; ${expected}`);
