@@ -11,7 +11,7 @@ export interface DialectTool {
 
 export interface AgentDialect {
   readonly agent: string;
-  /** Product and version, with the file that contains the schemas. */
+  /** Product and version, with the file that contains the schemas. Names the schemas that were not compared with it. */
   readonly source: string;
   /** Model of the agent. GPT gets `apply_patch` instead of `edit`. */
   readonly model: string;
@@ -49,7 +49,7 @@ const ALL_FILES = runs("list", { path: ".", all: true });
 
 const CLAUDE: AgentDialect = {
   agent: "Claude Code",
-  source: "@anthropic-ai/claude-code 2.1.197, sdk-tools.d.ts",
+  source: "@anthropic-ai/claude-code 2.1.197, sdk-tools.d.ts; not compared: MultiEdit and LS of earlier versions",
   model: "claude-opus-4-5",
   tools: {
     Read: {
@@ -253,7 +253,7 @@ const CLAUDE: AgentDialect = {
 const CODEX: AgentDialect = {
   agent: "codex",
   source:
-    "openai/codex, codex-rs/core/src/tools/handlers/shell_spec.rs at 6c6d291f77c7 and codex-rs/core/src/tools/spec.rs at 001cb8e233f2",
+    "openai/codex, codex-rs/core/src/tools/handlers/shell_spec.rs at 6c6d291f77c7 and codex-rs/core/src/tools/spec.rs at 001cb8e233f2; not compared: view_image, read_file, list_dir, grep_files, update_plan, request_user_input",
   model: "gpt-5",
   tools: {
     shell: {
@@ -815,7 +815,7 @@ const PI: AgentDialect = {
 /** Anthropic's text editor tools, which Claude knows without any agent. */
 const TEXT_EDITOR: AgentDialect = {
   agent: "Anthropic's text editor",
-  source: "docs.claude.com, text editor tool: text_editor_20241022 and text_editor_20250728",
+  source: "docs.claude.com, text editor tool: text_editor_20241022 and text_editor_20250728; not compared",
   model: "claude-opus-4-5",
   tools: Object.fromEntries(
     ["str_replace_editor", "str_replace_based_edit_tool"].map((name): [string, DialectTool] => [

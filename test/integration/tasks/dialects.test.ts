@@ -1,5 +1,6 @@
-// Names and arguments of the tools are those of the named agents, as their models write them. Versions of the schemas:
-// Claude Code 2.1, codex 0.16 to 0.64, opencode 1.18, gemini-cli 0.1 to 0.61, qwen-code 0.24, pi 0.74.
+// Names and arguments of the tools are those of the named agents, as their models write them. Most come from requests of
+// Claude Code 2.1, codex 0.16, opencode 1.18, gemini-cli 0.61, qwen-code 0.24 and pi 0.74; those of earlier versions were
+// not compared with a source. test/helpers/agent-dialects.ts names the schemas.
 import assert from "node:assert/strict";
 import path from "node:path";
 import { describe, it } from "node:test";
