@@ -14,6 +14,10 @@ import { tempDir } from "../../helpers/temp-dir.js";
 /**
  * Maximum files until the model is asked, and in all for a text answer and for an answer after a tool call. Currently
  * 93, 109 and 140. On a busy machine a timer may add one or two, for example to store a batch of text.
+ *
+ * Two new files are on each path, and a third on that of a call: `open-wire`, which also opens the hosts that sign their
+ * requests; `reasoning-echo`, the model families that get their reasoning back; and `call-dialects`, the check whether a
+ * call names an offered tool. A text answer no longer uses `summary`.
  */
 const MAX_FILES = { before: 95, text: 111, call: 142 };
 
