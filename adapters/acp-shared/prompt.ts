@@ -94,7 +94,7 @@ export async function runPrompt(turn: Turn, context: PromptContext): Promise<Pro
     const isCompacted = await sendEvents(run, turn, send, reportedCalls, outputStream, context);
     const result = await run.result;
     // A run that only compacts sends nothing if there is too little to compact.
-    if (context.isEditor && result.iterations === 0 && result.endedBy === "model" && !isCompacted)
+    if (result.iterations === 0 && result.endedBy === "model" && !isCompacted)
       send(toMessageChunk(TOO_LITTLE_TO_COMPACT_TEXT));
     const usage = toUsageUpdate(result, profile);
     if (usage) send(usage);
@@ -137,7 +137,8 @@ function toRunInput(
       systemPrompt: [agent.systemPrompt, instructions.text].join("\n\n").trimStart(),
       promptUse: instructions.use === "replace" ? instructions.use : undefined,
     }),
-    commands: isEditor,
+    // Other clients send tasks, which are no commands; only a compaction has no method of its own.
+    commands: isEditor || /^\/compact(\s|$)/.test(input.message),
     overflow: "merge",
     onWaiting: isEditor || supportsNotices ? createWaitReporter(context, send) : undefined,
     ask: canAsk ? (request, signal) => askOwnClient(request, signal, reportedCalls, context) : undefined,

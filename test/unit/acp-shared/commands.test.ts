@@ -124,6 +124,19 @@ describe("slash commands of an ACP client", () => {
     assert.match(peer.getText(sessionId), /too little to compact/);
   });
 
+  it("/compact is a command also in profile spec, whose other prompts are text", async (t) => {
+    const folder = await tempDir(t);
+    const { agent, provider } = createScriptedAgent(t, ["one"]);
+    const peer = new InProcessAcp(t, agent, { profile: "spec" }).connect();
+    await peer.initialize();
+    const sessionId = await peer.newSession(folder.path);
+    await peer.prompt(sessionId, "/compacting is what?");
+    assert.equal(provider.requests.length, 1);
+    assert.equal((await peer.prompt(sessionId, "/compact the river")).stopReason, "end_turn");
+    assert.match(peer.getText(sessionId), /too little to compact/);
+    assert.equal(provider.requests.length, 1);
+  });
+
   it("are not sent in profile spec, and a prompt with a command stays text", async (t) => {
     const folder = await tempDir(t);
     await folder.write(COMMAND_FILES);
