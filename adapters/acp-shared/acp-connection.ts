@@ -62,10 +62,12 @@ export class AcpConnection implements ClientFacts {
       [METHODS.sessionResume, (params, context) => sessions.attach(params, context, false)],
       [METHODS.sessionFork, (params, context) => sessions.fork(params, context)],
       [METHODS.sessionSetTitle, (params) => sessions.setTitle(params)],
+      [METHODS.sessionArchive, (params) => sessions.setArchived(params, true)],
+      [METHODS.sessionUnarchive, (params) => sessions.setArchived(params, false)],
       [METHODS.sessionPrompt, (params, context) => sessions.prompt(params, context)],
       [METHODS.sessionDelete, (params) => sessions.delete(params)],
       [METHODS.sessionClose, (params) => sessions.close(params)],
-      [METHODS.sessionList, (params) => listSessions(dependencies.agent, params, this.clientProfile.profile)],
+      [METHODS.sessionList, (params) => listSessions(dependencies.agent, params, this.clientProfile)],
       [METHODS.sessionCancel, (params) => Promise.resolve(sessions.cancel(params))],
       [METHODS.setConfigOption, (params, context) => sessions.setConfigOption(params, context)],
       [METHODS.setMode, (params, context) => sessions.setMode(params, context)],
@@ -193,7 +195,7 @@ export class AcpConnection implements ClientFacts {
         sessionCapabilities: {
           ...{ list: {}, delete: {}, resume: {}, close: {}, additionalDirectories: {} },
           // From the unstable part of the schema. Clients of the interface specification get its capabilities only.
-          ...(isEditor && { fork: {}, title: {}, systemPrompt: { mode: { override: {} } } }),
+          ...(isEditor && { fork: {}, title: {}, archive: {}, systemPrompt: { mode: { override: {} } } }),
         },
         ...(authMethods.length > 0 && { auth: { logout: {} } }),
       },

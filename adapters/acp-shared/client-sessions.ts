@@ -4,7 +4,7 @@ import { readClientResources, type ClientResourcesResult } from "./client-resour
 import { loadConfigOptions, setConfigOption } from "./config-options.js";
 import type { Dispatcher, RequestContext, Sink } from "./dispatcher.js";
 import { toParamsError } from "./errors.js";
-import { forkSession, setSessionTitle } from "./session-changes.js";
+import { archiveSession, forkSession, setSessionTitle } from "./session-changes.js";
 import { findMode, toModeState } from "./modes.js";
 import type { OpenSession } from "./open-session.js";
 import { OpenSessions, type ClientFacts, type ConnectionDependencies } from "./open-sessions.js";
@@ -114,6 +114,19 @@ export class ClientSessions {
   setTitle(params: Params): Promise<unknown> {
     const sessionId = readString(params, "sessionId");
     return this.#runInOrder(sessionId, () => setSessionTitle(this.#dependencies.agent, sessionId, params));
+  }
+
+  /** `session/archive` and `session/unarchive`. The first ends all prompts of the session, and closes it. */
+  setArchived(params: Params, archived: boolean): Promise<unknown> {
+    const sessionId = readString(params, "sessionId");
+    const { agent, turns } = this.#dependencies;
+    const stop = archived ? turns.stop([sessionId], () => true) : undefined;
+    return this.#runInOrder(sessionId, async () => {
+      await stop;
+      const root = await archiveSession(agent, sessionId, archived);
+      if (archived) this.#sessions.close(root);
+      return {};
+    });
   }
 
   /** Opens a stored session under the client's id. Sends its history before it resolves, or skips it. */

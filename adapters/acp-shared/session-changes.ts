@@ -35,6 +35,14 @@ export async function setSessionTitle(
   });
 }
 
+/**
+ * Archives a session after its runs were cancelled, or ends that state. Returns the id of the chain's first session.
+ * Rejects with `RpcError` -32002 for an unknown session.
+ */
+export async function archiveSession(agent: Agent, sessionId: string, archived: boolean): Promise<string> {
+  return withResourceErrors(sessionId, async () => (await agent.sessions.update(sessionId, { archived })).chain.root);
+}
+
 function cutTitle(line: string): string {
   let title = "";
   for (const { segment } of new Intl.Segmenter(undefined, { granularity: "grapheme" }).segment(line)) {

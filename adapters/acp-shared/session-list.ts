@@ -4,10 +4,11 @@ import { isRecord } from "gantry/plugin";
 import { toParamsError } from "./errors.js";
 import { readOptionalString, readParams } from "./params.js";
 import { escapeInvisible } from "./printable-line.js";
-import type { Profile } from "./wire.js";
+import type { ClientProfile } from "./profile.js";
 
 /** Number of sessions on a page. */
 const PAGE_SIZE = 50;
+const ARCHIVE_FILTERS = ["exclude", "include", "only"] as const;
 
 interface SessionListEntry {
   id: string;
@@ -17,6 +18,8 @@ interface SessionListEntry {
   title: string;
   createdAt: string;
   updatedAt: string;
+  /** Only for editors: other clients get the entries of the interface specification. */
+  archived?: boolean;
 }
 
 /** Result of `session/list`. */
@@ -29,26 +32,36 @@ export interface SessionListResult {
  * A page of sessions, newest first. In the `spec` profile the first page returns an empty cursor, which requests page
  * 2.
  */
-export async function listSessions(agent: Agent, rawParams: unknown, profile: Profile): Promise<SessionListResult> {
+export async function listSessions(
+  agent: Agent,
+  rawParams: unknown,
+  clientProfile: Pick<ClientProfile, "profile" | "isEditor">,
+): Promise<SessionListResult> {
   const params = readParams(rawParams);
+  const archived = ARCHIVE_FILTERS.find((filter) => filter === (params["archived"] ?? "exclude"));
+  if (!archived) throw toParamsError("archived", ARCHIVE_FILTERS.join(", "));
   const cwd = readOptionalString(params, "cwd");
   const cursor = readOptionalString(params, "cursor");
   const position = cursor === undefined ? {} : cursor === "" ? { offset: PAGE_SIZE } : { before: readCursor(cursor) };
   const page = await agent.sessions.list({
     projectDir: cwd !== undefined && path.isAbsolute(cwd) ? path.resolve(cwd) : cwd,
     ...position,
+    archived,
     // An extra session shows that another page follows.
     limit: PAGE_SIZE + 1,
   });
   const pageSessions = page.sessions.slice(0, PAGE_SIZE);
   const lastSession = pageSessions.at(-1);
   const nextCursor = page.sessions.length > PAGE_SIZE && lastSession ? writeCursor(lastSession) : undefined;
-  const sessions = pageSessions.map((session) => toEntry(session, profile));
-  if (cursor === undefined && profile === "spec") return { sessions, nextCursor: "" };
+  const sessions = pageSessions.map((session) => toEntry(session, clientProfile));
+  if (cursor === undefined && clientProfile.profile === "spec") return { sessions, nextCursor: "" };
   return { sessions, ...(nextCursor === undefined ? {} : { nextCursor }) };
 }
 
-function toEntry(session: Session, profile: Profile): SessionListEntry {
+function toEntry(
+  session: Session,
+  { profile, isEditor }: Pick<ClientProfile, "profile" | "isEditor">,
+): SessionListEntry {
   const { id, alias, projectDir, title, createdAt, updatedAt } = session;
   return {
     id,
@@ -57,6 +70,7 @@ function toEntry(session: Session, profile: Profile): SessionListEntry {
     title: escapeInvisible(title),
     createdAt,
     updatedAt,
+    ...(isEditor && { archived: session.archived === true }),
   };
 }
 

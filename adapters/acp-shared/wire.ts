@@ -11,6 +11,8 @@ export const METHODS = {
   sessionResume: "session/resume",
   sessionFork: "session/fork",
   sessionSetTitle: "session/set_title",
+  sessionArchive: "session/archive",
+  sessionUnarchive: "session/unarchive",
   sessionPrompt: "session/prompt",
   sessionDelete: "session/delete",
   sessionClose: "session/close",

@@ -120,6 +120,11 @@ export const OPERATIONS: readonly Operation[] = [
       query("project_dir", textSchema, "Only sessions of this folder"),
       query("search", textSchema, "Part of the title, ignoring case"),
       query("spawned_by", textSchema, "The subagent sessions of this session, which no other list contains"),
+      query(
+        "archived",
+        { enum: ["exclude", "include", "only"], default: "exclude" },
+        "Whether to list archived sessions",
+      ),
     ],
     responses: { 200: success("One page", "SessionList"), ...queryErrors, ...storeErrors },
   },
@@ -135,7 +140,7 @@ export const OPERATIONS: readonly Operation[] = [
     id: "changeSession",
     path: "/api/sessions/{id}",
     method: "patch",
-    summary: "Change title, model, reasoning effort or mode",
+    summary: "Change title, model, reasoning effort, mode or the archive state",
     body: "SessionChange",
     responses: {
       200: { ...success("The new state", "Session"), headers: [SESSION_HEADER] },

@@ -92,6 +92,7 @@ export const NOTES: Readonly<Partial<Record<ShapeName, Note>>> = {
       'A missing field is not changed. `""` counts as missing, except for a title. `provider` and `model` must be sent together: one alone is rejected with 400',
     properties: {
       title: { description: "one line of visible text, at most 50 characters; no title is generated after that" },
+      archived: { description: "true cancels the session's runs, and hides the session from lists" },
     },
   },
 };

@@ -46,6 +46,7 @@ export const SessionChange = v.object({
   model: optionalText,
   reasoning_effort: optional(Effort),
   mode: optionalMode,
+  archived: flag,
 });
 export const SteerRequest = v.object({ message: string });
 export const AnswerRequest = v.object({ choice: optionalText, text: optionalText });

@@ -60,6 +60,7 @@ export const Session = v.object({
   mode: Mode,
   run: optional(v.object({ id: string, state: RunState })),
   spawned_by: optional(describe(SpawnedBy, "for a subagent's session, the tool call that created it")),
+  archived: optional(v.literal(true)),
 });
 export const SessionList = v.object({ sessions: v.array(Session), total: count, page: count, size: count });
 

@@ -12,6 +12,8 @@ import { ACTIVE_STATES, findActiveRun } from "./run-routes.js";
 import { toWireMessage, toWireModel, toWireSession } from "./wire-stored.js";
 
 const MAX_MESSAGES = 1000;
+/** Values of `archived` in the query of a list, as in the ACP schema. */
+const ARCHIVE_FILTERS = ["exclude", "include", "only"] as const;
 /** Maximum number of active runs that the list of sessions shows. */
 const MAX_ACTIVE_RUNS = 1000;
 
@@ -45,6 +47,7 @@ export async function listSessions(ctx: Context, agent: Agent): Promise<void> {
     projectDir: (isAbsolute(projectDir) ? resolve(projectDir) : projectDir) || undefined,
     search: query.getText("search") || undefined,
     spawnedBy: query.getText("spawned_by") || undefined,
+    archived: query.getOneOf("archived", ARCHIVE_FILTERS) ?? "exclude",
   });
   const activeRunsBySessionId = new Map(
     (await agent.runs.list({ states: ACTIVE_STATES, limit: MAX_ACTIVE_RUNS })).map((run) => [run.sessionId, run]),

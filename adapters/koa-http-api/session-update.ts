@@ -9,7 +9,7 @@ import { SessionChange } from "./request-shapes.js";
 const MAX_TITLE_CHARACTERS = 50;
 
 /**
- * `PATCH /api/sessions/{id}`: changes title, mode, model or reasoning effort. Returns the chain's first session
+ * `PATCH /api/sessions/{id}`: changes title, mode, model, reasoning effort or `archived`. Returns the chain's first session
  * unchanged if no field is set. Rejects with `HttpError`, or like `Sessions.update`.
  */
 export async function updateSession(
@@ -26,6 +26,7 @@ export async function updateSession(
   if (title !== undefined && !isTitle(title)) throw createFieldError("title");
   const effort = fields.get("reasoning_effort");
   const mode = fields.getText("mode");
+  const archived = fields.get("archived");
   await requirePersonForMode(ctx, dependencies, { mode, sessionId: id });
   const [provider, model] = [fields.getText("provider"), fields.getText("model")];
   if ((provider === undefined) !== (model === undefined))
@@ -44,6 +45,7 @@ export async function updateSession(
     ...(provider !== undefined && model !== undefined && { provider, model }),
     ...(effort !== undefined && { reasoningEffort: effort }),
     ...(mode !== undefined && { mode }),
+    ...(archived !== undefined && { archived }),
   };
   if (Object.keys(changes).length > 0) return agent.sessions.update(id, changes);
   return (await agent.sessions.get(session.chain.root)) ?? session;

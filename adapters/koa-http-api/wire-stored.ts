@@ -19,6 +19,7 @@ export function toWireSession(session: Session, run?: RunRecord): ResponseBody<t
     usage: toWireUsage(session.usage),
     mode: session.mode,
     ...(session.spawnedBy && { spawned_by: toWireSpawnedBy(session.spawnedBy) }),
+    ...(session.archived && { archived: true as const }),
     ...(run && { run: { id: run.id, state: run.state } }),
   };
 }

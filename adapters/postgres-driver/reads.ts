@@ -96,8 +96,8 @@ export async function listSessions(store: SchemaStore, query: SessionQuery): Pro
 
 /** Builds the statement of `listSessions` and its values. */
 export function buildListStatement(query: SessionQuery): { sql: string; values: ParameterValue[] } {
-  const { projectDir, spawnedBy, search = "", emptyBefore, before, offset = 0 } = query;
-  const isFolderPage = projectDir !== undefined && spawnedBy === undefined;
+  const { projectDir, spawnedBy, search = "", emptyBefore, archived = "include", before, offset = 0 } = query;
+  const isFolderPage = projectDir !== undefined && spawnedBy === undefined && archived === "include";
   if (isFolderPage && search === "" && emptyBefore === undefined && before === undefined && offset === 0)
     return { sql: "SELECT * FROM @.of_dir@v($1, $2)", values: [encodeText(projectDir), toSqlLimit(query.limit)] };
   const values: ParameterValue[] = [];
@@ -119,10 +119,15 @@ export function buildListStatement(query: SessionQuery): { sql: string; values: 
   if (query.emptyBefore !== undefined)
     conditions.push("s.empty", `s.updated_at < ${addValue(encodeText(query.emptyBefore))}`);
   if (query.search) conditions.push(`strpos(s.search, ${addValue(encodeText(query.search.toLowerCase()))}) > 0`);
-  const needsCount = query.search || query.emptyBefore !== undefined || spawnedBy !== undefined;
+  const needsCount = search !== "" || emptyBefore !== undefined || spawnedBy !== undefined || archived === "only";
+  const buildCountSql = (condition: string) =>
+    `SELECT count(*) AS total FROM @.sessions s WHERE ${[...conditions, condition].join(" AND ")}`;
+  // The stored totals include archived sessions.
+  const archivedSql = archived === "exclude" ? ` - (${buildCountSql("s.archived")})` : "";
+  if (archived !== "include") conditions.push(archived === "only" ? "s.archived" : "NOT s.archived");
   const totalSql = needsCount
-    ? `SELECT count(*) AS total FROM @.sessions s WHERE ${conditions.join(" AND ")}`
-    : `SELECT coalesce(sum(t.n), 0) AS total FROM @.totals t WHERE t.scope = ${scope}`;
+    ? buildCountSql("true")
+    : `SELECT coalesce(sum(t.n), 0)${archivedSql} AS total FROM @.totals t WHERE t.scope = ${scope}`;
   if (query.before)
     conditions.push(
       `(s.updated_at, s.id) < (${addValue(encodeText(query.before.updatedAt))}, ${addValue(encodeText(query.before.id))})`,

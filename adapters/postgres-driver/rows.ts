@@ -43,6 +43,7 @@ interface SessionRow {
   spawner: string | null;
   spawner_run: string | null;
   spawner_call: string | null;
+  archived: boolean;
   root: string;
   idx: number;
   last_seq: number;
@@ -77,6 +78,7 @@ export function toSession(body: string): Session {
             runId: decodeText(row.spawner_run ?? ""),
             callId: decodeText(row.spawner_call ?? ""),
           },
+    ...(row.archived && { archived: true }),
     chain: { root: decodeText(row.root), index: row.idx },
     lastSeq: row.last_seq,
     createdAt: decodeText(row.created_at),
@@ -128,6 +130,7 @@ export function toFieldsRow(
     model: encodeOptional(fields.model),
     reasoning_effort: encodeOptional(fields.reasoningEffort),
     mode: encodeOptional(fields.mode),
+    archived: fields.archived,
     leave: permissionGrants && JSON.stringify(permissionGrants),
     cuts: rewinds && JSON.stringify(rewinds),
     project_dir: encodeOptional(fields.projectDir),

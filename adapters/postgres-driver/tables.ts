@@ -176,6 +176,14 @@ export const MIGRATIONS: readonly string[] = [
   -- Only the start of the id: an imported id can be longer than an index entry.
   CREATE INDEX sessions_spawned ON @.sessions (left(spawner, 200), updated_at, id) WHERE idx = 0 AND spawner IS NOT NULL;
   `,
+  `
+  ALTER TABLE @.sessions ADD COLUMN archived boolean NOT NULL DEFAULT false;
+  DROP INDEX @.sessions_all;
+  DROP INDEX @.sessions_of_dir;
+  CREATE INDEX sessions_all ON @.sessions (updated_at, id, archived) WHERE idx = 0 AND spawner IS NULL;
+  CREATE INDEX sessions_of_dir ON @.sessions (left(project_dir, 200), updated_at, id, archived) WHERE idx = 0 AND spawner IS NULL;
+  CREATE INDEX sessions_archived ON @.sessions (updated_at, id) WHERE idx = 0 AND spawner IS NULL AND archived;
+  `,
 ];
 
 /** Version of the tables that this code reads and writes. */

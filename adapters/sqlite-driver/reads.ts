@@ -111,6 +111,9 @@ export function buildListStatement(query: SessionQuery): {
     conditions.push("project_dir = ?");
     values.push(query.projectDir);
   }
+  // Literals, so that the query can use the index of archived sessions.
+  if (query.archived === "only") conditions.push("archived = 1");
+  else if (query.archived === "exclude") conditions.push("archived = 0");
   if (query.emptyBefore !== undefined) {
     conditions.push("last_seq = 0", "updated_at < ?");
     values.push(query.emptyBefore);
@@ -134,17 +137,23 @@ export function buildListStatement(query: SessionQuery): {
 }
 
 export function listSessions(db: Statements, query: SessionQuery): SessionPage {
-  const { pageSql, countSql, pageValues, countValues } = buildListStatement(query);
-  return db.readConsistently(() => {
-    const total =
-      query.search || query.emptyBefore !== undefined || query.spawnedBy !== undefined
-        ? db.get<{ n: number }>(countSql, ...countValues)
-        : db.get<{ n: number }>(
-            "SELECT n FROM totals WHERE scope = ?",
-            query.projectDir === undefined ? "all" : `dir:${query.projectDir}`,
-          );
-    return { sessions: db.all<SessionRow>(pageSql, ...pageValues).map(toSession), total: total?.n ?? 0 };
-  });
+  const { pageSql, pageValues } = buildListStatement(query);
+  return db.readConsistently(() => ({
+    sessions: db.all<SessionRow>(pageSql, ...pageValues).map(toSession),
+    total: countSessions(db, query),
+  }));
+}
+
+/** Counts the matching sessions with the stored totals, which include archived sessions, or with an index. */
+function countSessions(db: Statements, query: SessionQuery): number {
+  const { projectDir, search, emptyBefore, spawnedBy, archived } = query;
+  const { countSql, countValues } = buildListStatement(query);
+  if (search || emptyBefore !== undefined || spawnedBy !== undefined || archived === "only")
+    return db.get<{ n: number }>(countSql, ...countValues)?.n ?? 0;
+  if (archived === "exclude")
+    return countSessions(db, { ...query, archived: "include" }) - countSessions(db, { ...query, archived: "only" });
+  const scope = projectDir === undefined ? "all" : `dir:${projectDir}`;
+  return db.get<{ n: number }>("SELECT n FROM totals WHERE scope = ?", scope)?.n ?? 0;
 }
 
 /** Builds the statement of a page of messages. `values` follow the row number `n` of the session or chain. */

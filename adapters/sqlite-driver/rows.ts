@@ -32,6 +32,7 @@ export interface SessionRow {
   spawner: string | null;
   spawner_run: string | null;
   spawner_call: string | null;
+  archived: number;
   root: string;
   idx: number;
   last_seq: number;
@@ -99,6 +100,7 @@ export function toSession(row: SessionRow): Session {
       row.spawner === null
         ? null
         : { sessionId: row.spawner, runId: row.spawner_run ?? "", callId: row.spawner_call ?? "" },
+    ...(row.archived === 1 && { archived: true }),
     chain: { root: row.root, index: row.idx },
     lastSeq: row.last_seq,
     createdAt: row.created_at,
@@ -130,6 +132,7 @@ export function toSessionRow(session: Session): Omit<SessionRow, "n"> {
     spawner: session.spawnedBy?.sessionId ?? null,
     spawner_run: session.spawnedBy?.runId ?? null,
     spawner_call: session.spawnedBy?.callId ?? null,
+    archived: Number(session.archived ?? false),
     root: chain.root,
     idx: chain.index,
     last_seq: session.lastSeq,

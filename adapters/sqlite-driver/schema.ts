@@ -5,9 +5,41 @@ import { readPragma, setPragma } from "./retained-objects.js";
 /** The letters "gant", which identify the files of this driver. */
 export const APPLICATION_ID = 0x67616e74;
 
+/** The triggers that keep `totals`. `condition`: of the counted rows, by the name of the row. */
+const createTotalsTriggers = (condition: (row: "NEW" | "OLD") => string): string =>
+  `CREATE TRIGGER totals_insert AFTER INSERT ON sessions WHEN ${condition("NEW")} BEGIN
+    UPDATE totals SET n = n + 1 WHERE scope = 'all';
+    INSERT INTO totals VALUES ('dir:' || NEW.project_dir, 1) ON CONFLICT (scope) DO UPDATE SET n = n + 1;
+  END;
+  CREATE TRIGGER totals_delete AFTER DELETE ON sessions WHEN ${condition("OLD")} BEGIN
+    UPDATE totals SET n = n - 1 WHERE scope = 'all';
+    UPDATE totals SET n = n - 1 WHERE scope = 'dir:' || OLD.project_dir;
+    DELETE FROM totals WHERE scope = 'dir:' || OLD.project_dir AND n = 0;
+  END;
+  CREATE TRIGGER totals_move AFTER UPDATE OF project_dir ON sessions
+  WHEN ${condition("NEW")} AND OLD.project_dir <> NEW.project_dir BEGIN
+    INSERT INTO totals VALUES ('dir:' || NEW.project_dir, 1) ON CONFLICT (scope) DO UPDATE SET n = n + 1;
+    UPDATE totals SET n = n - 1 WHERE scope = 'dir:' || OLD.project_dir;
+    DELETE FROM totals WHERE scope = 'dir:' || OLD.project_dir AND n = 0;
+  END;
+  `;
+
 /**
  * The migration with index `i` moves the file from version `i` to `i + 1`. Never change a released migration; add a new
- * migration.
+ * migration. The comments are here, because every start loads the text:
+ *
+ * - `sessions`: `leave` and `cuts` are JSON lists, usually empty. `spawner`, `spawner_run` and `spawner_call`: the tool call
+ *   that created a subagent session (root session, run and call); NULL for all other sessions.
+ * - `messages`: `chain` is the `n` of the chain's first session, `session` the `n` of the message's session. `parts` was the
+ *   last column of version 1, because it may be large. `shown`: the displayed part of a tool result, as JSON; usually empty.
+ * - `pieces`: text appended to unfinished messages, in order of `n`. `text` is a JSON string, because two rows may split a
+ *   surrogate pair.
+ * - `fence`: one counter for the store, so that fences increase across releases and deletes.
+ * - `totals`: number of root sessions that are not subagent sessions, in total (scope `all`) and by folder (`dir:` and its
+ *   path). Lists contain the same sessions. The numbers include archived sessions.
+ * - `runs`: `root` is the id of the chain's first session, `fence` of the lease of the last write, `record` all fields as
+ *   JSON. `asks`: `ask` has all fields as JSON.
+ * - `sessions_archived` begins with `archived`, so that SQLite prefers this index.
  */
 export const MIGRATIONS: readonly string[] = [
   `
@@ -39,7 +71,6 @@ export const MIGRATIONS: readonly string[] = [
   CREATE INDEX sessions_of_dir ON sessions (project_dir, updated_at, id) WHERE idx = 0;
   CREATE INDEX sessions_empty ON sessions (updated_at, id) WHERE idx = 0 AND last_seq = 0;
 
-  -- chain: n of the chain's first session. session: n of the message's session. parts is last, because it may be large.
   CREATE TABLE messages (
     n INTEGER PRIMARY KEY,
     chain INTEGER NOT NULL,
@@ -60,7 +91,6 @@ export const MIGRATIONS: readonly string[] = [
   CREATE INDEX messages_growing ON messages (chain, id) WHERE finished = 0;
   CREATE INDEX messages_cut ON messages (chain, cut) WHERE cut <> '';
 
-  -- Text appended to unfinished messages, in order of n. text is a JSON string, because two rows may split a surrogate pair.
   CREATE TABLE pieces (
     n INTEGER PRIMARY KEY,
     message INTEGER NOT NULL,
@@ -89,31 +119,13 @@ export const MIGRATIONS: readonly string[] = [
     expires_at INTEGER NOT NULL
   ) WITHOUT ROWID;
 
-  -- One counter for the store, so that fences increase across releases and deletes.
   CREATE TABLE fence (last INTEGER NOT NULL);
   INSERT INTO fence VALUES (0);
 
-  -- Number of root sessions: in total (scope 'all') and by folder ('dir:' and its path).
   CREATE TABLE totals (scope TEXT PRIMARY KEY, n INTEGER NOT NULL) WITHOUT ROWID;
   INSERT INTO totals VALUES ('all', 0);
-  CREATE TRIGGER totals_insert AFTER INSERT ON sessions WHEN NEW.idx = 0 BEGIN
-    UPDATE totals SET n = n + 1 WHERE scope = 'all';
-    INSERT INTO totals VALUES ('dir:' || NEW.project_dir, 1) ON CONFLICT (scope) DO UPDATE SET n = n + 1;
-  END;
-  CREATE TRIGGER totals_delete AFTER DELETE ON sessions WHEN OLD.idx = 0 BEGIN
-    UPDATE totals SET n = n - 1 WHERE scope = 'all';
-    UPDATE totals SET n = n - 1 WHERE scope = 'dir:' || OLD.project_dir;
-    DELETE FROM totals WHERE scope = 'dir:' || OLD.project_dir AND n = 0;
-  END;
-  CREATE TRIGGER totals_move AFTER UPDATE OF project_dir ON sessions
-  WHEN NEW.idx = 0 AND OLD.project_dir <> NEW.project_dir BEGIN
-    INSERT INTO totals VALUES ('dir:' || NEW.project_dir, 1) ON CONFLICT (scope) DO UPDATE SET n = n + 1;
-    UPDATE totals SET n = n - 1 WHERE scope = 'dir:' || OLD.project_dir;
-    DELETE FROM totals WHERE scope = 'dir:' || OLD.project_dir AND n = 0;
-  END;
-  `,
+  ${createTotalsTriggers((row) => `${row}.idx = 0`)}`,
   `
-  -- root: id of the chain's first session. fence: of the lease of the last write. record: all fields as JSON.
   CREATE TABLE runs (
     id TEXT PRIMARY KEY,
     root TEXT NOT NULL,
@@ -131,13 +143,10 @@ export const MIGRATIONS: readonly string[] = [
   `,
   `
   ALTER TABLE sessions ADD COLUMN mode TEXT NOT NULL DEFAULT 'auto';
-  -- JSON lists, usually empty.
   ALTER TABLE sessions ADD COLUMN leave TEXT NOT NULL DEFAULT '[]';
   ALTER TABLE sessions ADD COLUMN cuts TEXT NOT NULL DEFAULT '[]';
-  -- The displayed part of a tool result, as JSON; usually empty.
   ALTER TABLE messages ADD COLUMN shown TEXT NOT NULL DEFAULT '';
 
-  -- root: id of the chain's first session. ask: all fields as JSON.
   CREATE TABLE asks (
     id TEXT PRIMARY KEY,
     root TEXT NOT NULL,
@@ -158,11 +167,9 @@ export const MIGRATIONS: readonly string[] = [
   CREATE INDEX instructions_of_chain ON instructions (root, n);
   `,
   `
-  -- The tool call that created a subagent session: root session, run and call. NULL for all other sessions.
   ALTER TABLE sessions ADD COLUMN spawner TEXT;
   ALTER TABLE sessions ADD COLUMN spawner_run TEXT;
   ALTER TABLE sessions ADD COLUMN spawner_call TEXT;
-  -- Lists and totals contain root sessions that are not subagent sessions.
   DROP INDEX sessions_all;
   DROP INDEX sessions_of_dir;
   DROP INDEX sessions_empty;
@@ -173,21 +180,15 @@ export const MIGRATIONS: readonly string[] = [
   DROP TRIGGER totals_insert;
   DROP TRIGGER totals_delete;
   DROP TRIGGER totals_move;
-  CREATE TRIGGER totals_insert AFTER INSERT ON sessions WHEN NEW.idx = 0 AND NEW.spawner IS NULL BEGIN
-    UPDATE totals SET n = n + 1 WHERE scope = 'all';
-    INSERT INTO totals VALUES ('dir:' || NEW.project_dir, 1) ON CONFLICT (scope) DO UPDATE SET n = n + 1;
-  END;
-  CREATE TRIGGER totals_delete AFTER DELETE ON sessions WHEN OLD.idx = 0 AND OLD.spawner IS NULL BEGIN
-    UPDATE totals SET n = n - 1 WHERE scope = 'all';
-    UPDATE totals SET n = n - 1 WHERE scope = 'dir:' || OLD.project_dir;
-    DELETE FROM totals WHERE scope = 'dir:' || OLD.project_dir AND n = 0;
-  END;
-  CREATE TRIGGER totals_move AFTER UPDATE OF project_dir ON sessions
-  WHEN NEW.idx = 0 AND NEW.spawner IS NULL AND OLD.project_dir <> NEW.project_dir BEGIN
-    INSERT INTO totals VALUES ('dir:' || NEW.project_dir, 1) ON CONFLICT (scope) DO UPDATE SET n = n + 1;
-    UPDATE totals SET n = n - 1 WHERE scope = 'dir:' || OLD.project_dir;
-    DELETE FROM totals WHERE scope = 'dir:' || OLD.project_dir AND n = 0;
-  END;
+  ${createTotalsTriggers((row) => `${row}.idx = 0 AND ${row}.spawner IS NULL`)}`,
+  `
+  ALTER TABLE sessions ADD COLUMN archived INTEGER NOT NULL DEFAULT 0;
+  DROP INDEX sessions_all;
+  DROP INDEX sessions_of_dir;
+  CREATE INDEX sessions_all ON sessions (updated_at, id, archived) WHERE idx = 0 AND spawner IS NULL;
+  CREATE INDEX sessions_of_dir ON sessions (project_dir, updated_at, id, archived) WHERE idx = 0 AND spawner IS NULL;
+  CREATE INDEX sessions_archived ON sessions (archived, updated_at, id, project_dir)
+  WHERE idx = 0 AND spawner IS NULL AND archived = 1;
   `,
 ];
 

@@ -96,15 +96,12 @@ export class Agent {
     this.mcpServerFactory = options.mcpServerFactory;
     this.models = models;
     this.sessions = new Sessions({
-      store,
-      bus,
-      logger,
-      projectDir,
-      mode,
+      ...{ store, bus, logger, projectDir, mode },
       isRunningHere: (rootId) => this.#localRuns?.find(rootId) !== undefined,
       notifyWatchers: notifyChange,
       watch: (id, options) => this.#watchers.watch(id, options),
       stopRun: async (rootId) => this.#localRuns?.stop(rootId),
+      runs: () => this.runs,
       background,
       fileHistory,
     });

@@ -54,6 +54,7 @@ export interface SessionFields {
   permissionGrants?: readonly PermissionGrant[];
   rewinds?: readonly number[];
   projectDir?: string;
+  archived?: boolean;
   /** Ignored if the stored value is later; the other fields of the change apply. */
   updatedAt?: string;
 }

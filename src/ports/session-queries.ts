@@ -21,6 +21,8 @@ export interface SessionQuery {
   emptyBefore?: string;
   /** Only sessions spawned by runs of this chain (id of its original). Undefined: sessions that no run spawned. */
   spawnedBy?: string;
+  /** `exclude`: without archived sessions. `include` (default): all. `only`: archived sessions only. */
+  archived?: "exclude" | "include" | "only";
   limit: number;
   /** Number of matching sessions to skip. Not with `before`. */
   offset?: number;
@@ -32,8 +34,8 @@ export interface SessionQuery {
 export interface SessionPage {
   sessions: Session[];
   /**
-   * Number of all matching sessions, read at the same moment as the page. The number comes from stored counters unless
-   * `search` is set.
+   * Number of all matching sessions, read at the same moment as the page. Without `search`, the number comes from stored
+   * counters or an index.
    */
   total: number;
 }

@@ -70,6 +70,11 @@ export interface Session {
   parentId: string;
   /** For a subagent's session: the call that created it. Null otherwise. Immutable. */
   spawnedBy: SpawnedBy | null;
+  /**
+   * Whether lists omit the session unless a query asks for archived sessions. Undefined means false. The flag of a
+   * chain's first session counts.
+   */
+  archived?: boolean;
   chain: ChainLink;
   /**
    * At least the greatest `seq` in this session and the chain's earlier sessions; 0 without messages. Set by the

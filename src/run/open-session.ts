@@ -111,6 +111,8 @@ export async function openSession(
     model: chosenModel.model.id,
     reasoningEffort: request.requestedEffort,
     ...(input.mode && { mode: input.mode }),
+    // A new message brings the session back to the lists.
+    ...(head?.root.archived && { archived: false }),
   };
   const session = { ...(head ? createContinuedSession(head) : firstSession), ...fields };
   const cachedConversation = head && conversations.take(id, lease.previousFence);

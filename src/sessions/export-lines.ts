@@ -44,6 +44,7 @@ const sessionShape = v.object({
   projectDir: folder,
   parentId: v.string(),
   spawnedBy: v.optional(v.nullable(v.object({ sessionId: v.string(), runId: v.string(), callId: v.string() })), null),
+  archived: v.exactOptional(v.boolean()),
   chain: v.object({ root: v.string(), index: naturalNumber }),
   lastSeq: naturalNumber,
   createdAt: timestamp,

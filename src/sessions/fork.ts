@@ -13,7 +13,7 @@ export async function fork(store: SessionDriver, source: Session, messageId: str
   const chainMessages = await store.messages(source.id, { scope: "chain" });
   const lastIndex = chainMessages.findIndex((message) => message.id === messageId);
   if (lastIndex === -1) throw new PointNotFoundError("message");
-  const original = (await store.get(source.chain.root)) ?? source;
+  const { archived: _, ...original } = (await store.get(source.chain.root)) ?? source;
   const id = newId();
   const createdAt = now();
   const messages = copyMessages(chainMessages.slice(0, lastIndex + 1), id);

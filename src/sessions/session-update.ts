@@ -1,13 +1,30 @@
 import { InputError } from "../ports/errors.js";
+import type { RunState } from "../ports/run.js";
 import type { PermissionGrant, Session } from "../ports/session.js";
 import type { SessionFields } from "../ports/session-change.js";
 import { SESSION_MODES } from "./session-modes.js";
 
-/** Throws `InputError` for an unknown mode, and for permission grants that the session does not have. */
+/** The methods of `Runs` that end the runs of a session. */
+export interface RunCanceller {
+  list(query: { sessionId: string; states: readonly RunState[]; limit: number }): Promise<readonly { id: string }[]>;
+  cancel(id: string): Promise<unknown>;
+}
+
+/** Maximum number of runs that an update cancels. */
+const MAX_CANCELLED_RUNS = 1000;
+
+/** Cancels the open runs of a session, the newest first, so that no queued run starts. Rejects like `Runs.cancel`. */
+export async function cancelOpenRuns(runs: RunCanceller, sessionId: string): Promise<void> {
+  const states = ["queued", "running", "waiting"] as const;
+  for (const { id } of await runs.list({ sessionId, states, limit: MAX_CANCELLED_RUNS })) await runs.cancel(id);
+}
+
+/** Throws `InputError` for an unknown value, and for permission grants that the session does not have. */
 export function checkSessionUpdate(
-  { mode, permissionGrants }: Pick<SessionFields, "mode" | "permissionGrants">,
+  { mode, permissionGrants, archived }: Pick<SessionFields, "mode" | "permissionGrants" | "archived">,
   session: Session,
 ): void {
+  if (archived !== undefined && typeof archived !== "boolean") throw new InputError("archived", "true or false");
   if (mode !== undefined && !SESSION_MODES.includes(mode))
     throw new InputError(
       "mode",

@@ -16,7 +16,7 @@ import type { SessionPage, SessionQuery } from "../ports/session-queries.js";
 import type { WatchEvent, WatchOptions } from "../ports/watch.js";
 import type { FileHistory, UndoneFile } from "../ports/file-history.js";
 import type { UndoResult, UndoOptions } from "./undo.js";
-import { checkSessionUpdate } from "./session-update.js";
+import { cancelOpenRuns, checkSessionUpdate, type RunCanceller } from "./session-update.js";
 
 export type { NewSession } from "./new-session.js";
 
@@ -36,6 +36,7 @@ export interface SessionsOptions {
   watch: (id: string, options: WatchOptions) => AsyncIterable<WatchEvent>;
   /** Ends the chain's run in this process, if any, and waits for its end. */
   stopRun: (rootId: string) => Promise<void>;
+  runs: () => RunCanceller;
   background: BackgroundTasks;
   /** Records files before tools change them. Undefined: disabled. */
   fileHistory: FileHistory | undefined;
@@ -126,16 +127,18 @@ export class Sessions {
 
   /**
    * Sets the title, or settings of the session's next runs. `mode` and `permissionGrants` apply at once, also to an
-   * active run. Grants can only be removed. Rejects with `InputError` or `SessionNotFoundError`.
+   * active run. Grants can only be removed. `archived: true` cancels open runs first. Rejects with `InputError` or
+   * `SessionNotFoundError`.
    */
   async update(
     id: string,
-    fields: Pick<SessionFields, "title" | "provider" | "model" | "reasoningEffort" | "mode" | "permissionGrants">,
+    fields: Omit<SessionFields, "hasFinalTitle" | "rewinds" | "projectDir" | "updatedAt">,
   ): Promise<Session> {
     const store = await this.#options.store();
     const head = await requireHead(store, id);
     const root = head.root.id;
     checkSessionUpdate(fields, head.root);
+    if (fields.archived) await cancelOpenRuns(this.#options.runs(), root);
     const set: SessionFields = { ...fields, ...(fields.title === undefined ? {} : { hasFinalTitle: true }) };
     await store.write(head.newest.id, { fence: null, sync: true, set });
     const session = await requireSession(store, root);

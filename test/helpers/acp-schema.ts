@@ -34,6 +34,9 @@ const UNSTABLE_RESULT_DEFINITIONS: Readonly<Record<string, string>> = {
   initialize: "InitializeResponse",
   "session/fork": "ForkSessionResponse",
   "session/set_title": "SetSessionTitleResponse",
+  "session/archive": "ArchiveSessionResponse",
+  "session/unarchive": "UnarchiveSessionResponse",
+  "session/list": "ListSessionsResponse",
 };
 /** Definitions of params that an agent sends, by method. */
 const PARAMS_DEFINITIONS: Readonly<Record<string, string>> = {

@@ -29,7 +29,7 @@ export class SessionsApi {
 
   /**
    * A page of sessions, last used first. `page` counts from 1; `search` is part of a title; `spawnedBy` lists the
-   * subagent sessions of a session.
+   * subagent sessions of a session. Archived sessions are not listed unless `archived` is `include` or `only`.
    */
   async list(
     {
@@ -38,10 +38,18 @@ export class SessionsApi {
       search,
       projectDir,
       spawnedBy,
-    }: { page?: number; size?: number; search?: string; projectDir?: string; spawnedBy?: string } = {},
+      archived,
+    }: {
+      page?: number;
+      size?: number;
+      search?: string;
+      projectDir?: string;
+      spawnedBy?: string;
+      archived?: "exclude" | "include" | "only";
+    } = {},
     { signal }: CallOptions = {},
   ): Promise<SessionList> {
-    const query = { page, size, search, project_dir: projectDir, spawned_by: spawnedBy };
+    const query = { page, size, search, project_dir: projectDir, spawned_by: spawnedBy, archived };
     const hasSessions = ({ sessions }: SessionList) => Array.isArray(sessions);
     return (await this.#connection.requestJson<SessionList>("sessions", { query, signal }, hasSessions)).body;
   }
@@ -51,7 +59,7 @@ export class SessionsApi {
     return this.#request<ApiSession>(id, "", { signal }, hasId);
   }
 
-  /** Changes title, model, reasoning effort or mode. Returns the changed session. */
+  /** Changes title, model, reasoning effort, mode or archive state. Returns the changed session. */
   update(id: string, change: ApiSessionChange, { signal }: CallOptions = {}): Promise<ApiSession> {
     return this.#request<ApiSession>(id, "", { method: "PATCH", body: change, signal }, hasId);
   }

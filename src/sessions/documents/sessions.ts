@@ -224,7 +224,7 @@ export async function deleteChain(tx: Transaction, id: string): Promise<void> {
 
 /** Like `SessionDriver.list`. */
 export async function listSessions(tx: Transaction, query: SessionQuery): Promise<SessionPage> {
-  const { projectDir, spawnedBy, emptyBefore, before, offset = 0, limit } = query;
+  const { projectDir, spawnedBy, emptyBefore, archived = "include", before, offset = 0, limit } = query;
   const search = (query.search ?? "").toLowerCase();
   const sessions = (await tx.scan<Session>(keys.allSessions)).map(([, session]) => session);
   const matchingSessions = sessions.filter(
@@ -232,6 +232,7 @@ export async function listSessions(tx: Transaction, query: SessionQuery): Promis
       session.chain.root === session.id &&
       session.spawnedBy?.sessionId === spawnedBy &&
       (projectDir === undefined || session.projectDir === projectDir) &&
+      (archived === "include" || (session.archived === true) === (archived === "only")) &&
       (emptyBefore === undefined || (session.lastSeq === 0 && session.updatedAt < emptyBefore)) &&
       (search === "" || session.title.toLowerCase().includes(search)),
   );

@@ -152,6 +152,56 @@ export const listRules: StoreRules = {
     assert.deepEqual(await listIds(reopenedDriver, { spawnedBy: "a" }), ["c"]);
     assert.deepEqual(await readTotals(reopenedDriver), [1, 1, 0, 1]);
   },
+  "list: `archived` excludes, includes or selects archived sessions, and the totals agree": async (store) => {
+    const listWithTotal = async (query: Partial<SessionQuery>): Promise<[string[], number]> => {
+      const page = await store.driver.list({ limit: 9, ...query });
+      return [page.sessions.map(({ id }) => id), page.total];
+    };
+    const spawnedBy = { sessionId: "d", runId: "r", callId: "c" };
+    await store.driver.create({ session: aSession("a") });
+    await store.driver.create({ session: aSession("b", { projectDir: "/other", archived: true }) });
+    await store.driver.create({ session: aSession("c", { updatedAt: at(2) }) });
+    await store.driver.create({ session: aSession("c1", { chain: { root: "c", index: 1 }, updatedAt: at(9) }) });
+    await store.driver.create({ session: aSession("d", { projectDir: "/other", updatedAt: at(3) }) });
+    await store.driver.create({ session: aSession("e", { spawnedBy, archived: true }) });
+    await store.driver.write("c1", change({ set: { archived: true } }));
+    for (const archived of [undefined, "include"] as const)
+      assert.deepEqual(await listWithTotal({ archived }), [["d", "c", "b", "a"], 4]);
+    await store.reopen();
+    assert.deepEqual(await listWithTotal({ archived: "exclude" }), [["d", "a"], 2]);
+    assert.deepEqual(await listWithTotal({ archived: "only" }), [["c", "b"], 2]);
+    assert.deepEqual(await listWithTotal({ archived: "only", limit: 1, offset: 1 }), [["b"], 2]);
+    assert.deepEqual(await listWithTotal({ archived: "only", before: { updatedAt: at(2), id: "c" } }), [["b"], 2]);
+    assert.deepEqual(await listWithTotal({ archived: "exclude", limit: 1 }), [["d"], 2]);
+    assert.deepEqual(await listWithTotal({ archived: "exclude", before: { updatedAt: at(3), id: "d" } }), [["a"], 2]);
+    assert.deepEqual(await listWithTotal({ archived: "exclude", projectDir: "/other" }), [["d"], 1]);
+    assert.deepEqual(await listWithTotal({ archived: "only", projectDir: "/other" }), [["b"], 1]);
+    assert.deepEqual(await listWithTotal({ archived: "exclude", search: "title of" }), [["d", "a"], 2]);
+    assert.deepEqual(await listWithTotal({ archived: "only", search: "title of c" }), [["c"], 1]);
+    assert.deepEqual(await listWithTotal({ archived: "only", emptyBefore: at(1) }), [["b"], 1]);
+    assert.deepEqual(await listWithTotal({ archived: "only", spawnedBy: "d" }), [["e"], 1]);
+    assert.deepEqual(await listWithTotal({ archived: "exclude", spawnedBy: "d" }), [[], 0]);
+    await store.driver.write("b", change({ set: { archived: false, title: "Back" } }));
+    assert.equal((await store.driver.get("b"))?.archived ?? false, false);
+    await store.driver.delete(["c"]);
+    assert.deepEqual(await listWithTotal({ archived: "exclude" }), [["d", "b", "a"], 3]);
+    assert.deepEqual(await listWithTotal({ archived: "only" }), [[], 0]);
+  },
+  "archived: the flag stays in heads, in a dump and in a load; a session without it is not archived": async (store) => {
+    const { driver } = store;
+    await driver.create({ session: aSession("a"), messages: [aMessage("a", 1)] });
+    await driver.create({ session: aSession("b") });
+    await driver.write("a", change({ set: { archived: true } }));
+    assert.equal((await driver.head("a"))?.root.archived, true);
+    assert.deepEqual(await driver.get("b"), aSession("b"));
+    const data = await driver.dump("a");
+    assert.ok(data, "the dump of the session");
+    await driver.delete(["a"]);
+    await driver.load(data);
+    assert.deepEqual(await driver.get("a"), aSession("a", { lastSeq: 1, archived: true }));
+    assert.deepEqual(await listIds(driver, { archived: "exclude" }), ["b"]);
+    assert.equal((await driver.list({ limit: 9, archived: "exclude" })).total, 1);
+  },
   "load: a subagent session is listed only in queries for its parent": async (store) => {
     const { driver } = store;
     const spawnedBy = { sessionId: "elsewhere", runId: "r", callId: "c" };

@@ -59,8 +59,8 @@ describe("the official ACP client with everything that its unstable schema has",
           _meta: { terminal_output: true },
         },
       });
-      const { fork, title, systemPrompt } = agentCapabilities?.sessionCapabilities ?? {};
-      assert.deepEqual([fork, title, systemPrompt], [{}, {}, { mode: { override: {} } }]);
+      const { fork, title, archive, systemPrompt } = agentCapabilities?.sessionCapabilities ?? {};
+      assert.deepEqual([fork, title, archive, systemPrompt], [{}, {}, {}, { mode: { override: {} } }]);
       const { sessionId } = await context.request(methods.agent.session.new, {
         cwd,
         mcpServers: [],
@@ -82,6 +82,13 @@ describe("the official ACP client with everything that its unstable schema has",
       assert.equal(stored.title, "My title");
       const { sessions } = await context.request(methods.agent.session.list, { cwd });
       assert.ok(sessions.some((session) => session.title === "My title"));
+      await context.request(methods.agent.session.archive, { sessionId });
+      for (const archived of ["exclude", "only"] as const) {
+        const page = await context.request(methods.agent.session.list, { cwd, archived });
+        const entries = page.sessions.map((session) => [session.sessionId === sessionId, session.archived]);
+        assert.deepEqual(entries, [[archived === "only", archived === "only"]]);
+      }
+      await context.request(methods.agent.session.unarchive, { sessionId });
       await context.request(methods.agent.logout, {});
       await assert.rejects(context.request(methods.agent.session.prompt, { sessionId, prompt }), /logged out/);
       await context.request(methods.agent.authenticate, { methodId: authMethods![0]!.id });

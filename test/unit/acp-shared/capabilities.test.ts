@@ -31,6 +31,11 @@ const CALLS_BY_CAPABILITY: Readonly<Record<string, readonly Call[]>> = {
   "sessionCapabilities.additionalDirectories": [{ method: "session/resume", params: { additionalDirectories: ["/"] } }],
   "sessionCapabilities.fork": [{ method: "session/fork" }],
   "sessionCapabilities.title": [{ method: "session/set_title", params: { title: "x" } }],
+  "sessionCapabilities.archive": [
+    { method: "session/archive" },
+    { method: "session/unarchive" },
+    { method: "session/list", params: { archived: "only" } },
+  ],
   "sessionCapabilities.systemPrompt": [
     { method: "session/resume", params: { systemPrompt: { mode: "append", content: [{ type: "text", text: "x" }] } } },
   ],
@@ -92,8 +97,6 @@ for (const [name, params] of [
       const { agentCapabilities } = await peer.initialize(params);
       const paths = listCapabilities(agentCapabilities);
       for (const [capability, method] of [
-        ["sessionCapabilities.archive", "session/archive"],
-        ["sessionCapabilities.archive", "session/unarchive"],
         ["sessionCapabilities.status", "session/status"],
         ["providers", "providers/list"],
         ["auth.status", "auth/status"],

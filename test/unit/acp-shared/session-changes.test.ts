@@ -93,6 +93,82 @@ describe("session/set_title", () => {
   });
 });
 
+describe("session/archive and session/unarchive", () => {
+  const listIds = async (peer: AcpPeer, params: Json = {}): Promise<string[]> =>
+    (await peer.request("session/list", params)).sessions.map(({ sessionId }: Json) => sessionId);
+
+  it("hide a session from lists and bring it back; `archived` filters each page", async (t) => {
+    const { cwd, peer } = await connectPeer(t);
+    const [first, second] = [await peer.newSession(cwd), await peer.newSession(cwd)] as [string, string];
+    await peer.prompt(first, "one");
+    for (let n = 0; n < 2; n += 1) assert.deepEqual(await peer.request("session/archive", { sessionId: first }), {});
+    for (const params of [{}, { archived: "exclude" }, { archived: null }, { cwd }])
+      assert.deepEqual(await listIds(peer, params), [second], JSON.stringify(params));
+    assert.deepEqual(await listIds(peer, { archived: "only" }), [first]);
+    assert.deepEqual(await listIds(peer, { archived: "only", cwd: "/none" }), []);
+    const { sessions } = await peer.request("session/list", { archived: "include" });
+    assert.deepEqual(
+      sessions.map(({ sessionId, archived }: Json) => [sessionId, archived]),
+      [
+        [first, true],
+        [second, false],
+      ],
+    );
+    for (const archived of ["all", "", 5, true])
+      assert.deepEqual((await peer.call("session/list", { archived })).error?.code, -32602, String(archived));
+    for (let n = 0; n < 2; n += 1) assert.deepEqual(await peer.request("session/unarchive", { sessionId: first }), {});
+    assert.deepEqual(await listIds(peer), [first, second]);
+    for (const method of ["session/archive", "session/unarchive"])
+      assert.deepEqual((await peer.call(method, { sessionId: "nope" })).error, {
+        ...{ code: -32002, message: "session not found", data: { sessionId: "nope" } },
+      });
+    peer.assertNoValidationErrors();
+  });
+
+  it("an archive cancels the prompt of any client and closes the session; a load keeps it archived", async (t) => {
+    const { cwd, agent, peer, connect } = await connectPeer(t, { provider: { fallback: () => ({ hang: true }) } });
+    const otherPeer = await connect();
+    const sessionId = await peer.newSession(cwd);
+    await otherPeer.request("session/resume", { sessionId, cwd });
+    const result = otherPeer.prompt(sessionId, "x");
+    await peer.waitForMessage(({ params }) => params?.update?.sessionUpdate === "user_message_chunk");
+    await peer.request("session/archive", { sessionId });
+    assert.deepEqual(await result, { stopReason: "cancelled" });
+    const [run] = await agent.runs.list({ sessionId });
+    assert.equal(run?.state, "cancelled");
+    await peer.request("session/load", { sessionId, cwd });
+    assert.deepEqual(await listIds(peer), [], "a load does not bring it back");
+    peer.assertNoValidationErrors();
+  });
+
+  it("a prompt brings the session back to the lists", async (t) => {
+    const { cwd, agent, peer } = await connectPeer(t);
+    const sessionId = await peer.newSession(cwd);
+    await peer.prompt(sessionId, "one");
+    await peer.request("session/archive", { sessionId });
+    await peer.prompt(sessionId, "two");
+    assert.deepEqual(await listIds(peer), [sessionId]);
+    await peer.request("session/archive", { sessionId });
+    const fork = await peer.request("session/fork", { sessionId, cwd });
+    assert.deepEqual(await listIds(peer), [fork.sessionId], "a fork starts unarchived");
+    assert.equal((await agent.sessions.messages(sessionId)).length, 4);
+  });
+
+  it("a client of the interface specification gets its entries only, without archived sessions", async (t) => {
+    const { cwd, connect } = await connectPeer(t);
+    const peer = await connect({});
+    peer.profile = "spec";
+    await peer.newSession(cwd);
+    await peer.request("session/archive", { sessionId: await peer.newSession(cwd) });
+    const { sessions, nextCursor } = await peer.request("session/list", {});
+    assert.deepEqual(
+      [sessions.length, Object.keys(sessions[0]).sort(), nextCursor],
+      [1, ["createdAt", "cwd", "id", "sessionId", "title", "updatedAt"], ""],
+    );
+    peer.assertNoValidationErrors();
+  });
+});
+
 describe("the system prompt of a client", () => {
   const BUILT_IN_TEXT = "You are";
   const text = (value: string) => ({ type: "text", text: value });

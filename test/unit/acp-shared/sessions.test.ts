@@ -139,6 +139,7 @@ for (const profile of PROFILES) {
         title: "over http",
         createdAt: httpSession.createdAt,
         updatedAt: httpSession.updatedAt,
+        ...(profile === "official" && { archived: false }),
       });
       const acpEntry = firstPage.sessions.find((entry: Json) => entry.title === "ACP Session");
       const storedSession = (await agent.sessions.get(acpEntry.id))!;

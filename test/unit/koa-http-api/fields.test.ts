@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
+import { GantryClient } from "gantry/client";
 import { callTools } from "gantry/testing";
 import { createGate, createWaitTool } from "../../helpers/gate.js";
 import { readSessionEvents } from "../../helpers/event-page.js";
@@ -109,6 +110,59 @@ describe("PATCH /api/sessions/{id}", () => {
     }
     assert.equal((await patchSession(api, "none", { title: "x" })).status, 404);
     assert.equal((await api.agent.sessions.get(id))?.title, title);
+  });
+});
+
+describe("archived sessions over HTTP", () => {
+  it("are listed on request only, with totals; a prompt brings a session back", async (t) => {
+    const api = await startApi(t, { steps: ["one", "two"] });
+    const { id } = await api.agent.sessions.create();
+    const archivedId = String((await api.postRun({ message: "hi" })).headers["x-session-id"]);
+    const listIds = async (query = ""): Promise<[string[], number]> => {
+      const { sessions, total } = (await api.send(`/api/sessions${query}`)).json() as {
+        sessions: { id: string }[];
+        total: number;
+      };
+      return [sessions.map((session) => session.id), total];
+    };
+    const archivedSession = (await patchSession(api, archivedId, { archived: true })).json() as object;
+    assert.deepEqual(Object.entries(archivedSession).at(-1), ["archived", true]);
+    assert.deepEqual(await listIds(), [[id], 1]);
+    assert.deepEqual(await listIds("?archived=exclude"), [[id], 1]);
+    assert.deepEqual(await listIds("?archived=only"), [[archivedId], 1]);
+    assert.deepEqual(await listIds("?archived=include&size=1"), [[archivedId], 2]);
+    assert.equal((await api.send("/api/sessions?archived=yes")).status, 400);
+    for (const archived of ["true", null, 1])
+      assert.deepEqual((await patchSession(api, id, { archived })).json(), createInvalidFieldError("archived"));
+    const client = new GantryClient({ url: api.url });
+    assert.deepEqual((await client.sessions.list({ archived: "only" })).sessions, [archivedSession]);
+    await api.postRun({ message: "again", session_id: archivedId });
+    assert.deepEqual(await listIds(), [[archivedId, id], 2]);
+    assert.equal((await client.sessions.update(archivedId, { archived: true })).archived, true);
+    assert.ok(!("archived" in (await client.sessions.update(archivedId, { archived: false }))));
+  });
+
+  it("PATCH archived: true cancels the session's runs, queued ones first", async (t) => {
+    const toolGate = createGate();
+    const api = await startApi(t, {
+      steps: [callTools(["wait", {}]), "done"],
+      agent: { tools: [createWaitTool(toolGate)] },
+    });
+    const response = api.postRun({ message: "hi" });
+    await toolGate.firstWait;
+    const [run] = await api.agent.runs.list();
+    const queuedResponse = await api.postRun({
+      ...{ message: "next", session_id: run!.sessionId, queue: true, background: true },
+    });
+    assert.equal(queuedResponse.status, 202);
+    assert.equal((await patchSession(api, run!.sessionId, { archived: true })).status, 200);
+    assert.deepEqual(
+      (await api.agent.runs.list()).map(({ state }) => state),
+      ["cancelled", "cancelled"],
+    );
+    assert.equal((await api.agent.sessions.get(run!.sessionId))?.archived, true);
+    toolGate.open();
+    await response;
   });
 });
 

@@ -289,6 +289,10 @@ describe("the file of SqliteDriver", () => {
       buildListStatement({ limit: 1, before: { updatedAt: "", id: "" } }).pageSql,
       buildListStatement({ limit: 1, projectDir: "/" }).pageSql,
       buildListStatement({ limit: 1, projectDir: "/", before: { updatedAt: "", id: "" } }).pageSql,
+      buildListStatement({ limit: 1, archived: "exclude" }).pageSql,
+      buildListStatement({ limit: 1, archived: "exclude", projectDir: "/" }).pageSql,
+      buildListStatement({ limit: 1, archived: "only" }).countSql,
+      buildListStatement({ limit: 1, archived: "only", projectDir: "/" }).countSql,
       buildListStatement({ limit: 1, emptyBefore: "" }).pageSql,
       buildListStatement({ limit: 1, emptyBefore: "" }).countSql,
       ...(["session", "chain"] as const).flatMap((scope) => [
@@ -316,6 +320,8 @@ describe("the file of SqliteDriver", () => {
     }
     assert.match(explainQuery(buildListStatement({ limit: 1, projectDir: "/" }).pageSql), /sessions_of_dir/);
     assert.match(explainQuery(buildListStatement({ limit: 1, emptyBefore: "" }).pageSql), /sessions_empty/);
+    assert.match(explainQuery(buildListStatement({ limit: 1, archived: "only" }).pageSql), /sessions_archived/);
+    assert.match(explainQuery(buildListStatement({ limit: 1, archived: "only" }).countSql), /sessions_archived/);
     assert.match(explainQuery(buildListStatement({ limit: 1, spawnedBy: "a" }).pageSql), /sessions_spawned/);
     assert.match(explainQuery(buildRunsStatement({ limit: 1 }, "running").sql), /runs_of_state/);
     assert.match(explainQuery(buildRunsStatement({ limit: 1, sessionId: "a" }).sql), /runs_of_chain/);
