@@ -17,10 +17,9 @@ const DEFAULT_COMMAND = "chat";
  * start with a command, returns the flags of all commands. A flag has the same type in all commands.
  */
 export function getFlagsFor([firstWord = DEFAULT_COMMAND]: readonly string[]): FlagSpecs {
-  const matchingCommands = COMMAND_DESCRIPTIONS.filter(({ name }) => name === firstWord);
-  const commands = matchingCommands.length > 0 ? matchingCommands : COMMAND_DESCRIPTIONS;
-  const flags = commands.flatMap((command) =>
-    [command, ...Object.values(command.commands ?? {})].map((command) => command.flags),
+  const command = COMMAND_DESCRIPTIONS.find(({ name }) => name === firstWord);
+  const flags = (command ? [command] : COMMAND_DESCRIPTIONS).flatMap((description) =>
+    [description, ...Object.values(description.commands ?? {})].map((subcommand) => subcommand.flags),
   );
   return Object.assign({}, ...flags) as FlagSpecs;
 }

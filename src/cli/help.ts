@@ -1,4 +1,4 @@
-import { toFlag, type CommandDescription, type FlagSpec, type FlagSpecs } from "./command-description.js";
+import { toFlag, type CommandDescription, type FlagSpecs } from "./command-description.js";
 import { COMMAND_DESCRIPTIONS } from "./descriptions/command-descriptions.js";
 import { findNearest } from "./nearest-name.js";
 
@@ -27,27 +27,25 @@ function toCommandRows({ name, summary, commands }: CommandDescription): [string
   return commands ? Object.values(commands).flatMap(toCommandRows) : [[`gantry ${name}`, summary]];
 }
 
-function formatCommandHelp({ name, summary, usage, flags, details, commands }: CommandDescription): string {
+function formatCommandHelp(command: CommandDescription): string {
+  const { name, summary, usage, flags, details } = command;
   return [
     `gantry ${name}: ${summary}\n`,
     `Usage\n${usage.map((line) => `  $ gantry ${name} ${line}`.trimEnd()).join("\n")}\n`,
-    ...(commands ? [`Commands\n${formatColumns(Object.values(commands).flatMap(toCommandRows))}\n`] : []),
+    ...(command.commands ? [`Commands\n${formatColumns(toCommandRows(command))}\n`] : []),
     `Options\n${formatColumns(toFlagRows({ ...flags, ...COMMON_FLAGS }))}\n`,
-    ...(details === undefined ? [] : [`${details}\n`]),
+    ...(details ? [`${details}\n`] : []),
   ].join("\n");
 }
 
 function toFlagRows(flags: FlagSpecs): [string, string][] {
-  return Object.entries(flags).map(([key, spec]) => [formatFlag(key, spec), describeFlag(spec)]);
-}
-
-function formatFlag(key: string, { value }: FlagSpec): string {
-  const shortFlag = SHORT_FLAGS[key];
-  return `${shortFlag === undefined ? "" : `${shortFlag}, `}${toFlag(key)}${value === undefined ? "" : ` ${value}`}`;
-}
-
-function describeFlag({ description, choices }: FlagSpec): string {
-  return choices ? `${description}: ${choices.join(", ")}` : description;
+  return Object.entries(flags).map(([key, { value, description, choices }]) => {
+    const shortFlag = SHORT_FLAGS[key];
+    return [
+      `${shortFlag ? `${shortFlag}, ` : ""}${toFlag(key)}${value ? ` ${value}` : ""}`,
+      choices ? `${description}: ${choices.join(", ")}` : description,
+    ];
+  });
 }
 
 function formatColumns(rows: readonly (readonly [string, string])[]): string {
@@ -60,20 +58,18 @@ export function describeUnknownCommand(
   knownCommands: readonly CommandDescription[] = COMMAND_DESCRIPTIONS,
   parentName = "",
 ): string {
-  const names = knownCommands.map(({ name }) => name.slice(parentName === "" ? 0 : parentName.length + 1));
+  const prefix = parentName && `${parentName} `;
+  const names = knownCommands.map(({ name }) => name.slice(prefix.length));
   const suggestion = findNearest(word, names);
-  const suggestionText =
-    suggestion === undefined ? "" : `; did you mean gantry ${parentName === "" ? "" : `${parentName} `}${suggestion}?`;
-  const commandKind = parentName === "" ? "command" : `command of gantry ${parentName}`;
-  return `unknown ${commandKind} ${word}${suggestionText || `; expected one of ${names.join(", ")}`} (see gantry ${parentName === "" ? "" : `${parentName} `}--help)`;
+  const advice = suggestion ? `did you mean gantry ${prefix}${suggestion}?` : `expected one of ${names.join(", ")}`;
+  return `unknown command ${parentName && `of gantry ${prefix}`}${word}; ${advice} (see gantry ${prefix}--help)`;
 }
 
 export function describeUnknownFlag(flag: string, { name, flags }: CommandDescription): string {
   const helpHint = `(see gantry ${name} --help)`;
   // The parser reports a flag of every command as unknown only if it has a value.
   if (Object.keys(COMMON_FLAGS).map(toFlag).includes(flag)) return `${flag} takes no value ${helpHint}`;
-  const commandFlags = [...Object.keys(flags).map(toFlag), "--help", "--version"];
-  const suggestion = findNearest(flag, commandFlags);
+  const suggestion = findNearest(flag, Object.keys({ ...flags, ...COMMON_FLAGS }).map(toFlag));
   const otherCommands = COMMAND_DESCRIPTIONS.flatMap((command) =>
     command.commands ? Object.values(command.commands) : [command],
   )
@@ -83,5 +79,5 @@ export function describeUnknownFlag(flag: string, { name, flags }: CommandDescri
     return `unknown flag ${flag} of gantry ${name}: it belongs to ${otherCommands.join(", ")} ${helpHint}`;
   // A prompt that begins with a dash is parsed as a flag.
   if (/\s/.test(flag) && name === "run") return `unknown flag: put a prompt that begins with - after -- ${helpHint}`;
-  return `unknown flag ${flag}${suggestion === undefined ? "" : `; did you mean ${suggestion}?`} ${helpHint}`;
+  return `unknown flag ${flag}${suggestion ? `; did you mean ${suggestion}?` : ""} ${helpHint}`;
 }

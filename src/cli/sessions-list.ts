@@ -15,10 +15,11 @@ const DEFAULT_LIMIT = 50;
 export const run: CommandHandler<typeof list.flags> = async (context) => {
   const { args, flags, output } = context;
   refuseArguments(args);
-  const { limit = DEFAULT_LIMIT, search, folder, json } = flags;
+  const { limit = DEFAULT_LIMIT, search, folder, archived, json } = flags;
   if (!Number.isSafeInteger(limit)) throw new ConfigError(`--limit: expected a whole number, got ${limit}`);
   return withSessions(context, async ({ sessions }) => {
     const query = {
+      archived: archived ? ("only" as const) : ("exclude" as const),
       ...(search === undefined ? {} : { search }),
       ...(folder === undefined ? {} : { projectDir: resolve(folder) }),
     };

@@ -2,8 +2,12 @@ import type { CommandHandler } from "./command.js";
 
 /** `gantry sessions ...`: loads only the requested subcommand. */
 export const run: CommandHandler = async (context) => {
-  const { exportDescription, importDescription, list, show, undo } = await import("./descriptions/sessions.js");
+  const descriptions = await import("./descriptions/sessions.js");
+  const { archive, exportDescription, importDescription, list, show, unarchive, undo } = descriptions;
   switch (context.name) {
+    case archive.name:
+    case unarchive.name:
+      return (await import("./sessions-archive.js")).run(context);
     case exportDescription.name:
     case importDescription.name:
       return (await import("./transfer/transfer.js")).run(context);

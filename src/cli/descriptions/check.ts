@@ -1,22 +1,15 @@
 import type { CommandDescription } from "../command-description.js";
-import { JSON_FLAG } from "./flags.js";
+import { FILE_VALUE, JSON_FLAG } from "./flags.js";
 
 export const check = {
   name: "check",
   summary: "run the conformance checks of an adapter",
   usage: ["MODULE [options]"],
   flags: {
-    options: {
-      type: "string",
-      value: "JSON|FILE",
-      description: "the adapter's options, as in the config",
-      completionKind: "file",
-    },
+    options: { ...FILE_VALUE, value: "JSON|FILE", description: "the adapter's options, as in the config" },
     fixture: {
-      type: "string",
-      value: "FILE",
+      ...FILE_VALUE,
       description: "module that exports fixture: the fixture of the checks, or a part of it",
-      completionKind: "file",
     },
     timeout: { type: "number", value: "SECONDS", description: "timeout of a call of the adapter (default 10)" },
     ...JSON_FLAG,

@@ -1,13 +1,11 @@
 import type { FlagSpecs } from "../command-description.js";
 
+/** Fields of a flag whose value is a file. */
+export const FILE_VALUE = { type: "string", value: "FILE", completionKind: "file" } as const;
+
 /** Flags of all commands that read the config. */
 export const CONFIG_FLAGS = {
-  config: {
-    type: "string",
-    value: "FILE",
-    description: "config file (default ~/.gantry/config.json)",
-    completionKind: "file",
-  },
+  config: { ...FILE_VALUE, description: "config file (default ~/.gantry/config.json)" },
   sessionDriver: {
     type: "string",
     value: "NAME",

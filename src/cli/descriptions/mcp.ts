@@ -14,7 +14,7 @@ export const mcpLogin = {
   name: "mcp login",
   summary: "log in to a configured MCP server, in the browser",
   usage: ["NAME [options]"],
-  flags: { ...CONFIG_FLAGS },
+  flags: CONFIG_FLAGS,
   details:
     "For servers with a url that ask for a login (OAuth). gantry stores and refreshes the tokens. " +
     "If the browser runs on another machine, paste the address of its redirect.",
@@ -31,7 +31,7 @@ export const mcpServe = {
   name: "mcp serve",
   summary: "serve the agent as an MCP server over standard input and output",
   usage: ["[options]"],
-  flags: { ...CONFIG_FLAGS },
+  flags: CONFIG_FLAGS,
   details: "For MCP clients, which start it in the folder that it works on.",
 } as const satisfies CommandDescription;
 

@@ -1,5 +1,5 @@
 import type { CommandDescription } from "../command-description.js";
-import { CONFIG_FLAGS, MODEL_FLAGS, SESSION_FLAGS } from "./flags.js";
+import { CONFIG_FLAGS, FILE_VALUE, MODEL_FLAGS, SESSION_FLAGS } from "./flags.js";
 
 export const run = {
   name: "run",
@@ -8,19 +8,8 @@ export const run = {
   flags: {
     ...SESSION_FLAGS,
     ...MODEL_FLAGS,
-    file: {
-      type: "string",
-      isMultiple: true,
-      value: "FILE",
-      description: "attach a file, may be repeated",
-      completionKind: "file",
-    },
-    schema: {
-      type: "string",
-      value: "FILE",
-      description: "JSON Schema of the answer; stdout receives that JSON value",
-      completionKind: "file",
-    },
+    file: { ...FILE_VALUE, isMultiple: true, description: "attach a file, may be repeated" },
+    schema: { ...FILE_VALUE, description: "JSON Schema of the answer; stdout receives that JSON value" },
     budget: { type: "number", value: "USD", description: "end the run at this cost" },
     budgetTokens: { type: "number", value: "COUNT", description: "end the run at this number of tokens" },
     budgetSeconds: { type: "number", value: "SECONDS", description: "end the run after this time" },

@@ -1,5 +1,5 @@
 import type { CommandDescription } from "../command-description.js";
-import { CONFIG_FLAGS, JSON_FLAG } from "./flags.js";
+import { CONFIG_FLAGS, FILE_VALUE, JSON_FLAG } from "./flags.js";
 
 export const list = {
   name: "sessions list",
@@ -13,6 +13,7 @@ export const list = {
       description: "only sessions of this folder (. for the current one)",
       completionKind: "folder",
     },
+    archived: { type: "boolean", description: "archived sessions only" },
     limit: { type: "number", value: "COUNT", description: "maximum number; 0 for all (default 50)" },
     ...JSON_FLAG,
     ...CONFIG_FLAGS,
@@ -41,6 +42,19 @@ export const remove = {
   details: "Active runs of these sessions are cancelled first.",
 } as const satisfies CommandDescription;
 
+export const archive = {
+  name: "sessions archive",
+  summary: "hide sessions from lists",
+  usage: ["ID ... [options]"],
+  flags: CONFIG_FLAGS,
+} as const satisfies CommandDescription;
+
+export const unarchive = {
+  ...archive,
+  name: "sessions unarchive",
+  summary: "list archived sessions again",
+} as const satisfies CommandDescription;
+
 export const undo = {
   name: "sessions undo",
   summary: "undo the last run of a session, including its file changes",
@@ -65,12 +79,7 @@ export const exportDescription = {
   summary: "write sessions to stdout, as JSON lines",
   usage: ["[ID ...] [options]"],
   flags: {
-    output: {
-      type: "string",
-      value: "FILE",
-      description: "write to this file; it appears when the export is complete",
-      completionKind: "file",
-    },
+    output: { ...FILE_VALUE, description: "write to this file; it appears when the export is complete" },
     resume: { type: "boolean", description: "with --output: continue an interrupted export" },
     ...CONFIG_FLAGS,
   },
@@ -85,8 +94,11 @@ export const importDescription = {
 
 export const sessions = {
   name: "sessions",
-  summary: "list, show, undo, delete, export and import sessions",
+  summary: "list, show, archive, undo, delete, export and import sessions",
   usage: ["COMMAND [options]"],
   flags: {},
-  commands: { list, show, undo, delete: remove, export: exportDescription, import: importDescription },
+  commands: {
+    ...{ list, show, archive, unarchive, undo, delete: remove },
+    ...{ export: exportDescription, import: importDescription },
+  },
 } as const satisfies CommandDescription;

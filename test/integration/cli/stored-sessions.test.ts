@@ -55,6 +55,24 @@ describe("gantry sessions list", () => {
     assert.match((await gantry("sessions", "list", "--limit", "1.5")).stderr, /--limit: expected a whole number/);
   });
 
+  it("omits archived sessions, which --archived lists; archive and unarchive change nothing for an unknown id", async (t) => {
+    const { gantry, listSessions } = await createFixture(t);
+    for (const prompt of ["first", "second"]) await gantry("run", "--quiet", prompt);
+    const listTitles = async (...args: string[]) => (await listSessions(...args)).map(({ title }) => title);
+    const [second, first] = await listSessions();
+    const failedRun = await gantry("sessions", "archive", first!.id, "nope");
+    assert.deepEqual([failedRun.code, failedRun.stderr], [1, "gantry: session not found: nope\n"]);
+    assert.equal((await listTitles()).length, 2);
+    const archiveRun = await gantry("sessions", "archive", first!.id);
+    assert.deepEqual([archiveRun.code, archiveRun.stderr], [0, "1 session archived\n"]);
+    assert.deepEqual([await listTitles(), await listTitles("--archived")], [["second"], ["first"]]);
+    const { stdout: exportedLines } = await gantry("sessions", "export", first!.id);
+    assert.match(exportedLines, /"archived":true/);
+    const unarchiveRun = await gantry("sessions", "unarchive", first!.id, second!.id);
+    assert.deepEqual([unarchiveRun.code, unarchiveRun.stderr], [0, "2 sessions unarchived\n"]);
+    assert.deepEqual([await listTitles(), await listTitles("--archived")], [["second", "first"], []]);
+  });
+
   it("lists 206 sessions, more than one page", async (t) => {
     const { listSessions, options, gantry } = await createFixture(t);
     await gantry("run", "--quiet", "x");
