@@ -183,6 +183,16 @@ test("the session list loads all sessions on scroll, searches, renames and delet
   await page.locator(".side-session input").press("Enter");
   await page.locator(".side-title", { hasText: "Needle 13 <i>anew</i>" }).waitFor();
   await entry.hover();
+  await entry.getByRole("button", { name: "Archive" }).click();
+  await waitForPageState(page, async () => (await entries.count()) === 0);
+  await page.getByRole("button", { name: "Archived sessions" }).click();
+  await waitForPageState(page, async () => (await entries.count()) === 1);
+  await entry.hover();
+  await entry.getByRole("button", { name: "Unarchive" }).click();
+  await page.locator(".side-end", { hasText: "No matching session." }).waitFor();
+  await page.getByRole("button", { name: "Archived sessions" }).click();
+  await waitForPageState(page, async () => (await entries.count()) === 1);
+  await entry.hover();
   await entry.getByRole("button", { name: "Delete" }).click();
   // The default choice deletes nothing.
   await page.getByRole("button", { name: "Keep" }).click();

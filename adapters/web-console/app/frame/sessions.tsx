@@ -24,6 +24,13 @@ export function Sessions() {
         <a class="side-name" href="#/">
           gantry
         </a>
+        <IconButton
+          class="side-archive"
+          icon="archive"
+          label="Archived sessions"
+          pressed={sessionBrowser.isArchive.value}
+          onClick={() => sessionBrowser.toggleArchive()}
+        />
         <IconButton class="side-close" icon="x" label="Close" onClick={() => (store.isDrawerOpen.value = false)} />
       </div>
       <div class="side-links">
@@ -115,7 +122,9 @@ function ListEnd({ count }: { count: number }) {
           : ""
         : sessionBrowser.search.value
           ? "No matching session."
-          : "No session yet.";
+          : sessionBrowser.isArchive.value
+            ? "No archived session."
+            : "No session yet.";
   return (
     <div class="side-end" ref={container}>
       {text}
@@ -163,6 +172,11 @@ function SessionEntry({ session, dayLabel }: { session: ApiSession; dayLabel: st
                 icon="pencil"
                 label={`Rename ${session.title}`}
                 onClick={() => (openAction.value = "rename")}
+              />
+              <IconButton
+                icon="archive"
+                label={`${session.archived ? "Unarchive" : "Archive"} ${session.title}`}
+                onClick={() => void store.sessionBrowser.setArchived(session.id, !session.archived)}
               />
               <IconButton
                 icon="trash"

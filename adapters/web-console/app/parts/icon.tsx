@@ -1,6 +1,7 @@
 /** SVG outlines on a 24 × 24 grid, drawn with strokes. */
 const PATHS = {
   activity: "M3 12h4l3-8 4 16 3-8h4",
+  archive: "M3 5h18v4H3V5ZM5 9v10h14V9M10 13h4",
   "arrow-down": "M12 5v14M6 13l6 6 6-6",
   brain: "M9 18h6M10 21h4M12 3a6 6 0 0 0-3.6 10.8c.7.6 1.1 1.3 1.1 2.2h5c0-.9.4-1.6 1.1-2.2A6 6 0 0 0 12 3Z",
   check: "M5 12.5l4.5 4.5L19 7.5",

@@ -13,6 +13,7 @@ export class SessionBrowser {
   readonly #total = signal<number | undefined>(undefined);
   readonly #isLoading = signal(false);
   readonly #search = signal("");
+  readonly #isArchive = signal(false);
   #typingTimer: ReturnType<typeof setTimeout> | undefined;
   #requestController = new AbortController();
 
@@ -34,6 +35,21 @@ export class SessionBrowser {
   /** The search text as typed. */
   get search(): ReadonlySignal<string> {
     return this.#search;
+  }
+
+  /** Whether the list shows the archived sessions instead of the others. */
+  get isArchive(): ReadonlySignal<boolean> {
+    return this.#isArchive;
+  }
+
+  /** Shows the archived sessions, or the others again. */
+  toggleArchive(): void {
+    batch(() => {
+      this.#isArchive.value = !this.#isArchive.peek();
+      this.#sessions.value = [];
+      this.#total.value = undefined;
+    });
+    void this.#reload();
   }
 
   /** Sets the search text and loads the matching sessions after a pause in typing. */
@@ -66,6 +82,15 @@ export class SessionBrowser {
     }
   }
 
+  /** Moves a session to the archive or back. Cancels its runs first. Reports an error. */
+  async setArchived(id: string, archived: boolean): Promise<void> {
+    try {
+      this.update(await this.#client.sessions.update(id, { archived }));
+    } catch (error) {
+      this.#reportError(error);
+    }
+  }
+
   /** Deletes a session with its messages. Reports an error. Resolves with whether the session was deleted. */
   async deleteSession(id: string): Promise<boolean> {
     try {
@@ -78,7 +103,7 @@ export class SessionBrowser {
     return true;
   }
 
-  /** Removes a deleted session from the list. */
+  /** Removes a session that was deleted, archived or brought back from the list. */
   removeFromList(id: string): void {
     const remainingSessions = this.#sessions.peek().filter((session) => session.id !== id);
     if (remainingSessions.length === this.#sessions.peek().length) return;
@@ -92,6 +117,10 @@ export class SessionBrowser {
   update(session: ApiSession): void {
     const listedSession = this.#sessions.peek().find(({ id }) => id === session.id);
     if (!listedSession) return;
+    if ((session.archived === true) !== this.#isArchive.peek()) {
+      this.removeFromList(session.id);
+      return;
+    }
     const isSame =
       listedSession.title === session.title &&
       listedSession.updated_at === session.updated_at &&
@@ -116,7 +145,7 @@ export class SessionBrowser {
     try {
       const search = this.#search.peek().trim();
       const loadedPage = await this.#client.sessions.list(
-        { page, size: PAGE_SIZE, ...(search && { search }) },
+        { page, size: PAGE_SIZE, ...(search && { search }), ...(this.#isArchive.peek() && { archived: "only" }) },
         { signal },
       );
       if (signal.aborted) return;
