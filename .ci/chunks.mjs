@@ -44,7 +44,7 @@ export const CHUNKS = [
     "src/project git-head instructions skills tree; src/files handle-opener name-opener names opened-folder path-guard resolve-path; src/processes output-folder",
     "src/watch live-sessions session-tail watch; src/sessions holder lease; src/tools builtin-tools",
     "adapters/language-models answer catalogue-entry efforts files limits model-list local-catalogue reasoning-echo",
-    "adapters/language-models bodies json messages price-updates prices request-capture response-bytes stream usage; adapters/language-models/reading answer-body event-lines",
+    "adapters/language-models bodies json messages open-wire price-updates prices request-capture response-bytes stream usage; adapters/language-models/reading answer-body event-lines",
     // Most servers use this protocol. A separate chunk would slow down most first runs.
     "adapters/language-models/wires openai",
   ]),

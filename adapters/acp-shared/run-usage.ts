@@ -13,7 +13,7 @@ export class RunUsage {
     this.#agent = agent;
     this.#rootId = rootId;
     this.#unsubscribe = agent.on("model.called", ({ sessionId, usage, purpose }) => {
-      if (sessionId === rootId && purpose !== "title") this.#lastUsage = usage;
+      if (sessionId === rootId && purpose !== "title" && purpose !== "search") this.#lastUsage = usage;
     });
   }
 

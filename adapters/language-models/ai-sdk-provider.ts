@@ -8,11 +8,12 @@ import {
   type ModelProvider,
   type ModelRequest,
   type ModelUsage,
+  type WebSearchResult,
 } from "gantry/plugin";
 import { completeModel, listAssumedModels, listModels } from "./catalogue.js";
 import { COMMON_EFFORTS, effortsOf } from "./efforts.js";
 import type { FaultContext } from "./errors.js";
-import type { Host } from "./hosts/host.js";
+import type { Host, HostContext } from "./hosts/host.js";
 import type { ModelCallOptions } from "./language-model.js";
 import { calculateAnswerLimit } from "./limits.js";
 import { PrefixCache, toPrompt } from "./messages.js";
@@ -197,7 +198,7 @@ function mentionsThinking(options: object): boolean {
  * requests.
  */
 export class AiSdkProvider extends AiSdkModels {
-  readonly #network: Network;
+  readonly #hostContext: HostContext;
   readonly #priceSource: PriceSource | undefined;
   readonly #closeController = new AbortController();
   /** The running refresh of prices; only `close` waits for it. */
@@ -221,7 +222,7 @@ export class AiSdkProvider extends AiSdkModels {
     const open = () => (wirePromise ??= openWire(hostContext, loadPresetHost));
     super(settings, faultContext, open, logger);
     this.#hostLoader = loadPresetHost;
-    this.#network = network;
+    this.#hostContext = hostContext;
     // Local models and models without prices need no price updates.
     this.#priceSource = settings.isLocal || settings.priceProvider === "" ? undefined : options.prices;
   }
@@ -229,14 +230,16 @@ export class AiSdkProvider extends AiSdkModels {
   override async models(signal: AbortSignal): Promise<Model[]> {
     signal.throwIfAborted();
     this.#getPrices();
-    const host = this.settings.preset?.hasModelList === false ? undefined : await this.#hostLoader();
+    const { preset } = this.settings;
+    // The code for hosts is part of the first request. Most lists need none.
+    const host = preset?.host && preset.hasModelList !== false ? await this.#hostLoader() : undefined;
     const settings = (await host?.authorizeSettings?.(signal)) ?? this.settings;
-    return await listModels(settings, this.#network.read, this.faultContext, signal);
+    return await listModels(settings, this.#hostContext.network.read, this.faultContext, signal);
   }
 
   override async close(): Promise<void> {
     this.#closeController.abort(new Error("closed"));
-    await this.#network.close();
+    await this.#hostContext.network.close();
     await this.#priceRefresh;
   }
 
@@ -250,9 +253,20 @@ export class AiSdkProvider extends AiSdkModels {
     return super.stream(request, signal);
   }
 
+  async *searchWeb(
+    request: ModelRequest,
+    onResult: (result: WebSearchResult) => void,
+    signal: AbortSignal,
+  ): AsyncGenerator<ModelChunk> {
+    const { openSearch } = await import("./web-search.js");
+    const { openWire, addPrice } = await openSearch(this.#hostContext, this.#hostLoader, onResult);
+    const models = new AiSdkModels(this.settings, this.faultContext, async () => openWire, this.logger);
+    for await (const chunk of models.stream(request, signal)) yield addPrice(chunk);
+  }
+
   protected override onAnswer(): void {
     this.#priceRefresh ??= this.#getPrices()
-      ?.refresh(this.#network.read, this.#closeController.signal)
+      ?.refresh(this.#hostContext.network.read, this.#closeController.signal)
       .finally(() => (this.#priceRefresh = undefined));
   }
 

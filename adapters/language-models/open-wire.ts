@@ -1,9 +1,11 @@
 import { readErrorBody } from "./bodies.js";
 import { RejectedRequest, toProviderError } from "./errors.js";
 import type { Host, HostContext } from "./hosts/host.js";
+import type { HttpResponse } from "./connections.js";
+import type { ModelCallOptions } from "./language-model.js";
 import type { WireName } from "./presets.js";
-import { AnswerBody } from "./reading/answer-body.js";
-import type { BuiltInWire, OpenWire } from "./wires/wire.js";
+import { AnswerBody, type PartSource } from "./reading/answer-body.js";
+import type { BuiltInWire, OpenWire, WireRequest } from "./wires/wire.js";
 
 /** Loads the code for the host of the preset. Undefined for presets that need none. */
 export async function loadHost(context: HostContext): Promise<Host | undefined> {
@@ -17,10 +19,22 @@ export async function loadHost(context: HostContext): Promise<Host | undefined> 
   }
 }
 
-/** Loads the wire of a provider, and the code for the host of its preset. Rejects with `ProviderError`. */
+/** Reads a successful response. `options`: the options of its request. */
+export type ReadAnswer = (
+  response: HttpResponse,
+  wireRequest: WireRequest,
+  options: ModelCallOptions,
+  signal: AbortSignal,
+) => Promise<PartSource>;
+
+/**
+ * Loads the wire of a provider, and the code for the host of its preset. Rejects with `ProviderError`. `readAnswer`
+ * replaces the wire's reader.
+ */
 export async function openWire(
   context: HostContext,
   loadPresetHost: () => Promise<Host | undefined>,
+  readAnswer?: ReadAnswer,
 ): Promise<OpenWire> {
   const { settings, network, faultContext } = context;
   try {
@@ -36,6 +50,7 @@ export async function openWire(
         await wireRequest.request.startAfter;
         const response = await network.send(url, { method: "POST", headers, body }, signal);
         if (!response.ok) throw new RejectedRequest(response, await readErrorBody(response.body));
+        if (readAnswer) return await readAnswer(response, wireRequest, options, signal);
         return new AnswerBody(response.body, url, wire.createReader(), faultContext);
       },
     };

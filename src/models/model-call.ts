@@ -16,11 +16,17 @@ import { AnswerMeter, type AdmittedCall, type Allowance } from "./answer-meter.j
 import { AnswerAccumulator, type Answer, type OnText } from "./answer.js";
 import { toUsage } from "./usage.js";
 
+/** The members of a provider that a call uses. */
+export type CalledProvider = Pick<
+  ModelProvider,
+  "name" | "idleTimeoutMs" | "maxRetries" | "maxWaitMs" | "supportsDeferredStart" | "stream"
+>;
+
 /** The run that makes a model call, or to which the call is charged. */
 export interface ModelCaller {
   readonly id: string;
   readonly sessionId: string;
-  readonly provider: ModelProvider;
+  readonly provider: CalledProvider;
   readonly model: Model;
   readonly bus: Bus<BusEvents>;
   readonly logger: Logger;
@@ -199,7 +205,7 @@ function createJitter(): number {
 }
 
 /** Maximum number of retries of a call that failed with `error`. */
-function maxRetriesFor(error: ProviderError, provider: ModelProvider, accumulator: AnswerAccumulator): number {
+function maxRetriesFor(error: ProviderError, provider: CalledProvider, accumulator: AnswerAccumulator): number {
   if (error.retryable) return provider.maxRetries;
   if (error.kind !== "protocol") return 0;
   // A provider that started to answer works, so unreadable data may be due to a lost connection.
@@ -221,7 +227,7 @@ function createWaitTooLongError(error: ProviderError, maxWaitMs: number): Provid
 
 /** Makes one attempt. Rejects with `ProviderError` if no data arrives for the provider's `idleTimeoutMs`. */
 async function callOnce(
-  provider: ModelProvider,
+  provider: CalledProvider,
   request: ModelRequest,
   signal: AbortSignal,
   accumulator: AnswerAccumulator,
@@ -263,7 +269,7 @@ async function callOnce(
 }
 
 /** Converts a provider's failure to a gantry error. Details of unexpected errors are only logged. */
-function toGantryError(provider: ModelProvider, error: unknown, logger: Logger): Error {
+function toGantryError(provider: CalledProvider, error: unknown, logger: Logger): Error {
   if (error instanceof GantryError || hasCode(error, "provider")) return error;
   logger.error("provider threw an unexpected error", { provider: provider.name, error });
   const message = error instanceof Error ? redact(error.message) : "unexpected failure";

@@ -157,6 +157,7 @@ export type { SessionBudget } from "../run/budget/limits.js";
 export type { PromptUse, Unattended } from "../ports/agent-options.js";
 export type { ModelCallNames, ModelCallTimes, ModelPurpose } from "../ports/bus-events.js";
 export type { Skill } from "../ports/skill.js";
+export type { WebSearchAnswer, WebSearchResult } from "../ports/web-search.js";
 export type { CatalogueCache, ChosenModel } from "../models/models.js";
 export type { CompactionOptions } from "../compaction/compaction.js";
 export type { FolderHistoryOptions } from "../history/file-history.js";

@@ -43,9 +43,9 @@ export interface BusEvents {
 
 /**
  * Purpose of a model call. A `title` call runs in parallel with its run and may end later. The usage of a title counts
- * neither for the run nor for the session.
+ * neither for the run nor for the session. A `search` call searches the web for a tool call.
  */
-export type ModelPurpose = "answer" | "summary" | "title";
+export type ModelPurpose = "answer" | "search" | "summary" | "title";
 
 /** Identifies the model call of an event. */
 export interface ModelCallNames {

@@ -1,5 +1,6 @@
 import type { ModelMessage, OpaqueData } from "./message.js";
 import type { JsonSchema, ToolSpec } from "./tool.js";
+import type { WebSearchResult } from "./web-search.js";
 
 /** USD per million tokens. */
 export interface ModelPrices {
@@ -152,6 +153,16 @@ export interface ModelProvider {
    * hint for the model), never after a `finish`. An abort rejects with `signal.reason`.
    */
   stream(request: ModelRequest, signal: AbortSignal): AsyncIterable<ModelChunk>;
+  /**
+   * Like `stream`, for a request without tools, whose model searches the web with the provider's own search. Passes
+   * each result to `onResult`, possibly several times. The usage includes the price of the searches if it is known.
+   * Undefined: the provider has no web search.
+   */
+  searchWeb?(
+    request: ModelRequest,
+    onResult: (result: WebSearchResult) => void,
+    signal: AbortSignal,
+  ): AsyncIterable<ModelChunk>;
   /** Closes the provider's sockets. Safe to call twice. */
   close(): Promise<void>;
 }

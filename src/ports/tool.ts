@@ -5,6 +5,7 @@ import type { FilePart, ImagePart } from "./message.js";
 import type { Diff, Location, ToolKind } from "./tool-display.js";
 import type { Subagent, SpawnInput } from "./spawn.js";
 import type { Skill } from "./skill.js";
+import type { WebSearchAnswer } from "./web-search.js";
 
 export type { Diff, Location, ToolKind } from "./tool-display.js";
 
@@ -140,6 +141,11 @@ export interface ToolContext {
   readonly history?: FileRecorder | undefined;
   /** Skills listed in the model's prompt. Undefined: none. */
   readonly skills?: readonly Skill[] | undefined;
+  /**
+   * Searches the web through the provider of the session's model. The usage counts for the run. Rejects with
+   * `ToolError` if the provider has no web search, with `ProviderError`, `BudgetExceededError` or the reason of `signal`.
+   */
+  searchWeb?(query: string, signal: AbortSignal): Promise<WebSearchAnswer>;
 }
 
 /** Presentation of a call for people. */

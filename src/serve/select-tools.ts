@@ -79,7 +79,7 @@ function checkToolOptions({ file, config: { tools } }: LoadedConfig): void {
     throw new ConfigError(`${file}: tools.bash.network: false needs a sandbox, got tools.bash.sandbox "off"`);
   if (webSearch.provider === "searxng" && webSearch.baseUrl === undefined)
     throw new ConfigError(`${file}: tools.web_search.base_url: expected the URL of the SearXNG server`);
-  if (webSearch.provider !== undefined && webSearch.provider !== "searxng" && webSearch.apiKey === undefined)
+  if ((webSearch.provider === "brave" || webSearch.provider === "tavily") && webSearch.apiKey === undefined)
     throw new ConfigError(`${file}: tools.web_search.api_key: expected the key of ${webSearch.provider}`);
 }
 

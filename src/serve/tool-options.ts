@@ -58,8 +58,8 @@ export const tools = option.section({
   }),
   web_search: option.section({
     provider: option.oneOf(
-      ["searxng", "brave", "tavily"],
-      "Search service of the tool `websearch`. Default: the tool is not offered.",
+      ["model", "searxng", "brave", "tavily"],
+      "Search service of the tool `websearch`; `model`: the search of the model's own provider. Default: the tool is not offered.",
     ),
     base_url: option.text("Base URL of the service. Required for SearXNG. Default: the public service.", {
       fits: (value) => /^https?:\/\//.test(value) && URL.canParse(value),

@@ -246,6 +246,7 @@ function createToolContext(
     spawn,
     state,
     skills: run.tools.skills,
+    searchWeb: async (query, signal) => (await import("./provider-search.js")).searchWithProvider(run, query, signal),
   };
 }
 

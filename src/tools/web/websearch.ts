@@ -22,6 +22,6 @@ export function websearchTool(options: WebSearchOptions): Tool {
     parallel: true,
     describe: ({ query }) => `Search the web for ${JSON.stringify(query.slice(0, MAX_TITLE_QUERY_CHARACTERS))}`,
     // Loaded with the first search.
-    run: async (args, context) => (await import("./web-search.js")).searchWeb(args, options, context.signal),
+    run: async (args, context) => (await import("./web-search.js")).searchWeb(args, options, context),
   });
 }

@@ -213,6 +213,10 @@ export const anthropic: FakeWire = {
     }
     const names = new Set<string>();
     for (const tool of body.tools ?? []) {
+      if (tool?.type === "web_search_20250305" && tool.name === "web_search") {
+        if (findUnknownKey(tool, ["type", "name", "max_uses"]) !== undefined) return "tools: invalid web search";
+        continue;
+      }
       if (!TOOL_NAME_PATTERN.test(String(tool?.name)) || tool.input_schema?.type !== "object")
         return "tools: invalid tool";
       if (names.has(tool.name)) return "tools: Tool names must be unique.";

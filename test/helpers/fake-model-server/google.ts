@@ -150,7 +150,9 @@ export const google: FakeWire = {
     model: readModelId(path),
     stream: path.endsWith(":streamGenerateContent"),
     tools: (Array.isArray(body?.tools) ? body.tools : []).flatMap((tool: Json) =>
-      (tool.functionDeclarations ?? []).map(({ name }: Json) => String(name)),
+      (tool.functionDeclarations ?? (tool.googleSearch ? [{ name: "google_search" }] : [])).map(({ name }: Json) =>
+        String(name),
+      ),
     ),
   }),
 

@@ -171,6 +171,7 @@ export const openaiResponses: FakeWire = {
     if (body.tools !== undefined) {
       const names = new Set<string>();
       for (const tool of body.tools) {
+        if (tool?.type === "web_search" && Object.keys(tool).length === 1) continue;
         if (
           tool?.type !== "function" ||
           !TOOL_NAME_PATTERN.test(String(tool.name)) ||
@@ -188,7 +189,7 @@ export const openaiResponses: FakeWire = {
   readFacts: ({ body }) => ({
     model: String(body?.model),
     stream: body?.stream === true,
-    tools: (Array.isArray(body?.tools) ? body.tools : []).map((tool: Json) => String(tool?.name)),
+    tools: (Array.isArray(body?.tools) ? body.tools : []).map((tool: Json) => String(tool?.name ?? tool?.type)),
   }),
 
   *createFrames(step, request, createId): Generator<Frame> {
