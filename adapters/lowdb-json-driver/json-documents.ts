@@ -9,7 +9,7 @@ import { ChainFileAdapter, createDamagedError, LAYOUT_VERSION, readChainFile, ty
 import { Chains, isSmall, type CachedChain, type LogEntry, type LogLine } from "./chains.js";
 import { toFileName, readJson, syncFolder } from "./files.js";
 import { Log } from "./log.js";
-import { ProcessLock } from "./process-lock.js";
+import { StoreLock } from "./store-lock.js";
 
 const VERSION_FILE = "version.json";
 const TEMP_FOLDER = "temp";
@@ -37,7 +37,7 @@ export class JsonDocuments implements DocumentStore {
   /** Folder of the log, the lock and temporary files. */
   readonly #logFolder: string;
   readonly #logger: Logger | undefined;
-  readonly #lock: ProcessLock;
+  readonly #lock: StoreLock;
   readonly #lowdb: typeof import("lowdb");
   readonly #log: Log;
   readonly #chains: Chains;
@@ -51,7 +51,7 @@ export class JsonDocuments implements DocumentStore {
   /** Size of the log after the last rewrite; an estimate before the first rewrite. */
   #rewrittenLogBytes = 0;
 
-  private constructor(path: string, lock: ProcessLock, lowdb: typeof import("lowdb"), logger: Logger | undefined) {
+  private constructor(path: string, lock: StoreLock, lowdb: typeof import("lowdb"), logger: Logger | undefined) {
     this.#path = path;
     this.#logFolder = `${path}.d`;
     this.#logger = logger;
@@ -66,7 +66,7 @@ export class JsonDocuments implements DocumentStore {
     const logFolder = `${path}.d`;
     checkLayout(path, logFolder);
     for (const folder of [path, logFolder]) createFolder(folder);
-    const lock = await ProcessLock.acquire(join(logFolder, "lock"), path);
+    const lock = await StoreLock.acquire(join(logFolder, "lock"), path);
     try {
       rmSync(join(logFolder, TEMP_FOLDER), { recursive: true, force: true });
       createFolder(join(logFolder, TEMP_FOLDER));

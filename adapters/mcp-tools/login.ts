@@ -35,15 +35,11 @@ export class LoginRequiredError extends Error {
 
 /** Sends the stored access token, and refreshes it when the server rejects it. */
 export class StoredLoginProvider implements AuthProvider {
-  /** The last refresh in this process, by file: connections that share a login refresh it one after the other. */
-  static readonly #refreshes = new Map<string, Promise<unknown>>();
   readonly #serverName: string;
-  readonly #path: string;
   readonly #file: LoginFile;
 
-  constructor(serverName: string, path: string, file: LoginFile) {
+  constructor(serverName: string, file: LoginFile) {
     this.#serverName = serverName;
-    this.#path = path;
     this.#file = file;
   }
 
@@ -53,24 +49,16 @@ export class StoredLoginProvider implements AuthProvider {
   }
 
   async onUnauthorized({ response }: UnauthorizedContext): Promise<void> {
-    const previousRefresh = StoredLoginProvider.#refreshes.get(this.#path);
-    const refresh = (async () => {
-      await previousRefresh?.catch(() => undefined);
-      await this.#refresh(getSentAuthorization(response));
-    })();
-    StoredLoginProvider.#refreshes.set(this.#path, refresh);
-    await refresh.finally(() => {
-      if (StoredLoginProvider.#refreshes.get(this.#path) === refresh) StoredLoginProvider.#refreshes.delete(this.#path);
-    });
+    if (!(await this.#file.read())) await this.#requireLogin();
+    await this.#file.withLock(() => this.#refresh(getSentAuthorization(response)));
   }
 
   /** Refreshes the tokens, unless this was done since the request with `sentAuthorization`. */
   async #refresh(sentAuthorization: string | undefined): Promise<void> {
-    const login = await this.#file.read();
-    if (!login) throw new LoginRequiredError(this.#serverName);
+    const login = (await this.#file.read()) ?? (await this.#requireLogin());
     const { tokens, client, discovery, resource } = login;
     if (sentAuthorization !== `Bearer ${tokens.access_token}`) return;
-    if (tokens.refresh_token === undefined) throw new LoginRequiredError(this.#serverName);
+    if (tokens.refresh_token === undefined) await this.#requireLogin();
     try {
       const newTokens = await withFetch((fetchFn) =>
         refreshAuthorization(discovery.authorizationServerUrl, {
@@ -81,14 +69,20 @@ export class StoredLoginProvider implements AuthProvider {
           fetchFn,
         }),
       );
-      await this.#file.write({ ...login, tokens: newTokens });
+      // A login or a logout since then counts, not this refresh.
+      if ((await this.#file.read())?.tokens.access_token === tokens.access_token)
+        await this.#file.write({ ...login, tokens: newTokens });
     } catch (error) {
-      // Another process can have used the refresh token, which is valid once.
-      if ((await this.#file.read())?.tokens.access_token !== tokens.access_token) return;
-      if (error instanceof OAuthError && FINAL_ERROR_CODES.includes(error.code))
-        throw new LoginRequiredError(this.#serverName);
+      const newLogin = await this.#file.read();
+      if (newLogin && newLogin.tokens.access_token !== tokens.access_token) return;
+      if (error instanceof OAuthError && FINAL_ERROR_CODES.includes(error.code)) await this.#requireLogin();
       throw new Error(`the login could not be refreshed: ${toReason(error)}`, { cause: error });
     }
+  }
+
+  async #requireLogin(): Promise<never> {
+    await this.#file.recordRefusal();
+    throw new LoginRequiredError(this.#serverName);
   }
 }
 

@@ -10,11 +10,12 @@ import {
   type ToolSession,
   type ToolSource,
 } from "gantry/plugin";
-import type { AuthProvider } from "@modelcontextprotocol/client";
 import type { LoginOptions } from "./login.js";
+import type { LoginFile } from "./login-file.js";
 import { toServerKey } from "./names.js";
 import type { Listing } from "./listing.js";
 import type { RestartBackoff } from "./restart-backoff.js";
+import type { ServerRecord, ServerState } from "./server-record.js";
 import type { SharedServer } from "./shared-server.js";
 import type { ServerUse } from "./tools.js";
 
@@ -45,9 +46,10 @@ function loadImplementation() {
   ]);
 }
 
-/** Loads OAuth when a server with a login file is opened. */
-function loadLogin() {
-  return Promise.all([import("./login.js"), import("./login-file.js")]);
+/** A server for which a login can be stored, and the files about it. */
+interface KnownServer {
+  readonly login: LoginFile | undefined;
+  readonly record: ServerRecord;
 }
 
 /**
@@ -66,6 +68,7 @@ export class McpServers implements McpServerFactory {
   readonly #sourcesByKey = new Map<string, ToolSource>();
   readonly #sharedServersByKey = new Map<string, SharedServer>();
   readonly #backoffsByKey = new Map<string, RestartBackoff>();
+  readonly #knownServersByKey = new Map<string, Promise<KnownServer>>();
 
   constructor({ env = {}, version = "0", secrets = [], onSecret, logger = silentLogger }: McpServersOptions = {}) {
     this.#env = env;
@@ -107,12 +110,13 @@ export class McpServers implements McpServerFactory {
     options: LoginOptions,
     signal: AbortSignal,
   ): Promise<Listing & { hasLoggedIn: boolean }> {
-    const [{ McpConnection }, [{ InteractiveLoginProvider }, { LoginFile }]] = await Promise.all([
+    const [{ McpConnection }, { InteractiveLoginProvider }, { login, record }] = await Promise.all([
       import("./connection.js"),
-      loadLogin(),
+      import("./login.js"),
+      this.#getKnownServer(server, loginFile),
     ]);
     const context = this.#createContext(server, "/");
-    const authProvider = new InteractiveLoginProvider(new LoginFile(loginFile, server.url, this.#onSecret), options);
+    const authProvider = new InteractiveLoginProvider(login!, options);
     try {
       const connection = await McpConnection.open(
         {
@@ -122,11 +126,26 @@ export class McpServers implements McpServerFactory {
         signal,
       );
       const listing = await connection.list(signal).finally(() => connection.close());
+      record.listing = listing;
+      record.recordSuccess();
       return { ...listing, hasLoggedIn: authProvider.hasLoggedIn };
     } catch (error) {
       signal.throwIfAborted();
       throw error instanceof Error ? Object.assign(error, { message: context.hide(error.message) }) : error;
     }
+  }
+
+  /** Deletes the stored login to a server. Resolves with false if there is none. Rejects with the system's error. */
+  async logOut(server: McpServerHttp, loginFile: string): Promise<boolean> {
+    const { login } = await this.#getKnownServer(server, loginFile);
+    return login!.delete();
+  }
+
+  /** State of a server in this process, without opening it. */
+  async state(server: McpServer, { loginFile, tools }: ServerUse = {}): Promise<ServerState> {
+    const { record } = await this.#getKnownServer(server, loginFile);
+    const state = await record.state(tools);
+    return { ...state, reason: this.#createContext(server, "/").hide(state.reason) };
   }
 
   async #open(server: McpServer, use: ServerUse, session: ToolSession, signal: AbortSignal): Promise<OpenTools> {
@@ -174,10 +193,12 @@ export class McpServers implements McpServerFactory {
     const serverKeyText = JSON.stringify([server, projectDir, loginFile, sampling]);
     const backoff = this.#backoffsByKey.get(serverKeyText) ?? new RestartBackoff();
     cacheRecent(this.#backoffsByKey, serverKeyText, backoff);
+    const { login, record } = await this.#getKnownServer(server, loginFile);
     const context = {
       ...this.#createContext(server, projectDir),
-      authProvider: await this.#openLogin(server, loginFile),
+      authProvider: login && new (await import("./login.js")).StoredLoginProvider(server.name, login),
       canSample: sampling,
+      record,
     };
     const sharedServer = this.#sharedServersByKey.get(serverKeyText) ?? new SharedServer(context, backoff);
     this.#sharedServersByKey.set(serverKeyText, sharedServer);
@@ -214,10 +235,20 @@ export class McpServers implements McpServerFactory {
     };
   }
 
-  async #openLogin(server: McpServer, loginFile: string | undefined): Promise<AuthProvider | undefined> {
-    if (loginFile === undefined || "command" in server) return undefined;
-    const [{ StoredLoginProvider }, { LoginFile }] = await loadLogin();
-    return new StoredLoginProvider(server.name, loginFile, new LoginFile(loginFile, server.url, this.#onSecret));
+  #getKnownServer(server: McpServer, loginFile: string | undefined): Promise<KnownServer> {
+    const key = JSON.stringify([server, loginFile]);
+    const knownServer = this.#knownServersByKey.get(key) ?? this.#createKnownServer(server, loginFile);
+    cacheRecent(this.#knownServersByKey, key, knownServer);
+    return knownServer;
+  }
+
+  async #createKnownServer(server: McpServer, loginFile: string | undefined): Promise<KnownServer> {
+    const { ServerRecord } = await import("./server-record.js");
+    if (loginFile === undefined || "command" in server)
+      return { login: undefined, record: new ServerRecord(undefined) };
+    const { LoginFile } = await import("./login-file.js");
+    const login = new LoginFile(loginFile, server.url, this.#onSecret);
+    return { login, record: new ServerRecord(login) };
   }
 }
 

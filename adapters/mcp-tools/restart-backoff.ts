@@ -13,12 +13,14 @@ export class RestartBackoff {
   #failedAtMs = 0;
   #reason = "";
   #isStartTimeout = false;
+  #isLoginRequired = false;
 
-  recordFailure(reason: string): void {
+  recordFailure(reason: string, isLoginRequired = false): void {
     this.#failureCount += 1;
     this.#failedAtMs = Date.now();
     this.#reason = reason;
     this.#isStartTimeout = false;
+    this.#isLoginRequired = isLoginRequired;
   }
 
   recordStartTimeout(): void {
@@ -30,8 +32,12 @@ export class RestartBackoff {
     if (uptimeMs > MIN_STABLE_UPTIME_MS) this.#failureCount = 0;
   }
 
-  /** Throws the last failure while the delay has not elapsed. */
-  check(): void {
+  /**
+   * Throws the last failure while the delay has not elapsed. There is no delay if the server required a login and no
+   * longer does, because a person has logged in.
+   */
+  check(isLoginRequired: boolean): void {
+    if (this.#isLoginRequired && !isLoginRequired) return;
     const delayMs = this.#isStartTimeout
       ? START_TIMEOUT_DELAY_MS
       : RETRY_DELAYS_MS[Math.min(this.#failureCount, RETRY_DELAYS_MS.length - 1)]!;

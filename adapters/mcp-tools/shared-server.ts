@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import type { ToolContext } from "gantry";
 import { abortable, ToolError } from "gantry/plugin";
 import type { ElicitResult } from "@modelcontextprotocol/client";
@@ -9,6 +10,7 @@ import { SESSION_LOST_REASON } from "./http-transport.js";
 import { CallTimeout } from "./call-timeout.js";
 import type { RestartBackoff } from "./restart-backoff.js";
 import { summarizeRejected, type Listing } from "./listing.js";
+import type { ServerRecord } from "./server-record.js";
 
 /** Minimum interval between two refreshes of the listing. */
 const REFRESH_INTERVAL_MS = 1_000;
@@ -30,7 +32,10 @@ interface ActiveCall {
 }
 
 /** `canSample`: whether the server may use the model of the session that calls it. */
-type ServerContext = Omit<ConnectionContext, "elicit" | "sample" | "onListChange"> & { readonly canSample: boolean };
+type ServerContext = Omit<ConnectionContext, "elicit" | "sample" | "onListChange"> & {
+  readonly canSample: boolean;
+  readonly record: ServerRecord;
+};
 
 /**
  * An MCP server that all sessions with the same definition and folder share. The server starts with the first session
@@ -158,9 +163,10 @@ export class SharedServer {
 
   async #open(): Promise<McpConnection> {
     const { signal } = this.#endController;
+    const { logger, server, hide, record } = this.#context;
     const startedAtMs = Date.now();
     signal.throwIfAborted();
-    this.#backoff.check();
+    this.#backoff.check(await record.isLoginRequired());
     try {
       const connection = await McpConnection.open(
         {
@@ -177,27 +183,32 @@ export class SharedServer {
         await connection.close();
         throw error;
       }
-      const { logger, server, hide } = this.#context;
+      record.recordConnection(connection.endPromise);
       void connection.endPromise.then((reason) => {
         // A server that only lost its session is still running.
         if (signal.aborted || reason === SESSION_LOST_REASON) return;
+        const why = reason || "the server did not respond";
         this.#backoff.recordUptime(Date.now() - startedAtMs);
-        this.#backoff.recordFailure(reason || "the server did not respond");
-        logger.warn("MCP server exited; it restarts on the next call", {
-          server: server.name,
-          why: hide(reason || "the server did not respond"),
-        });
+        this.#recordFailure(why, false);
+        logger.warn("MCP server exited; it restarts on the next call", { server: server.name, why: hide(why) });
       });
       return connection;
     } catch (error) {
-      if (!signal.aborted) this.#backoff.recordFailure(error instanceof Error ? error.message : String(error));
+      if (!signal.aborted)
+        this.#recordFailure(error instanceof Error ? error.message : String(error), await record.isLoginRequired());
       throw error;
     }
   }
 
+  #recordFailure(reason: string, isLoginRequired: boolean): void {
+    this.#backoff.recordFailure(reason, isLoginRequired);
+    this.#context.record.recordFailure(reason);
+  }
+
   #setListing(listing: Listing): void {
     this.#listing = listing;
-    const { logger, server, hide } = this.#context;
+    const { logger, server, hide, record } = this.#context;
+    record.listing = listing;
     // Compare the reasons only: the names in a listing may change.
     const newRejections = listing.rejected.filter((rejection) =>
       this.#isNewReason(rejection.slice(rejection.lastIndexOf(": ") + 2)),
@@ -223,7 +234,8 @@ export class SharedServer {
   async #refreshWhileNeeded(): Promise<void> {
     const { signal } = this.#endController;
     while (this.#needsRefresh && !signal.aborted) {
-      await waitUntilAborted(this.#refreshedAtMs + REFRESH_INTERVAL_MS - Date.now(), signal);
+      const waitMs = Math.max(0, this.#refreshedAtMs + REFRESH_INTERVAL_MS - Date.now());
+      await sleep(waitMs, undefined, { signal, ref: false }).catch(() => undefined);
       this.#needsRefresh = false;
       this.#refreshedAtMs = Date.now();
       try {
@@ -285,9 +297,4 @@ export class SharedServer {
       for (const timeout of this.#timeouts) timeout.restart();
     }
   }
-}
-
-async function waitUntilAborted(delayMs: number, signal: AbortSignal): Promise<void> {
-  if (delayMs <= 0) return;
-  await abortable(new Promise<void>((resolve) => setTimeout(resolve, delayMs).unref()), signal).catch(() => undefined);
 }

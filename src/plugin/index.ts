@@ -91,6 +91,7 @@ export { currentDocument, currentGrants, currentMessage, currentParts, currentRu
 export { DriverLifecycle, type DriverLifecycleOptions, type StoreFailure } from "../sessions/driver-lifecycle.js";
 export { ChainListeners, LocalNotifiers, PollingNotifier } from "../sessions/polling-notifier.js";
 export { holderState, currentHolder } from "../sessions/holder.js";
+export { ProcessLock } from "../sessions/process-lock.js";
 export { createFolder } from "../base/create-folder.js";
 
 // Session drivers over a store of documents.

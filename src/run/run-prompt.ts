@@ -40,6 +40,7 @@ export interface RunPrompt {
   readonly tools: readonly Tool[];
   /** Set if the model loads tools by search. */
   readonly deferredTools: DeferredTools | undefined;
+  readonly sourceInstructions: RunTools["instructions"];
   readonly skills: readonly Skill[];
 }
 
@@ -62,9 +63,11 @@ export async function buildPrompt(
   agent: AgentServices,
   request: ResolvedRequest,
   session: OpenedSession,
-  { tools, missingSources, prompts, instructions: sourceInstructions }: RunTools,
+  { tools, missingSources, prompts, instructions: ownSourceInstructions }: RunTools,
 ): Promise<RunPrompt> {
   const { parentCall, projectDir, slot, structuredOutput, logger, usesFiles } = request;
+  // A subagent has tools of its parent's sources, which it does not open itself.
+  const sourceInstructions = parentCall?.sourceInstructions ?? ownSourceInstructions;
   const { provider, model } = request.chosenModel;
   const isCommand = session.input.commands === true && session.input.message.trimStart().startsWith("/");
   const input = isCommand
@@ -108,7 +111,7 @@ export async function buildPrompt(
     answerInstructions: structuredOutput?.instructions ?? "",
   });
   const message = withState(toPromptMessage(input), newState);
-  return { input, message, systemPrompt, extraPrompt, tools: offeredTools, deferredTools, skills };
+  return { input, message, systemPrompt, extraPrompt, tools: offeredTools, deferredTools, sourceInstructions, skills };
 }
 
 /**

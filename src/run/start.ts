@@ -150,7 +150,7 @@ function createRunContext(
 ): RunContext {
   const { id, parentCall, projectDir, store, cancel, chosenModel, limits, structuredOutput, logger } = request;
   const { id: sessionId, conversation, state, lease, releaseLease, recorder, inbox, tail } = opened;
-  const { input, tools, deferredTools, skills, systemPrompt, extraPrompt } = prompt;
+  const { input, tools, sourceInstructions, deferredTools, skills, systemPrompt, extraPrompt } = prompt;
   const { signal } = cancel;
   const parentBudget = parentCall?.parentRun.budget.allowance;
   const budgetOwner = { ...chosenModel, recorder, signal, parentBudget };
@@ -182,7 +182,7 @@ function createRunContext(
         (await import("./calls/session-work.js")).readSessionWork(run, view, maxBytes),
     },
     session: { conversation, state, store, lease, releaseLease, recorder },
-    tools: { list: deferredTools?.callable ?? tools, inheritable: tools, skills, hooks },
+    tools: { list: deferredTools?.callable ?? tools, inheritable: tools, sourceInstructions, skills, hooks },
     budget: { limits, allowance, clock },
     channels: { bus, inbox, tail, events, logger },
     permissions: { ...agent.permissions, ask, alwaysAsk, clientName, pendingAskIds: new Set() },

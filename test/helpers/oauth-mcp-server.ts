@@ -25,6 +25,10 @@ class TestAuthProvider extends DemoInMemoryAuthProvider {
   readonly #resources = new Map<string, AuthInfo>();
   /** Refresh requests: accepted ones and rejected ones. */
   refreshes = { accepted: 0, rejected: 0 };
+  /** Number of requests to the MCP server with an ended or unknown token. */
+  rejectedRequests = 0;
+  /** A refresh waits for this function. */
+  beforeRefresh: () => Promise<unknown> = () => Promise.resolve();
 
   override async exchangeAuthorizationCode(...args: Parameters<DemoInMemoryAuthProvider["exchangeAuthorizationCode"]>) {
     const tokens = await super.exchangeAuthorizationCode(...args);
@@ -32,20 +36,22 @@ class TestAuthProvider extends DemoInMemoryAuthProvider {
     return this.#issue(tokens);
   }
 
-  override exchangeRefreshToken(_client: OAuthClientInformationFull, refreshToken: string): Promise<OAuthTokens> {
+  override async exchangeRefreshToken(_client: OAuthClientInformationFull, refreshToken: string): Promise<OAuthTokens> {
+    await this.beforeRefresh();
     const isValid = this.#validRefreshTokens.delete(refreshToken);
     this.refreshes[isValid ? "accepted" : "rejected"] += 1;
     if (!isValid) throw new InvalidGrantError(`the refresh token ${refreshToken} is not valid`);
     const previousToken = this.issued.find(({ refresh_token }) => refresh_token === refreshToken)!.access_token;
     const access_token = randomUUID();
     this.#resources.set(access_token, { ...this.#resources.get(previousToken)!, token: access_token });
-    return Promise.resolve(this.#issue({ access_token, token_type: "bearer", expires_in: 3_600 }));
+    return this.#issue({ access_token, token_type: "bearer", expires_in: 3_600 });
   }
 
   override verifyAccessToken(token: string): Promise<AuthInfo> {
     const info = this.#resources.get(token);
-    if (!info || this.#endedTokens.has(token)) throw new InvalidTokenError(`the token ${token} is not valid`);
-    return Promise.resolve(info);
+    if (info && !this.#endedTokens.has(token)) return Promise.resolve(info);
+    this.rejectedRequests += 1;
+    throw new InvalidTokenError(`the token ${token} is not valid`);
   }
 
   endAccessTokens(): void {

@@ -56,9 +56,13 @@ export class Subagents {
     const usageTasks = new TaskSet();
     const maxIterations = readMaxIterations(input, run.budget.limits.iterations);
     const { mode } = run.session.conversation.session;
+    const tools = selectTools(input, run.tools.inheritable, this.#call.tool);
+    const sourceInstructions = run.tools.sourceInstructions.filter(({ source }) =>
+      tools.some(({ origin }) => origin?.startsWith(`${source}/`)),
+    );
     const { id: callId, state } = this.#call;
     const parentCall: SubagentCall = {
-      ...{ parentRun: run, callId, title, mode, maxIterations, usageTasks },
+      ...{ parentRun: run, callId, title, mode, maxIterations, sourceInstructions, usageTasks },
       recordChanges: (paths) => recordChanges(paths, state, run.info),
     };
     const { signal, clear } = createDeadline(undefined, run.signal, this.#endController.signal);
@@ -70,7 +74,7 @@ export class Subagents {
         reasoningEffort: effort,
         projectDir,
         systemPrompt: [extraPrompt, SUBAGENT_INSTRUCTIONS].filter((text) => text !== "").join("\n\n"),
-        tools: selectTools(input, run.tools.inheritable, this.#call.tool),
+        tools,
         clientName: run.permissions.clientName,
         folders,
         signal,

@@ -19,7 +19,7 @@ import type { RunBudget } from "../budget/run-budget.js";
 import type { RunLimiter, RunLimits } from "../budget/limits.js";
 import type { ParentCall, PermissionRun, PermissionSettings } from "../permissions/permission-run.js";
 import type { CommandOptions } from "../prompt/slash-commands.js";
-import type { AgentTools, ToolSources } from "../tools/tool-sources.js";
+import type { AgentTools, SourceInstructions, ToolSources } from "../tools/tool-sources.js";
 import type { ToolStateCache } from "../tools/tool-state.js";
 import type { ConversationCache } from "./conversation-cache.js";
 
@@ -79,6 +79,8 @@ export interface AgentServices {
 export interface SubagentCall extends ParentCall {
   readonly parentRun: PermissionRun & { readonly budget: { readonly allowance: RunBudget | undefined } };
   readonly maxIterations: number;
+  /** Texts of the sources of the subagent's tools about these tools. */
+  readonly sourceInstructions: readonly SourceInstructions[];
   /** Pending writes that add the subagent's usage to the parent run. */
   readonly usageTasks: TaskSet;
   /** Records changed files in the state of the parent's tool call. */

@@ -8,6 +8,7 @@ import type { RunLimits } from "../budget/limits.js";
 import type { RunBudget } from "../budget/run-budget.js";
 import type { PermissionRun } from "../permissions/permission-run.js";
 import type { AgentServices, SubagentCall } from "./agent-services.js";
+import type { SourceInstructions } from "../tools/tool-sources.js";
 import type { EventBuffer } from "./event-buffer.js";
 import type { StructuredOutput } from "./structured-output.js";
 
@@ -50,6 +51,8 @@ export interface RunContext extends PermissionRun {
     readonly list: readonly Tool[];
     /** The tools that a subagent can get: `list` without the search for tools. */
     readonly inheritable: readonly Tool[];
+    /** Texts of the sources about their tools, in the model's prompt. */
+    readonly sourceInstructions: readonly SourceInstructions[];
     /** The skills listed in the model's prompt. */
     readonly skills: readonly Skill[];
     readonly hooks: Hooks;

@@ -11,6 +11,7 @@ import { createRecordingLogger, openToolSource } from "../../helpers/mcp-servers
 import { startOAuthMcpServer, type OAuthMcpServer } from "../../helpers/oauth-mcp-server.js";
 import { runGantry, spawnGantry } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp-dir.js";
+import { waitFor } from "../../helpers/wait.js";
 import { callTool, createToolContext } from "../../helpers/tool-context.js";
 
 const LOGIN_REQUIRED = /the server needs a login: run "gantry mcp login office"/;
@@ -128,6 +129,57 @@ describe("the login to an MCP server", () => {
     oauthServer.provider.endRefreshTokens();
     await assert.rejects(whoami(tool), { message: /office: the server needs a login: run "gantry mcp login office"/ });
     assertNoSecrets(oauthServer, logger.lines);
+  });
+
+  it("is refreshed once by three processes at the same time, and survives a process that died while it refreshed", async (t) => {
+    const { oauthServer, loginFile } = await logIn(t);
+    const home = loginFile.replace(/\/mcp-logins\/.*/, "");
+    const { provider } = oauthServer;
+    provider.endAccessTokens();
+    // The first refresh waits until all processes know that the token has ended.
+    provider.beforeRefresh = () =>
+      waitFor("three rejected requests", () => provider.rejectedRequests >= 3 || undefined);
+    const config = { mcp_servers: { office: { url: oauthServer.url } } };
+    const listServers = () => runGantry(t, ["mcp", "list"], { home, config });
+    for (const { code, stderr } of await Promise.all([listServers(), listServers(), listServers()]))
+      assert.equal(code, 0, stderr);
+    assert.deepEqual(provider.refreshes, { accepted: 1, rejected: 0 });
+
+    provider.endAccessTokens();
+    const hasBegun = new Promise<void>((resolve) => {
+      provider.beforeRefresh = () => new Promise(() => resolve());
+    });
+    const killedProcess = spawnGantry(t, { args: ["mcp", "list"], home });
+    await hasBegun;
+    await (await killedProcess).stop("SIGKILL");
+    provider.beforeRefresh = () => Promise.resolve();
+    const { code, stderr } = await listServers();
+    assert.equal(code, 0, stderr);
+    assert.deepEqual(provider.refreshes, { accepted: 2, rejected: 0 });
+  });
+
+  it("is used by the next run at once, without the delay after a failure", async (t) => {
+    const [oauthServer, home] = [await startOAuthMcpServer(t), await tempDir(t)];
+    const server: McpServerHttp = { name: "office", url: oauthServer.url, headers: {} };
+    const loginFile = getLoginFile(home.path, "office");
+    const servers = new McpServers();
+    const source = servers.source(server, { loginFile });
+    const signal = new AbortController().signal;
+    const open = () => source.open({ sessionId: "s", projectDir: "/" }, signal);
+    for (let i = 0; i < 3; i++) await assert.rejects(open(), { message: LOGIN_REQUIRED });
+    await assert.rejects(open(), { message: /next attempt in/ });
+    assert.equal((await servers.state(server, { loginFile })).state, "needs_login");
+    // Another process.
+    await new McpServers().logIn(server, loginFile, { redirectUrl: "http://127.0.0.1:1/callback", authorize }, signal);
+    const { close } = await open();
+    const state = { state: "connected", reason: "", toolCount: 1, hasLogin: true };
+    assert.deepEqual(await servers.state(server, { loginFile }), state);
+    await close();
+    assert.equal((await servers.state(server, { loginFile })).state, "idle");
+    assert.equal(await servers.logOut(server, loginFile), true);
+    assert.equal(await servers.logOut(server, loginFile), false);
+    const { state: stateAfterLogout, hasLogin } = await servers.state(server, { loginFile });
+    assert.deepEqual([stateAfterLogout, hasLogin], ["needs_login", false]);
   });
 
   it("is not used for another address, nor for a server that a client names", async (t) => {

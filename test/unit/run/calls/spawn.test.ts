@@ -15,7 +15,14 @@ import {
   type Tool,
   type ToolContext,
 } from "gantry";
-import { MemoryDocuments, type Subagent, type Model, type ModelRequest, type SpawnInput } from "gantry/plugin";
+import {
+  MemoryDocuments,
+  type Subagent,
+  type Model,
+  type ModelRequest,
+  type SpawnInput,
+  type ToolSource,
+} from "gantry/plugin";
 import { callTools, say, ScriptedProvider, type ScriptedReply, type ScriptedStep } from "gantry/testing";
 import { textOf } from "../../../../src/conversation/messages.js";
 import { tempDir } from "../../../helpers/temp-dir.js";
@@ -164,6 +171,30 @@ describe("a subagent", { concurrency: 4 }, () => {
     assert.match(results.get("t5")?.output ?? "", /expected a list with some of change, look/);
     assert.deepEqual(changedSessionIds, []);
     assert.equal((await listSubagents(agent, run)).length, 3);
+  });
+
+  it("gets the instructions of the MCP servers whose tools it has", async (t) => {
+    const createSource = (server: string): ToolSource => {
+      const tool = defineTool({ name: `${server}__look`, description: "Looks.", kind: "read", run: () => "seen" });
+      return {
+        name: `mcp:${server}`,
+        open: async () => ({
+          tools: [{ ...tool, origin: `mcp:${server}/look` }],
+          instructions: `Look at the ${server}.`,
+          close: async () => undefined,
+        }),
+      };
+    };
+    const calls = callTools(createTaskCall(), createTaskCall({ tools: ["attic__look"] }, "t2"));
+    const { agent, provider } = await makeAgents(t, [calls]);
+    const tools = [...agent.tools, createSource("attic"), createSource("attic-2")];
+    await (
+      await agent.run({ message: "go", tools })
+    ).result;
+    const notes = provider.requests
+      .filter(isSubagentRequest)
+      .map(({ system }) => [...system.matchAll(/<instructions from="(\S+)">/g)].map(([, source]) => source).join());
+    assert.deepEqual(notes.sort(), ["mcp:attic", "mcp:attic,mcp:attic-2"]);
   });
 
   it("reports each of its tool calls as a line of progress of the parent's task call", async (t) => {

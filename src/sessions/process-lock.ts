@@ -1,8 +1,9 @@
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync, utimes, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { StoreError } from "gantry";
-import { holderState, newId, currentHolder, type LeaseHolder } from "gantry/plugin";
+import { newId } from "../base/ids.js";
+import type { LeaseHolder } from "../ports/holder.js";
+import { currentHolder, holderState } from "./holder.js";
 
 /** Token name of a lock without a holder. */
 const FREE_TOKEN_NAME = "free";
@@ -30,34 +31,28 @@ export class ProcessLock {
   }
 
   /**
-   * Takes the lock. Rejects with `StoreError` if another live process holds the lock. `store`: the store's path, for
-   * the error.
+   * Takes the lock. While another live process holds the lock, calls `onHeld` and tries again. Rejects with the error
+   * of `onHeld`, or with the system's error.
    */
-  static async acquire(folder: string, store: string, maxSilenceMs = MAX_SILENCE_MS): Promise<ProcessLock> {
+  static async acquire(
+    folder: string,
+    onHeld: (holder: LeaseHolder) => void | Promise<void>,
+    maxSilenceMs = MAX_SILENCE_MS,
+  ): Promise<ProcessLock> {
     const lock = new ProcessLock(folder);
     while (!lock.#rename(FREE_TOKEN_NAME, lock.#tokenName)) {
       const [name = ""] = readdirSync(folder);
       if (name === FREE_TOKEN_NAME) continue;
       if (await lock.#isDead(name, maxSilenceMs)) lock.#rename(name, FREE_TOKEN_NAME);
-      else if (existsSync(join(folder, name))) {
-        const { pid, host } = parseTokenName(name);
-        throw new StoreError(
-          `session store ${store}: the process ${pid} on ${host.split(" ")[0]} has it open, and the json driver is for ` +
-            'one process at a time; stop that process, or set session.driver to "sqlite" for several processes',
-        );
-      }
+      else if (existsSync(join(folder, name))) await onHeld(parseTokenName(name));
     }
     lock.#heartbeat = setInterval(() => lock.#sendHeartbeat(), HEARTBEAT_INTERVAL_MS).unref();
     return lock;
   }
 
-  /**
-   * Throws `StoreError` if another process has taken the lock, for instance after this process was suspended for a long
-   * time.
-   */
-  throwIfLost(): void {
-    if (!this.#isLost) return;
-    throw new StoreError(`session store: this process has lost the lock ${this.folder}; restart it`);
+  /** Whether another process has taken the lock, for instance after this process was suspended for a long time. */
+  get isLost(): boolean {
+    return this.#isLost;
   }
 
   release(): void {
