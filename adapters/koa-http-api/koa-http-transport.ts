@@ -4,6 +4,7 @@ import type { Listening, Transport } from "gantry/plugin";
 import { answer, openHttpHost, type HttpHost, type Refusal } from "gantry/http";
 import { createCommonHeaders } from "./headers.js";
 import { completeOptions, type KoaHttpOptions } from "./options.js";
+import { MCP_CALLBACK_PATH } from "./mcp-callback-path.js";
 import { HttpServing, SHUTTING_DOWN_REFUSAL } from "./http-serving.js";
 
 const HEALTH_PATH = "/api/health";
@@ -48,6 +49,7 @@ export class KoaHttpTransport implements Transport {
         // The health check reveals only that the process is alive, and its version.
         publicPaths: [HEALTH_PATH],
         noHeaderPaths: options.openProbes ? [HEALTH_PATH, READY_PATH] : [],
+        browserPaths: [MCP_CALLBACK_PATH],
         // A load balancer must see that this server is stopping, and why.
         shutdownPaths: [READY_PATH],
         headers,

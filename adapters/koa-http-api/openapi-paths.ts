@@ -65,6 +65,38 @@ export const OPERATIONS: readonly Operation[] = [
     },
   },
   {
+    ...{ id: "listMcpServers", path: "/api/mcp-servers", method: "get", summary: "The configured MCP servers" },
+    responses: { 200: success("All servers, in the order of the config", "McpServerList"), ...accessErrors },
+  },
+  {
+    id: "beginMcpLogin",
+    path: "/api/mcp-servers/{id}/login",
+    method: "post",
+    summary: "Begin a login to an MCP server; the id is its name",
+    body: "McpLoginRequest",
+    responses: {
+      200: success("The address for the person's browser", "McpLogin"),
+      ...bodyErrors,
+      ...notFound("server"),
+      409: failure("The server needs no login"),
+      502: failure("The server or its authorization server failed"),
+      ...accessErrors,
+    },
+  },
+  {
+    id: "logOutOfMcpServer",
+    path: "/api/mcp-servers/{id}/logout",
+    method: "post",
+    summary: "Delete the login to an MCP server",
+    responses: {
+      200: success("The login is deleted", "McpLogout"),
+      ...notFound("server"),
+      409: failure("The server needs no login"),
+      ...pageErrors,
+      ...accessErrors,
+    },
+  },
+  {
     id: "run",
     path: "/api/run",
     method: "post",

@@ -5,6 +5,7 @@ import type { Context } from "koa";
 import { sendJson, type ApiDependencies } from "./api.js";
 import type { PollingClients } from "./asks.js";
 import type { BodyReader } from "./body.js";
+import { MCP_CALLBACK_PATH } from "./mcp-callback-path.js";
 import { readPathId } from "./query.js";
 import type { NotReady, Ready } from "./shapes.js";
 import type { StreamLimiter } from "./stream-limiter.js";
@@ -44,6 +45,14 @@ export function addRoutes(
   router.get("/api/runs", async (ctx) => (await loadRuns()).listRuns(ctx, agent));
   router.get("/api/runs/:id", async (ctx) => (await loadRuns()).showRun(ctx, agent));
   router.post("/api/runs/:id/cancel", async (ctx) => (await loadRuns()).cancelRun(ctx, agent));
+
+  const loadMcp = () => import("./mcp-routes.js");
+  router.get("/api/mcp-servers", async (ctx) => (await loadMcp()).listMcpServers(ctx, agent));
+  router.get(MCP_CALLBACK_PATH, async (ctx) => (await loadMcp()).finishMcpLogin(ctx, dependencies));
+  router.post("/api/mcp-servers/:id/login", async (ctx) =>
+    (await loadMcp()).beginMcpLogin(ctx, dependencies, bodyReader),
+  );
+  router.post("/api/mcp-servers/:id/logout", async (ctx) => (await loadMcp()).logOutOfMcpServer(ctx, dependencies));
 
   const loadSessions = () => import("./session-routes.js");
   router.get("/api/models", async (ctx) => (await loadSessions()).listModels(ctx, agent));

@@ -7,6 +7,7 @@
 import type * as v from "valibot";
 
 export * from "./event-shapes.js";
+export * from "./mcp-shapes.js";
 export * from "./request-shapes.js";
 export * from "./response-shapes.js";
 

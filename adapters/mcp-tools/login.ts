@@ -129,6 +129,9 @@ export class InteractiveLoginProvider implements AuthProvider {
           ...(scope !== undefined && { scope }),
         };
         await auth(provider, options);
+        // The server's metadata decide about the address, which a browser opens.
+        if (!/^https?:$/.test(authorizationUrl!.protocol))
+          throw new Error("the authorization server has no web address");
         const parameters = await this.#options.authorize(authorizationUrl!);
         await auth(provider, { ...options, ...readRedirect(parameters, state) });
       });

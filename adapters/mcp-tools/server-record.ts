@@ -13,7 +13,7 @@ export interface ServerState {
   readonly hasLogin: boolean;
 }
 
-/** What this process knows about a server. Outlives the sessions that use the server. */
+/** State of a server over all sessions of this process. Outlives the sessions that use the server. */
 export class ServerRecord {
   readonly #login: LoginFile | undefined;
   #connectionCount = 0;

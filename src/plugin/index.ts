@@ -118,7 +118,15 @@ export type { FromJsonSchema } from "../tools/json-schema.js";
 export type { SchemaIssue, SchemaResult, StandardSchema } from "../tools/standard-schema.js";
 export type { Subagent, SubagentResult, SpawnInput } from "../ports/spawn.js";
 export type { OpenTools, ToolSession, ToolSource } from "../ports/tool-source.js";
-export type { McpServerHttp, McpServerStdio, McpServer, McpServerFactory } from "../ports/mcp-server.js";
+export type {
+  McpLoginErrorCode,
+  McpServer,
+  McpServerFactory,
+  McpServerHttp,
+  McpServerManager,
+  McpServerStatus,
+  McpServerStdio,
+} from "../ports/mcp-server.js";
 export type { SlashPrompt } from "../ports/slash-command.js";
 export { startProcess, type OwnedProcess, type OwnedProgram, type ProcessEnd } from "../processes/start-process.js";
 

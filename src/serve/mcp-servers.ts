@@ -7,7 +7,7 @@ import { VERSION } from "../base/version.js";
 import { InputError } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
 import type { PermissionRule } from "../ports/permission-policy.js";
-import type { McpServerHttp, McpServer, McpServerFactory } from "../ports/mcp-server.js";
+import type { McpServerHttp, McpServer, McpServerFactory, McpServerManager } from "../ports/mcp-server.js";
 import type { ToolSource } from "../ports/tool-source.js";
 import { matchesTool } from "../run/permissions/rule-schema.js";
 import { mcpServerOptions } from "../plugin/mcp-server-options.js";
@@ -131,10 +131,13 @@ export class ConfigMcpServerFactory implements McpServerFactory {
   readonly sources: readonly ToolSource[];
   readonly #options: FactoryOptions;
   readonly #clientSources = new Map<string, ToolSource>();
+  readonly #servers: readonly ConfiguredServer[];
   #serversPromise: ReturnType<typeof loadMcpServers> | undefined;
+  #manager: Promise<McpServerManager> | undefined;
 
   constructor(servers: readonly ConfiguredServer[], options: FactoryOptions) {
     this.#options = options;
+    this.#servers = servers;
     this.sources = servers.map(({ server, usageOptions }) => this.#createSource(server, usageOptions));
   }
 
@@ -154,21 +157,31 @@ export class ConfigMcpServerFactory implements McpServerFactory {
     return source;
   }
 
+  manager(): Promise<McpServerManager> {
+    return (this.#manager ??= import("./mcp-manager.js").then(
+      ({ ConfiguredMcpServers }) => new ConfiguredMcpServers(this.#servers, () => this.#loadServers()),
+    ));
+  }
+
+  #loadServers(): ReturnType<typeof loadMcpServers> {
+    const { loadedConfig, logger, env } = this.#options;
+    const { secrets } = loadedConfig;
+    const onSecret = (secret: string) => void secrets.add(secret);
+    return (this.#serversPromise ??= loadMcpServers({ env, version: VERSION, secrets, onSecret, logger }));
+  }
+
   /**
    * Creates a source that loads the implementation on first use and removes secrets from results, including the
    * server's own.
    */
   #createSource(server: McpServer, usageOptions: Partial<ConfiguredServer["usageOptions"]>): ToolSource {
-    const { loadedConfig, logger, env } = this.#options;
+    const { loadedConfig } = this.#options;
     const serverSecrets = "command" in server ? headerSecrets(server.env) : addressSecrets(server);
     return {
       name: `mcp:${server.name}`,
       open: async (session, signal) => {
-        const { secrets } = loadedConfig;
-        const onSecret = (secret: string) => void secrets.add(secret);
-        this.#serversPromise ??= loadMcpServers({ env, version: VERSION, secrets, onSecret, logger });
         const [servers, { redactToolSource }] = await Promise.all([
-          this.#serversPromise,
+          this.#loadServers(),
           import("../tools/redacted-tools.js"),
         ]);
         const redactor = new Redactor(() => [...loadedConfig.secrets, ...serverSecrets]);

@@ -60,7 +60,10 @@ export async function selectTools(root: DependencyContainer): Promise<SelectedTo
   };
   let toolsPromise: ReturnType<typeof loadTools> | undefined;
   return {
-    mcpServers: { source: (server) => getMcpServerFactory().source(server) },
+    mcpServers: {
+      source: (server) => getMcpServerFactory().source(server),
+      manager: () => getMcpServerFactory().manager(),
+    },
     list: () =>
       (toolsPromise ??= loadTools().catch((error: unknown) => {
         toolsPromise = undefined;

@@ -3,6 +3,7 @@ import { readFile } from "node:fs/promises";
 import { describe, it } from "node:test";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { defineTool, MemoryDriver } from "gantry";
+import type { McpLoginErrorCode, McpServerManager } from "gantry/plugin";
 import { callTools, type ScriptedStep } from "gantry/testing";
 import { checkEvent, checkExchange, listDocumentedOperations, observedOperations } from "../helpers/api-contract.js";
 import { EventPage, readSessionEvents } from "../helpers/event-page.js";
@@ -100,6 +101,7 @@ describe("the check of API exchanges against docs/openapi.json", () => {
       runRequests,
       watchSession,
       answerAsk,
+      useMcpServers,
       sendRejectedRequests,
       useFailingStore,
       useSlowModels,
@@ -120,7 +122,11 @@ const OPERATIONS: OperationRequest[] = [
 ].map((operation) => {
   const [method = "", path = ""] = operation.split(" ");
   const body =
-    path === "/api/run" || path.endsWith("/steer") ? '{"message":"x"}' : method === "PATCH" ? "{}" : undefined;
+    path === "/api/run" || path.endsWith("/steer")
+      ? '{"message":"x"}'
+      : method === "PATCH" || path.endsWith("/login")
+        ? "{}"
+        : undefined;
   return {
     method,
     path,
@@ -225,6 +231,29 @@ async function answerAsk(t: Hooks): Promise<void> {
   await api.send(`/api/asks/${id}`);
   for (let n = 0; n < 2; n += 1) await api.send(`/api/asks/${id}`, createJsonBody({ choice: "allow" }));
   await askingRun;
+}
+
+/** Uses MCP servers whose login succeeds, fails, or is not possible. */
+async function useMcpServers(t: Hooks): Promise<void> {
+  const createError = (code: McpLoginErrorCode) => Object.assign(new Error(code), { code });
+  const findServer = async (name: string) => {
+    if (name === "program") throw createError("login_not_possible");
+    if (name === "broken") throw createError("login_failed");
+  };
+  const manager: McpServerManager = {
+    list: async () => [
+      { name: "office", transport: "http", state: "idle", reason: "", toolCount: undefined, login: "possible" },
+    ],
+    beginLogin: async (name) => findServer(name).then(() => "https://login.example/"),
+    finishLogin: () => Promise.reject(createError("login_expired")),
+    logOut: async (name) => findServer(name === "broken" ? "" : name).then(() => true),
+  };
+  const mcpServerFactory = { source: () => assert.fail("no run uses a server"), manager: async () => manager };
+  const api = await startApi(t, { agent: { mcpServerFactory }, http: { maxBodyBytes: 1000 } });
+  await api.send("/api/mcp-servers");
+  for (const name of ["office", "broken", "program"])
+    for (const action of ["login", "logout"]) await api.send(`/api/mcp-servers/${name}/${action}`, createJsonBody({}));
+  for (const body of ["x", `"${"x".repeat(2000)}"`]) await api.send("/api/mcp-servers/office/login", { body });
 }
 
 async function sendRejectedRequests(t: Hooks): Promise<void> {

@@ -5,6 +5,7 @@ import { escapeInvisible } from "../content/escape.js";
 import { Help } from "../help.js";
 import { Icon } from "../parts/icon.js";
 import { IconButton } from "../parts/button.js";
+import { McpServers } from "../mcp-servers.js";
 import { Plan } from "../plan.js";
 import { Processes } from "../processes.js";
 import { Runs } from "../runs.js";
@@ -13,7 +14,7 @@ import { announce, announcement } from "../state/announce.js";
 import { useConsole } from "../state/context.js";
 import type { WatchedSession } from "../state/watched-session.js";
 import { Timeline } from "../timeline/timeline.js";
-import { Header } from "./header.js";
+import { Header, VIEW_TITLES } from "./header.js";
 import { Notices } from "./notices.js";
 import { Sessions } from "./sessions.js";
 import "./app.css";
@@ -37,6 +38,7 @@ export function App() {
       <main class="app-main">
         <Header />
         {name === "runs" && <Runs />}
+        {name === "mcp" && <McpServers />}
         {name === "new" && <NewSession />}
         {session && <SessionView key={session.id} session={session} />}
       </main>
@@ -136,7 +138,9 @@ function useTitle(): void {
     const askCount = session?.asks.value.length || store.asksOfOtherSessions.value.length;
     const mark = askCount ? "? " : session?.isBusy.value ? "● " : "";
     const sessionTitle = session?.isMissing.value ? undefined : session?.info.value?.title;
-    return `${mark}${sessionTitle === undefined ? (store.route.value.name === "runs" ? "Runs" : "gantry") : escapeInvisible(sessionTitle)}`;
+    const { name } = store.route.value;
+    const viewTitle = name === "runs" || name === "mcp" ? VIEW_TITLES[name] : "gantry";
+    return `${mark}${sessionTitle === undefined ? viewTitle : escapeInvisible(sessionTitle)}`;
   });
   useSignalEffect(() => {
     document.title = title.value;

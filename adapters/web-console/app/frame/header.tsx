@@ -1,6 +1,7 @@
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { IconButton } from "../parts/button.js";
+import { Icon } from "../parts/icon.js";
 import { formatCost, formatTokens } from "../parts/format.js";
 import { useConsole } from "../state/context.js";
 import type { WatchedSession } from "../state/watched-session.js";
@@ -8,6 +9,9 @@ import { toFragment } from "../state/router.js";
 
 /** The server's limit for a title. */
 export const MAX_TITLE_CHARACTERS = 50;
+
+/** Titles of the views that show no session. */
+export const VIEW_TITLES = { runs: "Runs", mcp: "MCP servers", new: "New session", session: "" } as const;
 
 /** Title and usage of the current view, and controls of the whole page. */
 export function Header() {
@@ -30,9 +34,18 @@ export function Header() {
         </a>
       )}
       <div class="head-title">
-        {session ? <Title key={session.id} session={session} /> : <h1>{name === "runs" ? "Runs" : "New session"}</h1>}
+        {session ? <Title key={session.id} session={session} /> : <h1>{VIEW_TITLES[name]}</h1>}
       </div>
       {session && <Usage session={session} />}
+      <a
+        class="icon-button"
+        href="#/mcp"
+        aria-label="MCP servers"
+        title="MCP servers"
+        aria-current={name === "mcp" ? "page" : undefined}
+      >
+        <Icon name="plug" />
+      </a>
       <IconButton
         icon={isDark ? "sun" : "moon"}
         label={isDark ? "Light theme" : "Dark theme"}

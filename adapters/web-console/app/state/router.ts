@@ -1,17 +1,18 @@
 import { signal, type ReadonlySignal } from "@preact/signals";
 
 /** The view that the page shows. */
-export type Route = { name: "new" } | { name: "session"; id: string } | { name: "runs" };
+export type Route = { name: "new" } | { name: "session"; id: string } | { name: "runs" } | { name: "mcp" };
 
 /** The route as a URL fragment. */
 export function toFragment(route: Route): string {
   if (route.name === "session") return `#/s/${encodeURIComponent(route.id)}`;
-  return route.name === "runs" ? "#/runs" : "#/";
+  return route.name === "new" ? "#/" : `#/${route.name}`;
 }
 
 /** The route of a URL fragment; the view of a new session if the fragment is unknown. */
 export function toRoute(hash: string): Route {
   if (hash === "#/runs") return { name: "runs" };
+  if (hash === "#/mcp") return { name: "mcp" };
   const [, id] = /^#\/s\/([^/]+)$/.exec(hash) ?? [];
   try {
     const sessionId = decodeURIComponent(id ?? "");

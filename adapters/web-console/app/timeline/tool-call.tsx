@@ -19,6 +19,9 @@ const MAX_SHORT_ARGUMENT_CHARACTERS = 120;
 /** Characters above which an argument may scroll, and therefore can be focused. */
 const MIN_SCROLLABLE_CHARACTERS = 600;
 
+/** Matches the error of an MCP server that needs a login. */
+const LOGIN_REQUIRED_PATTERN = /: the server needs a login: run "gantry mcp login [^"]+"/;
+
 /** A tool call: one line, and its details when unfolded. */
 export function ToolCallView({ call, session }: { call: ApiToolCall; session: WatchedSession }) {
   const result = session.getResultSignal(call.id).value;
@@ -171,6 +174,7 @@ function Result({ message }: { message: ApiMessage }) {
   return (
     <>
       {text !== "" && <Output text={text} />}
+      {message.failed && LOGIN_REQUIRED_PATTERN.test(text) && <a href="#/mcp">Log in to the MCP server</a>}
       <ContentParts parts={parts} />
     </>
   );
