@@ -88,6 +88,35 @@ const OVERFLOW_PATTERN = new RegExp([...CODES, ...WORDINGS].join("|"), "i");
 /** A request above the rate limit as a whole. Only a smaller request can succeed. */
 const LARGER_THAN_RATE_PATTERN = /tokens must be reduced|request too large for/i;
 
+/** Parts of the messages above with the limit in tokens. Limits in characters or bytes are not matched. */
+const LIMIT_PATTERN = new RegExp(
+  [
+    "maximum (?:context|prompt) length (?:is|of) ",
+    "maximum (?:allowed )?input length (?:of )?",
+    "(?:context length|tokens allowed|window limit) \\(",
+    "context length(?:: | of only )",
+    "context limit: \\d+ \\+ \\d+ > ",
+    "configured (?:limit of|context size is) ",
+    "tokens > (?=\\d+ maximum)",
+    "too large for model with ",
+    "only supports up to ",
+    "input length should be \\[1, ",
+    "`inputs` must have less than |max_new_tokens` must be <= ",
+    "token count of \\d+ exceeds the limit of ",
+    "token limit: ",
+    "while limit is ",
+    "tokens in the prompt cannot exceed ",
+  ].join("|"),
+  "i",
+);
+
+/** The limit in tokens that the error of a prompt above the context window names; undefined if it names none. */
+export function findContextTokens({ message }: Pick<ProviderFault, "message">): number | undefined {
+  const { index, 0: text } = LIMIT_PATTERN.exec(message) ?? { index: -1, 0: "" };
+  const digits = index < 0 ? undefined : /^\d{3,9}/.exec(message.slice(index + text.length))?.[0];
+  return digits === undefined ? undefined : Number(digits);
+}
+
 /** Whether an error reports that the prompt exceeds the model's context window, so that a smaller prompt may succeed. */
 export function isContextOverflow({ status, message, typeAndCode }: ProviderFault): boolean {
   if (status !== undefined && status < 500 && ![400, 413, 422, 429].includes(status)) return false;

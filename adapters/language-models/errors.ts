@@ -1,6 +1,6 @@
 import { hasCode, ProviderError, type ProviderErrorKind } from "gantry";
 import type { CompleteBody } from "./bodies.js";
-import { isContextOverflow } from "./context-overflow.js";
+import { findContextTokens, isContextOverflow } from "./context-overflow.js";
 import { faultOf, describeUnreadable, looksLikeHtml, readRetryAfterMs, type ProviderFault } from "./provider-fault.js";
 import { asObject, parseJsonObject, isErrorValue } from "./json.js";
 import { UNREADABLE_CALL, type FaultContext } from "./invalid-answers.js";
@@ -45,7 +45,7 @@ export function toProviderError(error: unknown, context: FaultContext): Provider
   const createError = (
     kind: ProviderErrorKind,
     message: string,
-    details: { status?: number; retryAfterMs?: number; unreachable?: boolean } = {},
+    details: { status?: number; retryAfterMs?: number; unreachable?: boolean; contextTokens?: number } = {},
   ): ProviderError => new ProviderError(context.provider, kind, context.redact(message), details);
 
   const code = findNetworkCode(error);
@@ -70,7 +70,7 @@ export function toProviderError(error: unknown, context: FaultContext): Provider
     // A retry may help after a truncated chunk, but not after a chunk of an unknown form.
     if (innerFault === undefined)
       return createError(isInvalidJson ? "server" : "protocol", "a malformed chunk in the answer");
-    return createError(kindOf(innerFault), innerFault.message);
+    return createError(kindOf(innerFault), innerFault.message, contextOf(innerFault));
   }
   if (isNamed(error, "AI_InvalidResponseDataError") || isNamed(error, "AI_EmptyResponseBodyError")) {
     return /finish reason/.test(messageOf(error))
@@ -85,7 +85,12 @@ export function toProviderError(error: unknown, context: FaultContext): Provider
   if (INVALID_CALL_PATTERN.test(fault.typeAndCode))
     return UNREADABLE_CALL.toError(context, fault.modelOutput ?? fault.message, fault.status);
   const { status, headers, waitMs } = fault;
-  return createError(kindOf(fault), fault.message, { status, retryAfterMs: readRetryAfterMs(headers) ?? waitMs });
+  const retryAfterMs = readRetryAfterMs(headers) ?? waitMs;
+  return createError(kindOf(fault), fault.message, { status, retryAfterMs, ...contextOf(fault) });
+}
+
+function contextOf(fault: ProviderFault): { contextTokens?: number | undefined } {
+  return isContextOverflow(fault) ? { contextTokens: findContextTokens(fault) } : {};
 }
 
 /** Converts an unexpected body to an error: an error object, the page of a proxy, or anything else. */

@@ -135,7 +135,8 @@ export const PRESETS: readonly Preset[] = [
   createPreset("nvidia", "NVIDIA NIM", "https://integrate.api.nvidia.com/v1", ["NVIDIA_API_KEY"], { prices: "" }),
   createPreset("moonshot", "Moonshot AI", "https://api.moonshot.ai/v1", ["MOONSHOT_API_KEY"], {
     prices: "moonshotai",
-    quirks: { echoReasoning: true, effort: "thinking", cacheKey: true },
+    // https://platform.kimi.ai/docs/api/chat: max_tokens is deprecated.
+    quirks: { echoReasoning: true, effort: "thinking", cacheKey: true, maxTokens: "max_completion_tokens" },
   }),
   createPreset("zhipu", "Z.ai (Zhipu)", "https://api.z.ai/api/paas/v4", ["ZAI_API_KEY", "ZHIPU_API_KEY"], {
     prices: "zai",

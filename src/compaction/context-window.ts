@@ -67,7 +67,7 @@ export function openWindow({ options, loggedModels }: Compaction, context: Windo
   const name = `${provider.name}/${model.id}`;
   if (knownSize === undefined && enabled && !loggedModels.has(name)) {
     loggedModels.add(name);
-    logger.warn("context window of the model is unknown; assuming 128000 tokens", { model: name });
+    logger.warn(`context window of the model is unknown; assuming ${DEFAULT_WINDOW_TOKENS} tokens`, { model: name });
   }
   const size = knownSize ?? DEFAULT_WINDOW_TOKENS;
   const answerTokens = Math.min(MAX_ANSWER_TOKENS, model.maxOutput ?? MAX_ANSWER_TOKENS, Math.floor(size / 5));
@@ -149,15 +149,26 @@ export class ContextWindow {
     return this.#rejectedPrompts;
   }
 
-  /** Compacts harder after the provider rejected a request as too long. Resolves with false if that would not help. */
-  async compactRejectedPrompt(): Promise<boolean> {
+  /**
+   * Compacts harder after the provider rejected a request as too long. `contextTokens`: the limit that the provider
+   * reported. Resolves with false if that would not help.
+   */
+  async compactRejectedPrompt(contextTokens = Infinity): Promise<boolean> {
     if (!this.#rules.enabled) return false;
     // Drop the provider's count, so that sizes are compared by bytes only. Each retry is then smaller than the last.
     this.#reportedSize = undefined;
     const tokensBefore = this.#estimatePromptTokens();
     const rejectedPrompts = (this.#rejectedPrompts ??= new RejectedPrompts());
     if (!rejectedPrompts.record({ tokens: tokensBefore, toolCount: this.#prefix.tools.length })) return false;
-    this.#limit = Math.floor(Math.min(this.#limit, tokensBefore) * RETRY_SHARE);
+    const { size, limit } = this.#rules;
+    const reportedLimit = (contextTokens * limit) / size;
+    this.#limit = Math.floor(
+      Math.min(
+        Math.min(this.#limit, tokensBefore) * RETRY_SHARE,
+        // A lower number is no limit of a window.
+        reportedLimit < MIN_RETRY_TOKENS ? Infinity : reportedLimit,
+      ),
+    );
     this.#prefix = this.#fitPrefix();
     // An agent without tools cannot work: the error is more useful.
     const lostTools = this.#prefix.tools.length === 0 && this.#context.tools.length > 0;

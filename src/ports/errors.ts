@@ -231,10 +231,7 @@ export type ProviderErrorKind =
 
 const RETRYABLE_KINDS = new Set<ProviderErrorKind>(["rate_limit", "overloaded", "server", "network", "timeout"]);
 
-/**
- * A provider failed. The text is `<provider>: <status or kind>: <message>`. The adapter redacts the message; this class
- * truncates it to 500 characters.
- */
+/** A provider failed. Text: `<provider>: <status or kind>: <message>`, redacted by the adapter, cut at 500 characters. */
 export class ProviderError extends errorClass(
   "provider",
   (
@@ -246,13 +243,14 @@ export class ProviderError extends errorClass(
       retryAfterMs?: number | undefined;
       unreachable?: boolean | undefined;
       hint?: string | undefined;
+      contextTokens?: number | undefined;
     } = {},
   ) => {
-    const { status, retryAfterMs, unreachable = false, hint } = details;
+    const { status, retryAfterMs, unreachable = false, hint, contextTokens } = details;
     const isLong = message.length > MAX_PROVIDER_MESSAGE_CHARACTERS;
     const shortMessage = isLong ? `${message.slice(0, MAX_PROVIDER_MESSAGE_CHARACTERS - 1)}…` : message;
     const text = `${provider}: ${status ?? kind}: ${shortMessage}`;
-    return [text, { provider, kind, status, retryAfterMs, unreachable, hint }, details];
+    return [text, { provider, kind, status, retryAfterMs, unreachable, hint, contextTokens }, details];
   },
 ) {
   /** HTTP status; undefined without a response. */
@@ -263,6 +261,8 @@ export class ProviderError extends errorClass(
   declare readonly unreachable: boolean;
   /** For `malformed_answer`: one sentence for the model about how to correct its answer; otherwise undefined. */
   declare readonly hint: string | undefined;
+  /** For `context_length`: the limit in tokens that the provider reported; undefined if it reported none. */
+  declare readonly contextTokens: number | undefined;
   /** Whether the same request can succeed on a retry. */
   get retryable(): boolean {
     return RETRYABLE_KINDS.has(this.kind);

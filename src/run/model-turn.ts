@@ -189,7 +189,7 @@ export class ModelTurn {
     }
     const isTooLong = hasCode(error, "provider") && error.kind === "context_length";
     if (!isTooLong) throw error;
-    const canRetry = await this.#window.compactRejectedPrompt();
+    const canRetry = await this.#window.compactRejectedPrompt(error.contextTokens);
     const { rejectedPrompts } = this.#window;
     if (!canRetry) throw withNote(error, rejectedPrompts?.describe() ?? "");
     this.#reportRetry(rejectedPrompts?.count ?? 0, 0, error);

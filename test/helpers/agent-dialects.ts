@@ -307,7 +307,16 @@ const CODEX: AgentDialect = {
       calls: [
         [
           { cmd: "ls", workdir: "src", yield_time_ms: 1000, max_output_tokens: 500, shell: "/bin/bash", login: true },
-          runs("bash", { command: "ls", workdir: "src" }, /b\.ts/),
+          runs("bash", { command: "ls", workdir: "src", yield_time_ms: 1000 }, /b\.ts/),
+        ],
+        // Time: the command takes longer than yield_time_ms.
+        [
+          { cmd: "sleep 0.2; echo end", yield_time_ms: 100 },
+          runs(
+            "bash",
+            { command: "sleep 0.2; echo end", yield_time_ms: 100 },
+            /^end\n.*\n\[yield_time_ms has no effect/,
+          ),
         ],
         ...(
           [

@@ -11,6 +11,8 @@ export interface WindowProviderOptions {
   reportedWindow?: number | null;
   /** Bytes of one token. Default: 3.5. */
   bytesPerToken?: number;
+  /** Whether the error of a rejected request names the window. Default: false. */
+  namesWindow?: boolean;
   /** Returns the prompt tokens to report for the counted tokens. Default: the counted tokens. */
   reportTokens?: (tokenCount: number) => number;
   /** Maximum tokens of an answer. Default: unlimited. */
@@ -71,6 +73,7 @@ export class WindowProvider implements ModelProvider {
       this.refusedCount += 1;
       throw new ProviderError(this.name, "context_length", `prompt of ${tokens} and answer of ${answerTokens} tokens`, {
         status: 400,
+        contextTokens: this.#options.namesWindow ? window : undefined,
       });
     }
     this.largestRequestTokens = Math.max(this.largestRequestTokens, tokens);

@@ -200,8 +200,8 @@ export const ARGUMENT_RULES: Readonly<Record<string, ArgumentRules>> = {
     ...rename("workdir", "cwd working_directory workingDirectory dir_path directory"),
     ...rename("background", "run_in_background is_background isBackground"),
     ...{ timeout_ms: milliseconds, sandbox_permissions: unless("use_default"), shell: unless("bash", "/bin/bash") },
-    // The output is bounded anyway, and a call returns when its command has ended.
-    ...{ max_output_tokens: "", yield_time_ms: "" },
+    // The output is bounded anyway. The tool reports an expired `yield_time_ms`, because the call waits for its command.
+    max_output_tokens: "",
     // Commands of other agents run in a login shell unless the model says false.
     login: unless(true),
   },

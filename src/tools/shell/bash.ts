@@ -1,6 +1,7 @@
 import { isAbsolute } from "node:path";
 import { ShuttingDownError, ToolError } from "../../ports/errors.js";
 import type { Tool, ToolContext, ToolOutput } from "../../ports/tool.js";
+import { monotonicMs } from "../../base/clock.js";
 import { Redactor } from "../../base/redact.js";
 import { shellQuote } from "../../base/shell-quote.js";
 import { defineArguments, field, flag, hidden, integer, optional, text } from "../arguments.js";
@@ -17,6 +18,10 @@ const MAX_TIMEOUT_SECONDS = 600;
 const MAX_RAW_BYTES = 2 * MAX_MODEL_TEXT_BYTES;
 const MAX_TITLE_CHARACTERS = 200;
 
+/** For models of codex, whose calls return after this time while the command still runs. */
+const YIELD_NOTE =
+  "[yield_time_ms has no effect: the call waited for the end of the command. Set background for a command that keeps running]";
+
 /** Creates the tool `bash`, which runs shell commands in the project folder. */
 export function bashTool(options: BashToolOptions): Tool {
   let sandbox: Sandbox | undefined;
@@ -29,7 +34,7 @@ export function bashTool(options: BashToolOptions): Tool {
     schema: createArguments(options.timeout, maxSeconds),
     kind: "execute",
     describe: ({ command, workdir }) => formatTitle(command, workdir),
-    run: async ({ command: line, workdir, timeout, timeout_ms: timeoutMs, background, detached }, context) => {
+    run: async ({ command: line, workdir, timeout, timeout_ms: timeoutMs, background, detached, ...args }, context) => {
       const command = workdir === undefined ? line : createFolderScript(line, workdir);
       const timeLimit =
         timeoutMs === undefined ? toTimeLimit(timeout, maxSeconds) : { seconds: toSeconds(timeoutMs, maxSeconds) };
@@ -38,7 +43,13 @@ export function bashTool(options: BashToolOptions): Tool {
         sandbox ??= new Sandbox(options);
       }
       const commandOptions = { ...options, redactor };
-      if (!background && !detached) return executeCommand(commandOptions, sandbox, command, timeLimit, context);
+      if (!background && !detached) {
+        const startedAtMs = monotonicMs();
+        const output = await executeCommand(commandOptions, sandbox, command, timeLimit, context);
+        return monotonicMs() - startedAtMs > (args.yield_time_ms ?? Infinity)
+          ? { ...output, text: `${output.text}\n${YIELD_NOTE}` }
+          : output;
+      }
       const { startInBackground } = await import("./bash-jobs.js");
       const prepared = await prepareCommand(commandOptions, sandbox, command, context, true);
       return startInBackground(commandOptions, formatCommand(line, workdir), prepared, detached, context);
@@ -69,6 +80,7 @@ function createArguments(defaultSeconds: number, maxSeconds: number) {
       defaultSeconds,
     ),
     timeout_ms: hidden(integer("", { min: 1 })),
+    yield_time_ms: hidden(integer("", { min: 0 })),
     background: optional(
       flag("Keep it running after the call, without a time limit", {
         aliases: ["run_in_background", "is_background", "isBackground"],

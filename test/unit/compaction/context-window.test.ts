@@ -296,6 +296,23 @@ describe("compaction", () => {
     assert.equal((await run.result).output, "done");
   });
 
+  it("reaches a window that is smaller than known with one rejected request if the error names the window", async (t) => {
+    for (const [namesWindow, minCount, maxCount] of [
+      [true, 1, 1],
+      [false, 2, 5],
+    ] as const) {
+      const provider = new WindowProvider({
+        ...{ window: 10_000, reportedWindow: 1_000_000, namesWindow },
+        answer: (_request, call) => (call === 1 ? Array(6).fill(["fill", { bytes: 20_000 }]) : "done"),
+      });
+      const agent = createAgent(t, provider, await createMemoryDriver(t));
+      const run = await agent.run({ message: GOAL });
+      assert.equal((await run.result).output, "done");
+      const { refusedCount } = provider;
+      assert.ok(refusedCount >= minCount && refusedCount <= maxCount, `${refusedCount} refused`);
+    }
+  });
+
   it("fails with the provider's context_length error after at most 7 requests", async (t) => {
     const fault = new ProviderError("scripted", "context_length", "always too long", { status: 400 });
     const provider = new ScriptedProvider([], { fallback: fault });

@@ -167,16 +167,18 @@ describe("the error of a prompt that exceeds the context window", () => {
     await server.close();
   });
 
-  const readKind = async (step: FakeStep): Promise<ProviderError["kind"] | "none"> => {
+  const readError = async (step: FakeStep): Promise<ProviderError | undefined> => {
     server.enqueue(step);
     try {
       await readAnswer(provider, createRequest());
     } catch (error) {
-      if (hasCode(error, "provider")) return error.kind;
+      if (hasCode(error, "provider")) return error;
       throw error;
     }
-    return "none";
+    return undefined;
   };
+  const readKind = async (step: FakeStep): Promise<ProviderError["kind"] | "none"> =>
+    (await readError(step))?.kind ?? "none";
 
   it(`has the kind context_length in the ${OVERFLOWS.length} wordings of providers`, async () => {
     const otherKinds: string[] = [];
@@ -192,6 +194,45 @@ describe("the error of a prompt that exceeds the context window", () => {
       const kind = await readKind({ say: [{ error: { message, ...(code === undefined ? {} : { code }) } }] });
       assert.equal(kind, "context_length", host);
     }
+  });
+
+  it("has the limit in tokens that the message names", async () => {
+    const limits: (readonly [string, number])[] = [];
+    for (const [host, message, status = 400, code] of OVERFLOWS) {
+      const error = await readError(errorStep(status, { message, ...(code === undefined ? {} : { code }) }));
+      if (error?.contextTokens !== undefined) limits.push([host, error.contextTokens]);
+    }
+    assert.deepEqual(limits, [
+      ["OpenAI", 8192],
+      ["GPT-5", 272_000],
+      ["Anthropic", 200_000],
+      ["Anthropic with max_tokens", 204_648],
+      ["Gemini", 1_048_575],
+      ["Vertex", 32_768],
+      ["Qwen", 983_616],
+      ["Xunfei", 202_745],
+      ["Together and Hugging Face", 4096],
+      ["Hugging Face, prompt", 3072],
+      ["Together", 262_144],
+      ["GitHub Copilot", 128_000],
+      ["GitHub Copilot, older", 64_000],
+      ["xAI", 131_072],
+      ["OpenRouter", 131_072],
+      ["Poolside", 131_040],
+      ["SGLang", 202_752],
+      ["vLLM", 262_144],
+      ["a proxy", 262_144],
+      ["LM Studio, older", 4096],
+      ["Ollama cloud", 196_607],
+      ["Mistral", 32_768],
+      ["Kimi", 262_144],
+      ["Cerebras", 8192],
+      ["Cloudflare", 128_000],
+      ["Cohere", 4081],
+      ["DeepInfra", 131_072],
+      ["ds4", 32_768],
+      ["DeepSeek", 131_072],
+    ]);
   });
 
   it("differs from errors with similar words", async () => {

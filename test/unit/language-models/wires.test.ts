@@ -258,7 +258,7 @@ describe("wire-specific requests and errors", () => {
     }
   });
 
-  it("the preset openai uses chat completions at another base URL, with max_completion_tokens", async () => {
+  it("the preset openai uses chat completions at another base URL, with max_completion_tokens; so does moonshot", async () => {
     const chatBody = await sendRequest(
       "openai",
       { model: createModel({ id: "gpt-5", maxOutput: 500 }) },
@@ -268,6 +268,9 @@ describe("wire-specific requests and errors", () => {
       [chatBody.max_completion_tokens, chatBody.max_tokens, chatBody.prompt_cache_key],
       [500, undefined, "session-1"],
     );
+    // https://platform.kimi.ai/docs/api/chat: max_tokens is deprecated.
+    const kimiBody = await sendRequest("openai", { model: createModel({ maxOutput: 500 }) }, { preset: "moonshot" });
+    assert.deepEqual([kimiBody.max_completion_tokens, kimiBody.max_tokens], [500, undefined]);
     const provider = new AiSdkProvider({ preset: "openai", baseUrl: server.baseUrl, apiKey: "k" });
     openProviders.push(provider);
     await readAnswer(provider, createRequest());
