@@ -1,3 +1,4 @@
+import { abortable } from "gantry/plugin";
 import type { AiSdkModel, StreamPart } from "./language-model.js";
 import type { PartSource } from "./reading/answer-body.js";
 
@@ -10,12 +11,12 @@ export async function sendToPackage(
   options: Readonly<Record<string, unknown>>,
   signal: AbortSignal,
 ): Promise<PartSource> {
-  const pendingResult = model.doStream({ ...options, abortSignal: signal });
-  const { stream } = await raceAbort(
-    pendingResult,
-    signal,
-    ({ stream: lateStream }) => void lateStream.cancel().catch(() => undefined),
-  );
+  const pendingResult = Promise.resolve(model.doStream({ ...options, abortSignal: signal }));
+  const { stream } = await abortable(pendingResult, signal).catch((error: unknown) => {
+    // A package that ignores the signal may return a stream after the abort.
+    void pendingResult.then(({ stream: lateStream }) => lateStream.cancel()).catch(() => undefined);
+    throw error;
+  });
   const reader = stream.getReader();
   const cancelReader = (reason?: unknown): void => void reader.cancel(reason).catch(() => undefined);
   // Settles a pending read at once, even if the package ignores the signal.
@@ -32,29 +33,4 @@ export async function sendToPackage(
       cancelReader();
     },
   };
-}
-
-/**
- * Resolves like the promise, or rejects with the reason of an abort. Passes a result that arrives after the abort to
- * `discard`.
- */
-async function raceAbort<T>(
-  promise: PromiseLike<T>,
-  signal: AbortSignal,
-  discard: (lateResult: T) => void,
-): Promise<T> {
-  let onAbort = (): void => undefined;
-  const abortPromise = new Promise<never>((_, reject) => {
-    onAbort = () => {
-      reject(signal.reason as Error);
-      void promise.then(discard, () => undefined);
-    };
-    signal.addEventListener("abort", onAbort, { once: true });
-  });
-  try {
-    return await Promise.race([promise, abortPromise]);
-  } finally {
-    signal.removeEventListener("abort", onAbort);
-    abortPromise.catch(() => undefined);
-  }
 }

@@ -65,7 +65,7 @@ export class StdioTransport implements Transport {
   async send(message: JSONRPCMessage): Promise<void> {
     const { stdin } = this.#process;
     if (this.#hasEnded || stdin.destroyed) throw new Error("the server exited");
-    const line = `${JSON.stringify(message)}\n`;
+    const line = Buffer.from(`${JSON.stringify(message)}\n`);
     if (stdin.writableLength + line.length > MAX_BUFFERED_BYTES) {
       this.#finish("the server does not read its input");
       throw new Error("the server does not read its input");

@@ -37,7 +37,7 @@ export interface Ask {
   toolKind: ToolKind;
   /** Describes the call or asks the question, for the user. A single line. */
   title: string;
-  /** The arguments as the model sent them, parsed. */
+  /** The parsed arguments. Names and units of other agents are converted to those of the tool. */
   input: unknown;
   locations: readonly Location[];
   /** The change that the call would make, as far as the arguments and the files show it. */

@@ -87,7 +87,7 @@ export interface ToolCall extends Readonly<ToolCallDescription> {
   /** Absolute path of the session's project folder. */
   readonly projectDir: string;
   readonly tool: ToolSpec;
-  /** The arguments as the model sent them, parsed. */
+  /** The parsed arguments. Names and units of other agents are converted to those of the tool. */
   readonly input: unknown;
   readonly diff: readonly Diff[];
 }

@@ -116,8 +116,8 @@ function findChangedPart(oldContent: Buffer, newContent: Buffer): { oldText: str
       .slice(Math.max(0, equalStartLines - CONTEXT_LINES), lines.length - Math.max(0, equalEndLines - CONTEXT_LINES))
       .join("\n");
   const texts = { oldText: joinPart(oldLines), newText: joinPart(newLines) };
-  // The limit in bytes is compared with characters, so that it is only approximate.
-  return texts.oldText.length + texts.newText.length <= 2 * MAX_PREVIEW_BYTES ? texts : undefined;
+  const bytes = Buffer.byteLength(texts.oldText) + Buffer.byteLength(texts.newText);
+  return bytes <= 2 * MAX_PREVIEW_BYTES ? texts : undefined;
 }
 
 /** Reads a text file that can be edited. Rejects with `ToolError` for any other file. */

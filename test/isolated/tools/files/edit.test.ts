@@ -76,6 +76,13 @@ describe("the preview of an edit", () => {
     );
   });
 
+  it("returns no diff for a change of more than 512 KiB, also if it has fewer characters", async () => {
+    assert.deepEqual(await previewEdits("x = 1 \ny\n", [["x = 1\ny", `x = ${"€".repeat(180_000)}\ny`]]), {
+      diff: undefined,
+      note: "The text was found at line 1 (inexact match: trailing whitespace differs).",
+    });
+  });
+
   it("rejects an edit whose text is not found", async () => {
     await assert.rejects(previewEdits("one\n", [["two", "2"]]), /not found/);
   });
