@@ -8,7 +8,6 @@ import {
   type ClientOptions,
 } from "./connection.js";
 import { UnavailableError } from "./errors.js";
-import { McpServersApi } from "./mcp-servers.js";
 import { RunStream, type RunIds } from "./run-stream.js";
 import { AsksApi, RunsApi, SessionsApi } from "./sessions.js";
 
@@ -29,7 +28,6 @@ export class GantryClient {
   readonly sessions: SessionsApi;
   readonly runs: RunsApi;
   readonly asks: AsksApi;
-  readonly mcpServers: McpServersApi;
   readonly #connection: ServerConnection;
 
   constructor(options: ClientOptions = {}) {
@@ -37,7 +35,6 @@ export class GantryClient {
     this.sessions = new SessionsApi(this.#connection);
     this.runs = new RunsApi(this.#connection);
     this.asks = new AsksApi(this.#connection);
-    this.mcpServers = new McpServersApi(this.#connection);
   }
 
   /** Checks that the process is alive; returns its version. */

@@ -57,14 +57,11 @@ export interface StreamedEvent {
   comment?: string;
 }
 
-/** Resources with an id in their path. */
-export type ApiResource = "session" | "run" | "ask" | "mcp-server";
-
 /**
- * The path of a resource. Throws `NotFoundError` for ids that would change the address: URLs resolve `.` and
+ * The path of a session, run or ask. Throws `NotFoundError` for ids that would change the address: URLs resolve `.` and
  * `..`, and an empty id addresses the list.
  */
-export function createResourcePath(resource: ApiResource, id: string): string {
+export function createResourcePath(resource: "session" | "run" | "ask", id: string): string {
   // A lone surrogate cannot be encoded in a URL.
   if (/^\.{0,2}$/.test(id) || !/^\P{Surrogate}*$/u.test(id)) throw createInvalidIdError(resource, id);
   return `${resource}s/${encodeURIComponent(id)}`;
@@ -90,12 +87,6 @@ export class ServerConnection {
     this.#options = options;
     // Timers with a larger delay fire at once.
     this.silenceMs = Math.min(requestedSilenceMs, 2 ** 31 - 1);
-  }
-
-  /** The server's URL, without a final slash. */
-  get serverUrl(): string {
-    const { url = getPageOrigin() } = this.#options;
-    return new URL(url, getPageOrigin()).href.replace(/\/$/, "");
   }
 
   /**

@@ -66,9 +66,9 @@ export function createDisconnectedError(message: string, cause?: unknown): Disco
 }
 
 /** Error for an id that would change the address when it is the last part of a path. */
-export function createInvalidIdError(resource: string, id: string): NotFoundError {
+export function createInvalidIdError(resource: "session" | "run" | "ask" | "mcp_server", id: string): NotFoundError {
   return new NotFoundError(`${JSON.stringify(id)} is not a valid ${resource} id`, {
-    code: `${resource.replace("-", "_")}_not_found`,
+    code: `${resource}_not_found`,
     status: 404,
   });
 }

@@ -10,7 +10,7 @@ export {
   UnauthorizedError,
   UnavailableError,
 } from "./errors.js";
-export type { McpServersApi } from "./mcp-servers.js";
+export { McpServersClient } from "./mcp-servers.js";
 export { PendingSteers, type PendingSteer } from "./pending-steers.js";
 export type { RunIds, RunStream } from "./run-stream.js";
 export { SessionMirror, type ApiSessionState } from "./session-mirror.js";

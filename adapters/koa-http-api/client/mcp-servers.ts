@@ -1,12 +1,18 @@
 import type { ApiMcpServer } from "../shapes.js";
-import { createResourcePath, type CallOptions, type ServerConnection } from "./connection.js";
+import { ServerConnection, type CallOptions, type ClientOptions } from "./connection.js";
+import { createInvalidIdError } from "./errors.js";
 
-/** `client.mcpServers`: the MCP servers of the server's config, by name. */
-export class McpServersApi {
+/**
+ * A client for the MCP servers of a gantry server's config. Separate from `GantryClient`, because most programs do not
+ * need it. Methods reject like those of `GantryClient`.
+ */
+export class McpServersClient {
   readonly #connection: ServerConnection;
+  readonly #url: string | undefined;
 
-  constructor(connection: ServerConnection) {
-    this.#connection = connection;
+  constructor(options: ClientOptions = {}) {
+    this.#connection = new ServerConnection(options);
+    this.#url = options.url;
   }
 
   /** All servers with their state in the process that answers, in the order of the config. */
@@ -16,22 +22,22 @@ export class McpServersApi {
 
   /**
    * Begins a login. Returns the address to open in a person's browser within 10 minutes; null if the server needs no
-   * login. The browser returns to `serverUrl`; default: the URL of this client. `list` shows the result.
+   * login. `list` shows the result. `serverUrl`: the URL of this server in that browser; default: the URL of this client.
    */
   async logIn(name: string, { serverUrl, signal }: CallOptions & { serverUrl?: string } = {}): Promise<string | null> {
-    const body = { server_url: serverUrl ?? this.#connection.serverUrl };
-    const path = `${createResourcePath("mcp-server", name)}/login`;
-    const hasUrl = ({ authorization_url: url }: { authorization_url?: unknown }) =>
-      url === null || typeof url === "string";
-    const request = { method: "POST", body, signal };
-    return (await this.#connection.requestJson<{ authorization_url: string | null }>(path, request, hasUrl)).body
-      .authorization_url;
+    const { authorization_url: url } = await this.#post(name, "login", { server_url: serverUrl ?? this.#url }, signal);
+    return typeof url === "string" ? url : null;
   }
 
   /** Deletes the login to a server. Returns false if there is none. */
   async logOut(name: string, { signal }: CallOptions = {}): Promise<boolean> {
-    const path = `${createResourcePath("mcp-server", name)}/logout`;
-    const request = { method: "POST", body: {}, signal };
-    return (await this.#connection.requestJson<{ status: string }>(path, request)).body.status === "logged_out";
+    return (await this.#post(name, "logout", {}, signal)).status === "logged_out";
+  }
+
+  async #post(name: string, action: string, body: object, signal: AbortSignal | undefined) {
+    if (!/^[\w-]+$/.test(name)) throw createInvalidIdError("mcp_server", name);
+    const request = { method: "POST", body, signal };
+    type Answer = { authorization_url?: unknown; status?: unknown };
+    return (await this.#connection.requestJson<Answer>(`mcp-servers/${name}/${action}`, request)).body;
   }
 }

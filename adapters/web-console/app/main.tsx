@@ -1,6 +1,6 @@
 import { effect } from "@preact/signals";
 import { render } from "preact";
-import { GantryClient } from "gantry/client";
+import { GantryClient, McpServersClient } from "gantry/client";
 import { installEscapeHook } from "./content/escape-hook.js";
 import { App, LoginRequired } from "./frame/app.js";
 import { installShortcuts } from "./help.js";
@@ -35,9 +35,8 @@ function showPage(headers: Record<string, string>): void {
   // The page does not wait for the token, which only a few requests need.
   let currentTokenHeaders: Record<string, string> = {};
   void fetchPersonHeaders().then((tokenHeaders = {}) => (currentTokenHeaders = tokenHeaders));
-  const store = new Console(
-    new GantryClient({ headers: () => ({ ...headers, ...currentTokenHeaders }), personHeaders: fetchPersonHeaders }),
-  );
+  const options = { headers: () => ({ ...headers, ...currentTokenHeaders }), personHeaders: fetchPersonHeaders };
+  const store = new Console(new GantryClient(options), new McpServersClient(options));
   effect(() => {
     if (store.isLocked.value) forgetHeaders(headers);
   });

@@ -28,7 +28,7 @@ export function McpServers() {
   const servers = useSignal<readonly ApiMcpServer[] | undefined>(undefined);
   const load = async () => {
     try {
-      const newServers = await store.client.mcpServers.list();
+      const newServers = await store.mcpServers.list();
       announceLogin(servers.peek(), newServers);
       servers.value = newServers;
     } catch (error) {
@@ -90,7 +90,7 @@ function ServerRow({ server, onChange }: { server: ApiMcpServer; onChange: () =>
     // Browsers block windows that open after a wait.
     const loginWindow = open("about:blank", "_blank");
     void act(async () => {
-      const url = await store.client.mcpServers.logIn(name).catch((error: unknown) => {
+      const url = await store.mcpServers.logIn(name, { serverUrl: location.origin }).catch((error: unknown) => {
         loginWindow?.close();
         throw error;
       });
@@ -102,7 +102,7 @@ function ServerRow({ server, onChange }: { server: ApiMcpServer; onChange: () =>
     });
   };
   const canLogOut = login === "stored" && state !== "needs_login";
-  const logOut = () => void act(async () => void (await store.client.mcpServers.logOut(name)));
+  const logOut = () => void act(async () => void (await store.mcpServers.logOut(name)));
   return (
     <li class="mcp-server">
       <span class={`dot ${DOT_CLASSES[state]}`} />

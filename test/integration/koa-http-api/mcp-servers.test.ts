@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { describe, it } from "node:test";
-import { GantryClient } from "gantry/client";
+import { GantryClient, McpServersClient } from "gantry/client";
 import { createFaultyStdioServer } from "../../helpers/mcp-servers.js";
 import { startOAuthMcpServer } from "../../helpers/oauth-mcp-server.js";
 import { sendRawRequest } from "../../helpers/raw-http.js";
@@ -23,8 +23,8 @@ async function startOffice(t: Hooks, serverConfig: object = {}) {
       },
     }),
   });
-  const client = new GantryClient({ url: server.url, personHeaders: () => server.personHeaders });
-  return { office, models, server, client };
+  const options = { url: server.url, personHeaders: () => server.personHeaders };
+  return { office, server, client: new GantryClient(options), mcpServers: new McpServersClient(options) };
 }
 
 /** Headers of a browser that an authorization server redirects. */
@@ -43,18 +43,18 @@ async function authorize(url: string | null): Promise<URL> {
 
 describe("/api/mcp-servers", () => {
   it("logs in by the browser of a person, once for each state, and the next run has the tools at once", async (t) => {
-    const { office, server, client } = await startOffice(t);
+    const { office, server, client, mcpServers } = await startOffice(t);
     const run = async () => client.run({ message: "hi" });
     // Three failures would delay the next attempt.
     for (let i = 0; i < 3; i++) await run();
-    const [needsLogin, program] = await client.mcpServers.list();
+    const [needsLogin, program] = await mcpServers.list();
     const status = { name: "office", transport: "http", reason: "", tools: null };
     assert.deepEqual({ ...needsLogin, reason: "" }, { ...status, state: "needs_login", login: "possible" });
     assert.match(needsLogin!.reason, /^the server needs a login: run "gantry mcp login office"/);
     assert.deepEqual([program!.transport, program!.state, program!.login], ["stdio", "connected", "none"]);
 
-    const abandonedUrl = await client.mcpServers.logIn("office");
-    const url = await client.mcpServers.logIn("office");
+    const abandonedUrl = await mcpServers.logIn("office");
+    const url = await mcpServers.logIn("office");
     const redirect = await authorize(url);
     assert.equal(redirect.origin, server.url);
     assert.equal(redirect.pathname, "/api/mcp-servers/callback");
@@ -71,11 +71,12 @@ describe("/api/mcp-servers", () => {
       assert.deepEqual([code, /finished, has expired or did not begin here/.test(text)], [400, true], query);
     }
     // A page that requests the address itself, in a frame or by script.
-    for (const change of [
+    const foreignPageHeaders: Record<string, string>[] = [
       { "sec-fetch-dest": "iframe" },
       { "sec-fetch-mode": "cors" },
       { origin: "https://evil.example" },
-    ])
+    ];
+    for (const change of foreignPageHeaders)
       assert.equal((await open(redirect.search, { ...REDIRECT_HEADERS, ...change })).status, 403);
     assert.equal((await open(redirect.search, { ...REDIRECT_HEADERS, host: "evil.example" })).status, 403);
     const head = await sendRawRequest(server.url, redirect.pathname + redirect.search, { method: "HEAD" });
@@ -86,21 +87,21 @@ describe("/api/mcp-servers", () => {
     assert.match(page.text, /^Logged in to office\. Close this page/);
     assert.equal((await open(redirect.search)).status, 400);
     const loggedIn = { ...status, state: "idle", tools: 1, login: "stored" };
-    assert.deepEqual((await client.mcpServers.list())[0], loggedIn);
+    assert.deepEqual((await mcpServers.list())[0], loggedIn);
     await run();
-    assert.deepEqual((await client.mcpServers.list())[0], { ...loggedIn, state: "connected" });
-    assert.equal(await client.mcpServers.logOut("office"), true);
-    assert.equal(await client.mcpServers.logOut("office"), false);
+    assert.deepEqual((await mcpServers.list())[0], { ...loggedIn, state: "connected" });
+    assert.equal(await mcpServers.logOut("office"), true);
+    assert.equal(await mcpServers.logOut("office"), false);
     assert.equal(existsSync(`${server.home}/mcp-logins/office.json`), false);
-    const [loggedOut] = await client.mcpServers.list();
+    const [loggedOut] = await mcpServers.list();
     assert.deepEqual([loggedOut!.state, loggedOut!.login], ["needs_login", "possible"]);
     for (const secret of office.secrets()) assert.ok(!(server.stdout + server.stderr + page.text).includes(secret));
     // An unfinished login does not keep the server from stopping.
-    await client.mcpServers.logIn("office");
+    await mcpServers.logIn("office");
   });
 
   it("refuses requests of other pages and of programs without the token, and reports why a login fails", async (t) => {
-    const { office, server, client } = await startOffice(t);
+    const { office, server, mcpServers } = await startOffice(t);
     const body = "{}";
     for (const headers of [
       { origin: "https://evil.example", ...server.personHeaders },
@@ -113,7 +114,7 @@ describe("/api/mcp-servers", () => {
       }
     assert.deepEqual(office.authorizationHeaders, []);
     const fail = async (name: string, serverUrl = server.url) => {
-      const error = await client.mcpServers.logIn(name, { serverUrl }).catch((reason: unknown) => reason);
+      const error = await mcpServers.logIn(name, { serverUrl }).catch((reason: unknown) => reason);
       const { status, code, message } = error as { status: number; code: string; message: string };
       return `${status} ${code}: ${message}`;
     };
@@ -129,13 +130,11 @@ describe("/api/mcp-servers", () => {
     ])
       assert.match(await fail("office", url), /^400 invalid_field: invalid field: server_url: expected an address/);
     // Behind a proxy.
-    const proxyUrl = new URL(
-      (await client.mcpServers.logIn("office", { serverUrl: "https://gantry.example/agent/" }))!,
-    );
+    const proxyUrl = new URL((await mcpServers.logIn("office", { serverUrl: "https://gantry.example/agent/" }))!);
     const redirectUri = "https://gantry.example/agent/api/mcp-servers/callback";
     assert.equal(proxyUrl.searchParams.get("redirect_uri"), redirectUri);
 
-    const { pathname, searchParams } = await authorize(await client.mcpServers.logIn("office"));
+    const { pathname, searchParams } = await authorize(await mcpServers.logIn("office"));
     const query = `?error=access_denied&error_description=No%3Cb%3E&state=${searchParams.get("state")}`;
     const denied = await sendRawRequest(server.url, pathname + query, { headers: REDIRECT_HEADERS });
     assert.deepEqual(
@@ -147,11 +146,11 @@ describe("/api/mcp-servers", () => {
   it("accepts the redirect on a server with required headers, which a browser does not send", async (t) => {
     const requiredHeaders = { "X-Key": "the-key-of-this-test" };
     const { server } = await startOffice(t, { required_headers: requiredHeaders });
-    const client = new GantryClient({ url: server.url, headers: requiredHeaders });
-    const { pathname, search } = await authorize(await client.mcpServers.logIn("office"));
+    const mcpServers = new McpServersClient({ url: server.url, headers: requiredHeaders });
+    const { pathname, search } = await authorize(await mcpServers.logIn("office"));
     assert.equal((await sendRawRequest(server.url, "/api/mcp-servers", {})).status, 401);
     const { status, text } = await sendRawRequest(server.url, pathname + search, { headers: REDIRECT_HEADERS });
     assert.equal(status, 200, text);
-    assert.equal((await client.mcpServers.list())[0]!.login, "stored");
+    assert.equal((await mcpServers.list())[0]!.login, "stored");
   });
 });

@@ -4,6 +4,7 @@ import {
   type ApiAsk,
   type Effort,
   type GantryClient,
+  type McpServersClient,
   type Mode,
   type ApiModel,
   type ApiRunInput,
@@ -48,6 +49,7 @@ const IDEMPOTENCY_KEY_BYTES = 16;
 /** State of the whole page. Each page has one instance. */
 export class Console {
   readonly client: GantryClient;
+  readonly mcpServers: McpServersClient;
   readonly sessionBrowser: SessionBrowser;
   readonly newSessionSettings: NewSessionSettings = {
     model: signal(undefined),
@@ -78,8 +80,10 @@ export class Console {
   /** The last prompt request without an answer, and its idempotency key. */
   #unansweredRequest: { requestJson: string; key: string } | undefined;
 
-  constructor(client: GantryClient) {
+  /** `mcpServers`: with the options of `client`. */
+  constructor(client: GantryClient, mcpServers: McpServersClient) {
     this.client = client;
+    this.mcpServers = mcpServers;
     this.sessionBrowser = new SessionBrowser(client, (error) => this.reportError(error));
   }
 
