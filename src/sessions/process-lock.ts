@@ -39,7 +39,8 @@ export class ProcessLock {
     onHeld: (holder: LeaseHolder) => void | Promise<void>,
     maxSilenceMs = MAX_SILENCE_MS,
   ): Promise<ProcessLock> {
-    const lock = new ProcessLock(folder);
+    // Without the name, which the build would rename.
+    const lock = new this(folder);
     while (!lock.#rename(FREE_TOKEN_NAME, lock.#tokenName)) {
       const [name = ""] = readdirSync(folder);
       if (name === FREE_TOKEN_NAME) continue;
