@@ -82,7 +82,7 @@ interface OpenSearch {
 
 /**
  * Opens the wire of a provider for one web search. Requests are those of the provider's wire with the search tool.
- * Answers are read by the AI SDK's package. Rejects with \`ProviderError\` if the provider has no web search.
+ * Answers are read by the AI SDK's package. Rejects with `ProviderError` if the provider has no web search.
  */
 export async function openSearch(
   context: HostContext,
