@@ -139,8 +139,8 @@ export function buildListStatement(query: SessionQuery): {
 export function listSessions(db: Statements, query: SessionQuery): SessionPage {
   const { pageSql, pageValues } = buildListStatement(query);
   return db.readConsistently(() => ({
-    sessions: db.all<SessionRow>(pageSql, ...pageValues).map(toSession),
     total: countSessions(db, query),
+    sessions: db.all<SessionRow>(pageSql, ...pageValues).map(toSession),
   }));
 }
 
