@@ -214,7 +214,7 @@ export function migrate(db: Database, path: string): void {
   db.transaction(() => {
     const oldVersion = readVersion();
     checkVersion(oldVersion, path);
-    for (const migration of MIGRATIONS.slice(oldVersion)) db.exec(migration);
+    db.exec(MIGRATIONS.slice(oldVersion).join(""));
     setPragma(db, `application_id = ${APPLICATION_ID}`);
     setPragma(db, `user_version = ${SCHEMA_VERSION}`);
   }).immediate();

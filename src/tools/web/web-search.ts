@@ -9,7 +9,7 @@ import { createDispatcher, readBody } from "./web-page.js";
 /** The search service that the user chose. */
 export interface WebSearchOptions {
   /** `model`: the search of the model's provider, which needs no other option. */
-  readonly provider: "model" | SearchService;
+  readonly provider: "model" | "searxng" | "brave" | "tavily";
   /** Base URL of the service. Required for SearXNG. Default: the public service. */
   readonly baseUrl?: string | undefined;
   /** Key of the service. Required for Brave and Tavily. */
@@ -18,7 +18,7 @@ export interface WebSearchOptions {
   readonly timeoutMs?: number | undefined;
 }
 
-type SearchService = "searxng" | "brave" | "tavily";
+type SearchService = Exclude<WebSearchOptions["provider"], "model">;
 
 /** Arguments of the `websearch` tool; see its schema. */
 export interface WebSearchArgs {
