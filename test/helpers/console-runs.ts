@@ -10,12 +10,6 @@ export async function fetchJson<T>(server: Pick<GantryServer, "fetch">, path: st
   return (await response.json()) as T;
 }
 
-/**
- * Console message of a window that sends an instruction to a run that has just ended. The server refuses it, and the
- * window sends it as the next prompt.
- */
-export const LATE_INSTRUCTION_ERROR = /409 \(Conflict\)/;
-
 /** Console message of a window whose server stops first, or whose request the test blocks. */
 export const STOPPED_SERVER_ERROR =
   /ERR_INCOMPLETE_CHUNKED_ENCODING|ERR_CONNECTION_REFUSED|ERR_EMPTY_RESPONSE|ERR_CONNECTION_RESET|ERR_FAILED/;

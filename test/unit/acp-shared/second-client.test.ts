@@ -278,18 +278,19 @@ for (const [name, createStore] of STORES)
       const steeredMessage = await peer.waitForMessage(
         ({ params }) => params?.update?.content?.text === "and mind the tests",
       );
+      // The usage of the previous call can be reported between the text and the answer.
       await peer.waitForMessage(
         (message) =>
           peer.receivedMessages.indexOf(message) > peer.receivedMessages.indexOf(steeredMessage) &&
-          isUsageUpdate(message),
+          message.params?.update?.sessionUpdate === "agent_message_chunk",
       );
       const lines = describeUpdates(peer);
       const promptIndex = lines.indexOf("user_message_chunk and mind the tests");
-      // The usage of the previous call can be reported between these messages.
       const nextLine = lines.slice(promptIndex + 1).find((line) => line !== "usage_update");
       assert.match(nextLine ?? "", /^agent_message_chunk (done|later)$/);
       assert.equal(lines.filter((line) => line === "user_message_chunk and mind the tests").length, 1);
       // Without an active run the steer is an ordinary prompt.
+      await waitUntil(async () => (await firstProcess.agent.runs.list({ states: ["queued", "running"] })).length === 0);
       const result = await peer.request("session/prompt", { sessionId, prompt, _meta: { steer: true } });
       assert.deepEqual(result, { stopReason: "end_turn" });
       assert.equal(describeUpdates(peer).filter((line) => line === "agent_message_chunk prompted").length, 1);
