@@ -1,4 +1,5 @@
-import type { ChildProcess } from "node:child_process";
+import type { ChildProcess, IOType } from "node:child_process";
+import { closeSync } from "node:fs";
 import type { Socket } from "node:net";
 import type { Readable, Writable } from "node:stream";
 import { abortable, createDeadline, settlesWithin } from "../base/abort.js";
@@ -6,7 +7,7 @@ import { newId } from "../base/ids.js";
 import { endGroup } from "./end-group.js";
 import { registerMark, registerGroup, unregisterMark } from "./reaper.js";
 import { commandPids, MARK_VARIABLE } from "../base/linux-processes.js";
-import { ProcessGroup } from "./process-group.js";
+import { openUnnamedFile, ProcessGroup } from "./process-group.js";
 
 /** A program to start. */
 export interface Program {
@@ -47,12 +48,16 @@ export interface ChildEnd {
   sandboxFault: string | undefined;
 }
 
-/**
- * File descriptors: bubblewrap reports the first process of its namespace on one, and reads its switches from the
- * other.
- */
+/** Bubblewrap writes the first process of its namespace to this file descriptor. */
 const NAMESPACE_FD = 3;
+/** Bubblewrap reads its switches from this file descriptor. */
 const SWITCHES_FD = 4;
+/**
+ * The command in a sandbox must write to this file descriptor and wait for a line before it begins. No line arrives if
+ * the host process was killed. Bubblewrap ends with its host only if the host ends after bubblewrap has asked the kernel
+ * for that. A failing write is not enough: the kernel closes the files of a killed process late.
+ */
+export const HOST_FD = 5;
 
 /** Maximum length of bubblewrap's messages to keep, in characters. */
 const MAX_FAULT_CHARACTERS = 500;
@@ -94,15 +99,14 @@ export class Child {
     trackGroup(group);
     // Writing to a process that has ended fails; the error is ignored.
     child.stdin?.on("error", () => undefined);
-    this.#stream<Readable>(NAMESPACE_FD)?.on("data", (chunk: Buffer) =>
-      group.readNamespaceInfo(chunk.toString("latin1")),
-    );
     if (isSandbox)
       child.stderr?.on("data", (chunk: Buffer) => {
         if (this.#sandboxErrors.length < MAX_FAULT_CHARACTERS) this.#sandboxErrors += chunk.toString();
       });
     // If bubblewrap cannot be written to, it has ended and reports the reason itself.
-    this.#stream<Writable>(SWITCHES_FD)?.on("error", () => undefined);
+    this.#stream(SWITCHES_FD)?.on("error", () => undefined);
+    const hostStream = this.#stream(HOST_FD);
+    hostStream?.on("error", () => undefined).once("data", () => hostStream.end("\n"));
   }
 
   /** Starts a program. Rejects with the system's error if it cannot start. */
@@ -112,19 +116,23 @@ export class Child {
     const mark = newId();
     // Sandboxed processes end with this process automatically and need no reaper.
     if (!isSandbox) await registerMark(mark);
+    // A file, because bubblewrap dies from writing to a pipe whose reader was killed, and its child then waits forever.
+    const namespaceFile = isSandbox ? openUnnamedFile() : undefined;
+    const sandboxStdio: (IOType | number)[] = isSandbox ? [namespaceFile ?? "ignore", "pipe", "pipe"] : [];
     const child = spawn(file, isSandbox ? ["--args", String(SWITCHES_FD), "--", ...args] : args, {
       cwd,
       env: { ...env, [MARK_VARIABLE]: mark },
       detached: true,
-      stdio: [hasInput ? "pipe" : "ignore", "pipe", "pipe", ...(isSandbox ? (["pipe", "pipe"] as const) : [])],
+      stdio: [hasInput ? "pipe" : "ignore", "pipe", "pipe", ...sandboxStdio],
     });
     const endPromises = observeEnd(child);
     if (child.pid === undefined) {
       unregisterMark(mark);
+      if (namespaceFile !== undefined) closeSync(namespaceFile);
       return endPromises.exit.then(() => Promise.reject(new Error("no process")));
     }
     registerGroup(mark, child.pid);
-    return new Child(child, new ProcessGroup(child.pid, mark), endPromises, program, mark);
+    return new Child(child, new ProcessGroup(child.pid, mark, namespaceFile), endPromises, program, mark);
   }
 
   get pid(): number {
@@ -148,18 +156,9 @@ export class Child {
     return this.#process.exitCode === null && this.#process.signalCode === null;
   }
 
-  /**
-   * Sends bubblewrap its switches, for which it waits. `onWritten` is called after the switches are written.
-   *
-   * Bubblewrap reports its namespace and ends with this process, unless `isShortLived` is set for commands that end
-   * immediately.
-   */
-  configureSandbox(
-    switches: readonly string[],
-    { onWritten, isShortLived = false }: { onWritten?: () => void; isShortLived?: boolean } = {},
-  ): void {
-    // `--info-fd` is set only here. If no process reads it, bubblewrap would fail halfway and its child would remain.
-    const fixedSwitches = isShortLived ? [] : ["--info-fd", String(NAMESPACE_FD), "--die-with-parent"];
+  /** Sends bubblewrap its switches, for which it waits. `onWritten` is called after the switches are written. */
+  configureSandbox(switches: readonly string[], onWritten?: () => void): void {
+    const fixedSwitches = ["--info-fd", String(NAMESPACE_FD), "--die-with-parent"];
     this.#stream<Writable>(SWITCHES_FD)?.end(
       [...fixedSwitches, ...switches].map((argument) => `${argument}\0`).join(""),
       onWritten,
@@ -223,11 +222,12 @@ export class Child {
     const { stdio, stdout, stderr } = this.#process;
     for (const stream of stdio) if (!keepsOutput || (stream !== stdout && stream !== stderr)) stream?.destroy();
     this.#process.unref();
+    this.#group.close();
     untrackGroup(this.#group);
     unregisterMark(this.#mark);
   }
 
-  #stream<T extends Readable | Writable>(fd: number): T | undefined {
+  #stream<T extends Readable | Writable = Socket>(fd: number): T | undefined {
     return (this.#process.stdio[fd] ?? undefined) as T | undefined;
   }
 }

@@ -1,3 +1,5 @@
+import { closeSync, constants, openSync, readSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { setImmediate as yieldToEventLoop } from "node:timers/promises";
 import { attempt } from "../base/attempt.js";
 import {
@@ -18,25 +20,17 @@ export class ProcessGroup {
   readonly pid: number;
   readonly #mark: string;
   readonly #startTicks: number | undefined;
-  /** Text that bubblewrap has sent about its namespace. */
-  #namespaceText = "";
-  #firstProcess: ProcessStat | undefined;
-
-  constructor(pid: number, mark: string) {
-    this.pid = pid;
-    this.#mark = `${MARK_VARIABLE}=${mark}`;
-    this.#startTicks = IS_LINUX ? readProcessStat(pid)?.startTicks : undefined;
-  }
+  #namespaceFile: number | undefined;
 
   /**
-   * Reads bubblewrap's startup message: JSON with `child-pid`, the first process of the namespace that contains all
-   * others.
+   * @param namespaceFile Descriptor of the file to which bubblewrap writes information about its namespace. `close`
+   * closes it.
    */
-  readNamespaceInfo(text: string): void {
-    this.#namespaceText += text;
-    // The character after the number shows that the number is complete.
-    const pid = /"child-pid":\s*(\d+)[\s,}]/.exec(this.#namespaceText)?.[1];
-    if (pid !== undefined) this.#firstProcess ??= readProcessStat(Number(pid));
+  constructor(pid: number, mark: string, namespaceFile?: number) {
+    this.pid = pid;
+    this.#mark = `${MARK_VARIABLE}=${mark}`;
+    this.#namespaceFile = namespaceFile;
+    this.#startTicks = IS_LINUX ? readProcessStat(pid)?.startTicks : undefined;
   }
 
   /**
@@ -46,11 +40,16 @@ export class ProcessGroup {
    * millisecond for its mounts.
    */
   hasNamespaceEnded(): boolean | undefined {
-    if (this.#firstProcess === undefined) return undefined;
-    const { pid, startTicks } = this.#firstProcess;
-    const currentStat = readProcessStat(pid);
-    if (currentStat === undefined) return !processExists(pid);
-    return currentStat.isDead || currentStat.startTicks !== startTicks || (currentStat.isExiting && isChildless(pid));
+    const pid = this.#readFirstProcess();
+    if (pid === undefined) return undefined;
+    const stat = readProcessStat(pid);
+    if (stat === undefined) return !processExists(pid);
+    return stat.isDead || this.#isOlder(stat) || (stat.isExiting && isChildless(pid));
+  }
+
+  close(): void {
+    if (this.#namespaceFile !== undefined) closeSync(this.#namespaceFile);
+    this.#namespaceFile = undefined;
   }
 
   /**
@@ -90,11 +89,39 @@ export class ProcessGroup {
   #classify(pid: number, memberPids: Set<number>, candidates: ProcessStat[]): void {
     const stat = readProcessStat(pid);
     if (!stat || stat.isDead || pid === process.pid) return;
-    // A process older than the child is not its descendant. This also excludes reused process ids.
-    if (this.#startTicks !== undefined && stat.startTicks < this.#startTicks) return;
+    if (this.#isOlder(stat)) return;
     if (stat.groupId === this.pid || hasMark(pid, this.#mark)) memberPids.add(pid);
     else candidates.push(stat);
   }
+
+  /** Whether a process is older than the child, and so not its descendant. */
+  #isOlder({ startTicks }: ProcessStat): boolean {
+    return this.#startTicks !== undefined && startTicks < this.#startTicks;
+  }
+
+  /** Reads `child-pid`, the first process of the namespace, from what bubblewrap wrote to its `--info-fd`. */
+  #readFirstProcess(): number | undefined {
+    if (this.#namespaceFile === undefined) return undefined;
+    const buffer = Buffer.alloc(200);
+    const text = buffer.toString("latin1", 0, readSync(this.#namespaceFile, buffer, 0, buffer.length, 0));
+    // The character after the number shows that the number is complete.
+    const pid = /"child-pid":\s*(\d+)[\s,}]/.exec(text)?.[1];
+    return pid === undefined ? undefined : Number(pid);
+  }
+}
+
+/**
+ * Opens a file without a name, which ends with its last descriptor. Undefined if the system has no such files. In
+ * memory if possible.
+ */
+export function openUnnamedFile(): number | undefined {
+  const O_TMPFILE = 0o20000000;
+  const flags = O_TMPFILE | constants.O_DIRECTORY | constants.O_RDWR;
+  for (const folder of ["/dev/shm", tmpdir()]) {
+    const fd = attempt(() => openSync(folder, flags, 0o600), undefined);
+    if (fd !== undefined) return fd;
+  }
+  return undefined;
 }
 
 /**

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Readable, Writable } from "node:stream";
@@ -9,7 +9,7 @@ import { describe, it } from "node:test";
 import { builtinTools } from "gantry";
 import { findBubblewrap } from "../../../src/tools/shell/sandbox/bubblewrap.js";
 import { Child } from "../../../src/processes/child.js";
-import { ProcessGroup } from "../../../src/processes/process-group.js";
+import { openUnnamedFile, ProcessGroup } from "../../../src/processes/process-group.js";
 import { OperationRecorder } from "../../helpers/operation-recorder.js";
 import { waitUntil } from "../../helpers/server-runs.js";
 import { callTool, createTemporaryFolder, createToolContext } from "../../helpers/tool-context.js";
@@ -91,27 +91,29 @@ describe("the end of a sandbox", () => {
     assert.ok(new Set(statPids.filter((pid) => pid !== undefined)).size <= 3);
   });
 
-  it("is the end of the process named by child-pid, even if its id arrives in two chunks", linuxOnly, async () => {
+  it("is the end of the process named by child-pid, once its whole id is written", linuxOnly, async () => {
     const bubblewrap = spawn("sleep", ["4722"], { stdio: "ignore" });
     const firstProcess = spawn("sleep", ["4722"], { stdio: "ignore" });
-    const group = new ProcessGroup(bubblewrap.pid!, "mark");
+    const file = openUnnamedFile()!;
+    const group = new ProcessGroup(bubblewrap.pid!, "mark", file);
     try {
       assert.equal(group.hasNamespaceEnded(), undefined);
       const bubblewrapInfo = `{\n    "child-pid": ${firstProcess.pid},\n    "mnt-namespace": 1\n}\n`;
       const splitIndex = bubblewrapInfo.indexOf(String(firstProcess.pid)) + 1;
-      group.readNamespaceInfo(bubblewrapInfo.slice(0, splitIndex));
+      writeSync(file, bubblewrapInfo.slice(0, splitIndex));
       assert.equal(group.hasNamespaceEnded(), undefined);
-      group.readNamespaceInfo(bubblewrapInfo.slice(splitIndex));
+      writeSync(file, bubblewrapInfo.slice(splitIndex));
       assert.equal(group.hasNamespaceEnded(), false);
       firstProcess.kill("SIGKILL");
       await once(firstProcess, "exit");
       assert.equal(group.hasNamespaceEnded(), true);
     } finally {
+      group.close();
       for (const child of [bubblewrap, firstProcess]) child.kill("SIGKILL");
     }
   });
 
-  it("is detected when the first process is dead but its parent has not waited for it", linuxOnly, async () => {
+  it("is detected when the first process is dead but its parent has not waited for it", linuxOnly, async (t) => {
     // The shell becomes `sleep`, which never waits for its child.
     const parent = spawn("/bin/sh", ["-c", "cat <&3 & echo $!; exec sleep 4723"], {
       stdio: ["ignore", "pipe", "ignore", "pipe"],
@@ -119,8 +121,10 @@ describe("the end of a sandbox", () => {
     try {
       const [pidText] = (await once(parent.stdout as Readable, "data")) as [Buffer];
       const pid = Number(pidText.toString());
-      const group = new ProcessGroup(parent.pid!, "mark");
-      group.readNamespaceInfo(`{ "child-pid": ${pid} }`);
+      const file = openUnnamedFile()!;
+      writeSync(file, `{ "child-pid": ${pid} }`);
+      const group = new ProcessGroup(parent.pid!, "mark", file);
+      t.after(() => group.close());
       // The shell itself would wait for its child.
       await waitUntil(() => isLiving(parent.pid!, "(sleep)"));
       (parent.stdio[3] as Writable).end();

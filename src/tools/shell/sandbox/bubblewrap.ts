@@ -69,9 +69,7 @@ async function tryBubblewrap({ env, network, needsForeignFiles }: BubblewrapNeed
     const program = { file, args: ["/bin/sh", "-c", ":"], cwd: "/", env };
     // A leaf, because its shell starts no program: a search for its processes would take longer than the test.
     const child = await Child.start({ ...program, isSandbox: true, isLeaf: true });
-    // The calling process may be killed meanwhile. Without `isShortLived`, an interrupted bubblewrap would leave a process
-    // that never ends.
-    child.configureSandbox(args, { isShortLived: true });
+    child.configureSandbox(args);
     const end = await child.run({
       timeoutMs: PROBE_TIMEOUT_MS,
       signal: new AbortController().signal,

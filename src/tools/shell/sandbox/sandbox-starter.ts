@@ -1,5 +1,5 @@
 import { shellQuote } from "../../../base/shell-quote.js";
-import { Child } from "../../../processes/child.js";
+import { Child, HOST_FD } from "../../../processes/child.js";
 import type { DetachedProgram } from "../../../processes/supervisor.js";
 
 /** Time that a standby process waits for a command, in ms. */
@@ -13,6 +13,14 @@ const SCRIPT_VARIABLE = "GANTRY_SCRIPT";
  */
 const COMPLETE_VARIABLE = "GANTRY_WHOLE";
 const SHELL_ARGS = ["/bin/sh", "-c", `[ -n "$${COMPLETE_VARIABLE}" ] || exit 126; eval "$${SCRIPT_VARIABLE}"`, "sh"];
+
+/**
+ * Ends the shell if the host process does not answer because it was killed. The first process of the namespace sleeps
+ * once it has asked the kernel to end it with its parent: from then on, the end of the host ends the command.
+ */
+const HOST_CHECK =
+  `while read -r _ _ ${COMPLETE_VARIABLE} _ </proc/1/stat && [ "$${COMPLETE_VARIABLE}" = R ]; do :; done; ` +
+  `echo >&${HOST_FD}; read -r ${COMPLETE_VARIABLE} <&${HOST_FD} || exit 126; exec ${HOST_FD}>&-; `;
 
 /**
  * Environment for commands with an input. Node's pipes are sockets. Bash treats a socket as a remote login and reads
@@ -57,7 +65,7 @@ export class SandboxStarter {
     // The standby process has no input.
     const child = (input ? undefined : this.#takeStandby()) ?? (await this.#startChild(input));
     // This process is idle once the switches are sent: the time to start the next standby process.
-    child.configureSandbox(toSwitches(command), { onWritten: () => void this.#startStandby() });
+    child.configureSandbox(toSwitches(command, HOST_CHECK), () => void this.#startStandby());
     return child;
   }
 
@@ -117,8 +125,8 @@ export class SandboxStarter {
   }
 }
 
-function toSwitches({ switches, check, shell, command, input = false }: SandboxedCommand): string[] {
-  const script = `unset ${SCRIPT_VARIABLE} ${COMPLETE_VARIABLE}; ${check}set -- "$${COMMAND_VARIABLE}"; unset ${COMMAND_VARIABLE}; exec ${shellQuote(shell)} -c "$1" 2>&1`;
+function toSwitches({ switches, check, shell, command, input = false }: SandboxedCommand, hostCheck = ""): string[] {
+  const script = `${hostCheck}unset ${SCRIPT_VARIABLE} ${COMPLETE_VARIABLE}; ${check}set -- "$${COMMAND_VARIABLE}"; unset ${COMMAND_VARIABLE}; exec ${shellQuote(shell)} -c "$1" 2>&1`;
   const variables = {
     [COMMAND_VARIABLE]: command,
     [SCRIPT_VARIABLE]: script,

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
@@ -115,38 +116,59 @@ describe("a prepared sandbox", () => {
   it("ends when its host process exits or is killed, and does not keep the host process alive", async (t) => {
     if (!(await bubblewrap)) return t.skip("no working bubblewrap");
     await using folder = await createTemporaryFolder();
-    const script = join(folder.path, "host.mjs");
-    await writeFile(
-      script,
-      `import { writeFileSync } from "node:fs";
-       import { builtinTools } from ${JSON.stringify(sourcePath("src/tools/builtin-tools.ts"))};
-       const env = { PATH: process.env.PATH, LEFT: ${JSON.stringify(folder.path)} };
-       const bash = builtinTools({ env, bash: { sandbox: "required" } }).find((tool) => tool.name === "bash");
-       const context = { sessionId: "s", callId: "c", projectDir: ${JSON.stringify(folder.path)}, signal: new AbortController().signal, ask: async () => "allow", state: new Map() };
-       await bash.run(bash.parse({ command: "true" }), context);
-       writeFileSync(${JSON.stringify(join(folder.path, "done"))}, "");
-       if (process.argv[2] === "stay") setInterval(() => undefined, 1_000);`,
-    );
-    const findRemainingPids = () =>
-      findPreparedPids().filter((pid) => {
-        try {
-          return readFileSync(`/proc/${pid}/environ`, "latin1").includes(`LEFT=${folder.path}`);
-        } catch {
-          return false;
-        }
-      });
     for (const mode of ["stay", "end"]) {
-      const child = spawn(process.execPath, [...SOURCE_FLAGS, script, mode], { cwd: ROOT, stdio: "inherit" });
-      const exitEvent = once(child, "exit") as Promise<[number | null]>;
-      try {
-        // Waits until the command has ended: bubblewrap leaves a process if the reader of its output dies too early.
-        if (mode === "stay")
-          await waitUntil(() => existsSync(join(folder.path, "done")) && findRemainingPids().length === 1);
-      } finally {
-        if (mode === "stay") child.kill("SIGKILL");
+      const host = await startHost(folder.path, [`await run("true");`, ...(mode === "stay" ? [STAY] : [])]);
+      if (mode === "stay") {
+        await waitUntil(() => findPreparedPids(host.pid).length === 1);
+        host.kill("SIGKILL");
       }
-      assert.equal((await exitEvent)[0], mode === "stay" ? null : 0);
-      await waitUntil(() => findRemainingPids().length === 0);
+      assert.equal(await host.exitCode, mode === "stay" ? null : 0);
+      await waitUntil(() => findProcesses(folder.path).length === 0);
     }
   });
+
+  it("ends when its host process is killed while bubblewrap starts", async (t) => {
+    if (!(await bubblewrap)) return t.skip("no working bubblewrap");
+    await using folder = await createTemporaryFolder();
+    // Bubblewrap takes a few milliseconds to start.
+    const delaysMs = [0, 1, 2, 3, 4, 5, 6, 8];
+    const results = delaysMs.map(async (delayMs) => {
+      const killItself = `setTimeout(() => process.kill(process.pid, "SIGKILL"), ${delayMs});`;
+      const host = await startHost(folder.path, [`await run("true");`, `void run("sleep 4724");`, killItself, STAY]);
+      assert.equal(await host.exitCode, null);
+    });
+    await Promise.all(results);
+    await waitUntil(() => findProcesses(folder.path).length === 0);
+  });
 });
+
+/** Keeps a host process running. */
+const STAY = "setInterval(() => undefined, 1_000);";
+
+/** Starts a process that runs `lines` of code. `run(command)` in them runs a command in a sandbox. */
+async function startHost(folder: string, lines: readonly string[]) {
+  const script = join(folder, `${randomUUID()}.mjs`);
+  await writeFile(
+    script,
+    `import { builtinTools } from ${JSON.stringify(sourcePath("src/tools/builtin-tools.ts"))};
+     const env = { PATH: process.env.PATH, LEFT: ${JSON.stringify(folder)} };
+     const bash = builtinTools({ env, bash: { sandbox: "required" } }).find((tool) => tool.name === "bash");
+     const context = { sessionId: "s", callId: "c", projectDir: ${JSON.stringify(folder)}, signal: new AbortController().signal, ask: async () => "allow", state: new Map() };
+     const run = (command) => bash.run(bash.parse({ command }), context);
+     ${lines.join("\n")}`,
+  );
+  const child = spawn(process.execPath, [...SOURCE_FLAGS, script], { cwd: ROOT, stdio: "inherit" });
+  const exitCode = once(child, "exit").then(([code]) => code as number | null);
+  return { pid: child.pid, kill: (signal: NodeJS.Signals) => child.kill(signal), exitCode };
+}
+
+/** Returns the living processes whose environment has the folder of `startHost`. */
+function findProcesses(folder: string): string[] {
+  return readdirSync("/proc").filter((pid) => {
+    try {
+      return /^\d+$/.test(pid) && readFileSync(`/proc/${pid}/environ`, "latin1").includes(`LEFT=${folder}\0`);
+    } catch {
+      return false;
+    }
+  });
+}
