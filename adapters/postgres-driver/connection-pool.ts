@@ -47,7 +47,8 @@ export interface ConnectionRequest {
 
 /** Maximum number of waiting calls, and of characters in their values. Further calls are rejected at once. */
 const MAX_QUEUE = { calls: 10_000, characters: 64 * 1024 * 1024 };
-const CONNECT_TIMEOUT_MS = 5000;
+/** Minimum time limit of one attempt to connect. It is longer if calls wait for longer than twice this time. */
+const MIN_ATTEMPT_MS = 5000;
 // Delays between two attempts while the server is unreachable. The delay doubles with each failure.
 const INITIAL_RETRY_DELAY_MS = 50;
 const MAX_RETRY_DELAY_MS = 1000;
@@ -309,7 +310,7 @@ export class ConnectionPool {
     try {
       const connection = await Connection.open(
         this.#address,
-        CONNECT_TIMEOUT_MS,
+        Math.max(MIN_ATTEMPT_MS, (this.#options.connectTimeout * 1000) / 2),
         signal,
         this.#waitingCalls.length > 0,
       );

@@ -36,7 +36,9 @@ export class Balancer {
   retryCount = 0;
   /** Number of 502 responses. */
   badGatewayCount = 0;
-  readonly #http = createServer((request, response) => void this.#serve(request, response));
+  readonly #http = createServer({ headersTimeout: 0, requestTimeout: 0 }, (request, response) => {
+    void this.#serve(request, response);
+  });
   readonly #getOrigins: () => readonly string[];
   readonly #options: BalancerOptions;
   readonly #sockets = new Set<Duplex>();

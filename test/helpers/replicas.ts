@@ -32,7 +32,7 @@ export async function createPostgresStore(url?: string): Promise<SharedStore> {
   const close = async () => {
     for (const cleanup of cleanups) await cleanup();
   };
-  return { name: "postgres", session: { driver: "postgres", ...location }, close };
+  return { name: "postgres", session: { driver: "postgres", ...location, pool: { connect_timeout: 120 } }, close };
 }
 
 /** Opens a driver of this process on a store; the caller closes it. */
@@ -97,12 +97,14 @@ export class Replicas {
     options: ReplicasOptions = {},
   ): Promise<Replicas> {
     const { count = 3, config = {}, from, optionsFor } = options;
+    // On a loaded machine, a connection can wait for many seconds before its request arrives.
+    const limits = { header_timeout: 120, request_timeout: 300, ...(config["limits"] as object | undefined) };
     const projectDir = options.projectDir ?? (await tempDir(hooks)).path;
     const homes = await Promise.all(Array.from({ length: count }, () => tempDir(hooks)));
     const serverOptions = homes.map(({ path: home }, n): GantryOptions => ({
       home,
       projectDir,
-      config: createServerConfig(models, { session: store.session, ...config }),
+      config: createServerConfig(models, { session: store.session, ...config, limits }),
       ...(from && { from }),
       ...optionsFor?.(n),
     }));

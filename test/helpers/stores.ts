@@ -43,6 +43,9 @@ export function postgresOptions(
   return { ...location, durability: "full", ...overrides };
 }
 
+/** A time limit in seconds for tests that do not test the limit. A loaded machine can take many seconds to connect. */
+export const SLOW_MACHINE_SECONDS = 120;
+
 /** A store in a schema, which is dropped when every driver on it is closed. */
 const postgres: StoreKind = [
   "postgres",
@@ -55,7 +58,8 @@ const postgres: StoreKind = [
       for (const cleanup of cleanups) await cleanup();
     });
     return () => {
-      const driver = new PostgresDriver(postgresOptions(location, { durability: "normal" }));
+      const pool = { connectTimeout: SLOW_MACHINE_SECONDS };
+      const driver = new PostgresDriver(postgresOptions(location, { durability: "normal", pool }));
       drivers.push(driver);
       return driver;
     };

@@ -169,11 +169,14 @@ async function runConversation(t: TestContext, profile: Profile): Promise<void> 
   const server = await startServer(t, { ...options, args: ["serve", "--acp"] });
   const url = `${server.url}/acp`;
   const sessionIds: string[] = [];
-  const createSocketStream = () =>
-    createWebSocketStream(url.replace("http", "ws"), { WebSocket: WebSocket as unknown as WebSocketConstructor });
-  for (const stream of [createHttpStream(url), createSocketStream()]) {
+  // Opened one after the other, because the server closes a connection that is not used soon.
+  const streamFactories = [
+    () => createHttpStream(url),
+    () => createWebSocketStream(url.replace("http", "ws"), { WebSocket: WebSocket as unknown as WebSocketConstructor }),
+  ];
+  for (const createStream of streamFactories) {
     await runClient(
-      stream,
+      createStream(),
       profile,
       async (connectedClient) => void sessionIds.push(await runSteps(connectedClient, cwd, profile)),
     );
@@ -200,8 +203,8 @@ async function runConversation(t: TestContext, profile: Profile): Promise<void> 
   });
   gantry.child.stdin.end();
   assert.equal((await gantry.exited).code, 0);
-  for (const stream of [createHttpStream(url), createSocketStream()]) {
-    await runClient(stream, profile, async ({ context, getText }) => {
+  for (const createStream of streamFactories) {
+    await runClient(createStream(), profile, async ({ context, getText }) => {
       const sessionId = sessionIds[2]!;
       await context.request(agent.session.resume, { sessionId, cwd, mcpServers: [] });
       await sendPrompt(context, sessionId, "remember?");
