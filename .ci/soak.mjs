@@ -10,7 +10,7 @@ const STORES = "all";
 /** Test files below `test`, without ".test.ts", and their environment variables. */
 const STEPS = [
   ...Array.from({ length: Number(SEEDS) }, (_, n) => [
-    "unit/sessions/random-driver-operations",
+    "integration/sessions/random-driver-operations",
     { SEED: Number(SEED) + n, RUNS: 1, STEPS: 10_000, STORES },
   ]),
   // Killed servers and writers.
@@ -33,7 +33,7 @@ const STEPS = [
   ["browser/watch/page", { BROWSERS: "all" }],
   ["integration/watch/all-transports", { TRANSPORTS: "all" }],
   // Hostile input.
-  ...["edit", "chunks"].map((name) => [`unit/untrusted/edits/apply-${name}`, { FUZZ_RUNS: 100_000 }]),
+  ...["edit", "chunks"].map((name) => [`integration/untrusted/edits/apply-${name}`, { FUZZ_RUNS: 100_000 }]),
   ["integration/reliability/mutations", { FRAMES: 5_000 }],
   ["integration/untrusted/shell-fuzz", { LINES: 200_000 }],
   ["integration/tools/trapped-clone", { RUNS: 50 }],
