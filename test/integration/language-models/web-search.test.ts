@@ -163,8 +163,9 @@ async function startAgent(
   wire: WireName,
   options: Partial<AiSdkProviderOptions> = {},
   timeoutMs?: number,
+  fallback?: (request: FakeRequest) => FakeStep,
 ) {
-  const server = await startFakeModelServer({ toolFreeAnswer: textStep("A title") });
+  const server = await startFakeModelServer({ toolFreeAnswer: textStep("A title"), ...(fallback && { fallback }) });
   const model = WIRE_MODELS[wire];
   const provider = new AiSdkProvider({
     ...{ name: "lab", driver: wire, baseUrl: baseUrlOf(wire, server), apiKey: "key", models: [model] },
@@ -183,8 +184,14 @@ async function startAgent(
   return {
     server,
     agent,
-    async search(searchSteps: FakeStep | FakeStep[], { budget, limit }: { budget?: Budget; limit?: number } = {}) {
-      server.enqueue(callStep("websearch", { query: "the query", limit }), ...[searchSteps].flat(), textStep("Done."));
+    /** Runs a prompt whose model calls the tool. Without `searchSteps`, `fallback` answers all requests. */
+    async search(searchSteps?: FakeStep | FakeStep[], { budget, limit }: { budget?: Budget; limit?: number } = {}) {
+      if (searchSteps)
+        server.enqueue(
+          callStep("websearch", { query: "the query", limit }),
+          ...[searchSteps].flat(),
+          textStep("Done."),
+        );
       const input = { message: "Search.", provider: "lab", model: model.id, ...(budget && { budget }) };
       const run = await agent.run(input);
       const result = await run.result;
@@ -308,8 +315,14 @@ describe("websearch with the search of the model's provider", () => {
     const { search } = await startAgent(t, "anthropic");
     assert.match((await search([errorStep(529, "Overloaded"), anthropicStep])).text, /Claude Shannon was born/);
 
-    const slow = await startAgent(t, "anthropic", {}, 300);
-    assert.match((await slow.search({ say: [{ open: true }, { stall: true }] })).text, /timed out\. Try a narrower/);
+    // The time may pass before the request of the search arrives, so the steps do not depend on the order of requests.
+    const slow = await startAgent(t, "anthropic", {}, 300, (request) => {
+      if (isSearch(request)) return { say: [{ open: true }, { stall: true }] };
+      return JSON.stringify(request.body).includes("tool_result")
+        ? textStep("Done.")
+        : callStep("websearch", { query: "the query" });
+    });
+    assert.match((await slow.search()).text, /timed out\. Try a narrower/);
 
     const cancelled = await startAgent(t, "anthropic");
     cancelled.server.enqueue(callStep("websearch", { query: "q" }), { say: [{ open: true }, { stall: true }] });

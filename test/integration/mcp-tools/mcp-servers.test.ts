@@ -37,6 +37,7 @@ async function call(openTools: OpenTools, name: string, input: unknown = {}, cha
   return callTool(tool, input, createToolContext("/", changes));
 }
 
+const REJECTION_WARNING = "MCP server offered invalid tools or prompts; ignored";
 const assertRejects = (promise: Promise<unknown>, message: RegExp) => assert.rejects(promise, { message });
 
 for (const [transport, startServer] of Object.entries(START_SERVER_BY_TRANSPORT))
@@ -207,7 +208,7 @@ for (const [transport, startServer] of Object.entries(START_SERVER_BY_TRANSPORT)
       assert.equal((await call(openTools, "echo", { text: "on" })).text, "on");
     });
 
-    it("changes its tools with 20,000 list_changed notifications, which log one line", async (t) => {
+    it("changes its tools with 20,000 list_changed notifications, which log their invalid entries once", async (t) => {
       const { servers, logger } = createServers();
       const openTools = await openToolSource(t, servers.source(await startServer(t, "kind")), "/");
       const initialTools = openTools.tools;
@@ -215,7 +216,9 @@ for (const [transport, startServer] of Object.entries(START_SERVER_BY_TRANSPORT)
       await call(openTools, "change", { times: 20_000 });
       await waitUntil(() => openTools.tools.some(({ name }) => name === "hostile__new"));
       await assertRejects(callTool(openTools.tools.at(-2)!, {}, createToolContext("/")), /^hostile: no tool new\.$/);
-      assert.equal(logger.lines.filter(([level]) => level !== "debug").length, 1);
+      // On a loaded machine, a listing may also time out.
+      const rejections = logger.lines.filter(([, message]) => message === REJECTION_WARNING);
+      assert.equal(rejections.length, 1, JSON.stringify(logger.lines));
     });
 
     it("that floods the client with notifications does not block the event loop", async (t) => {

@@ -10,13 +10,13 @@ import { postgresOptions } from "../../helpers/stores.js";
 const needsPrivateServer = { skip: NO_POSTGRES || (findPostgres() ? false : "no PostgreSQL server is installed here") };
 /** More drivers than the server has connections. The environment variable CROWD overrides the number. */
 const DRIVER_COUNT = Number(process.env["CROWD"] ?? 24);
-const MESSAGES_PER_DRIVER = 5;
+const MESSAGES_PER_DRIVER = 3;
 
 it("PostgresDriver stores all writes of more drivers than there are connections", needsPrivateServer, async (t) => {
   const server = await startPrivateServer(t, { max_connections: "20" });
   const address = { url: await createPostgresDatabase(t, server), schema: "gantry" };
   // Each driver has a pool and a listener, like a process. The idle timeout is longer than the test.
-  const pool = { size: 10, connectTimeout: 300, idleTimeout: 3600, statementTimeout: 300, listenUrl: "" };
+  const pool = { size: 10, connectTimeout: 800, idleTimeout: 3600, statementTimeout: 800, listenUrl: "" };
   const drivers = Array.from({ length: DRIVER_COUNT }, () => new PostgresDriver(postgresOptions(address, { pool })));
   t.after(() => Promise.all(drivers.map((driver) => driver.close())).then(() => undefined));
   const sharedId = "shared";
