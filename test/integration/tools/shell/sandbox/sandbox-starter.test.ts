@@ -130,7 +130,7 @@ describe("a prepared sandbox", () => {
   it("ends when its host process is killed while bubblewrap starts", async (t) => {
     if (!(await bubblewrap)) return t.skip("no working bubblewrap");
     await using folder = await createTemporaryFolder();
-    // Bubblewrap takes a few milliseconds to start.
+    // Time: bubblewrap takes a few milliseconds to start; the host is killed at several moments of that.
     const delaysMs = [0, 1, 2, 3, 4, 5, 6, 8];
     const results = delaysMs.map(async (delayMs) => {
       const killItself = `setTimeout(() => process.kill(process.pid, "SIGKILL"), ${delayMs});`;
