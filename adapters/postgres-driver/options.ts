@@ -35,7 +35,7 @@ export const postgresOptions = option.section({
       default: DEFAULTS.size,
     }),
     connect_timeout: option.number(
-      "Maximum time that a call waits for a connection, including reconnection attempts; then 503. After the server has been unreachable for two seconds, only calls of active runs wait that long; all others get 503 at once.",
+      "Maximum time that a call waits for a connection, including reconnection attempts; then 503. One attempt may take half of it, at least five seconds. After the server has been unreachable for two seconds, only calls of active runs wait that long; all others get 503 at once.",
       { unit: "seconds", above: 0, default: DEFAULTS.connectTimeout },
     ),
     idle_timeout: option.number("Time for which an unused connection is kept.", {
