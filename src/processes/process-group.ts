@@ -1,4 +1,4 @@
-import { closeSync, constants, openSync, readSync } from "node:fs";
+import { closeSync, constants, openSync, readSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { setImmediate as yieldToEventLoop } from "node:timers/promises";
 import { attempt } from "../base/attempt.js";
@@ -14,6 +14,9 @@ import {
 
 /** Processes that are checked before the event loop continues. */
 const PROCESSES_PER_YIELD = 500;
+
+/** More bytes than bubblewrap writes about its namespace. */
+const NAMESPACE_INFO_BYTES = 1024;
 
 /** A child that leads a process group, with all its descendants. */
 export class ProcessGroup {
@@ -102,7 +105,7 @@ export class ProcessGroup {
   /** Reads `child-pid`, the first process of the namespace, from what bubblewrap wrote to its `--info-fd`. */
   #readFirstProcess(): number | undefined {
     if (this.#namespaceFile === undefined) return undefined;
-    const buffer = Buffer.alloc(200);
+    const buffer = Buffer.alloc(NAMESPACE_INFO_BYTES);
     const text = buffer.toString("latin1", 0, readSync(this.#namespaceFile, buffer, 0, buffer.length, 0));
     // The character after the number shows that the number is complete.
     const pid = /"child-pid":\s*(\d+)[\s,}]/.exec(text)?.[1];
@@ -111,15 +114,18 @@ export class ProcessGroup {
 }
 
 /**
- * Opens a file without a name, which ends with its last descriptor. Undefined if the system has no such files. In
- * memory if possible.
+ * Opens a file without a name, which ends with its last descriptor. In memory if possible. Its first bytes are written,
+ * so that writing them again does not fail on a full disk. Undefined if the system has no such files or no space.
  */
 export function openUnnamedFile(): number | undefined {
   const O_TMPFILE = 0o20000000;
   const flags = O_TMPFILE | constants.O_DIRECTORY | constants.O_RDWR;
   for (const folder of ["/dev/shm", tmpdir()]) {
     const fd = attempt(() => openSync(folder, flags, 0o600), undefined);
-    if (fd !== undefined) return fd;
+    if (fd === undefined) continue;
+    if (attempt(() => writeSync(fd, new Uint8Array(NAMESPACE_INFO_BYTES), 0, NAMESPACE_INFO_BYTES, 0), 0) > 0)
+      return fd;
+    closeSync(fd);
   }
   return undefined;
 }

@@ -216,9 +216,14 @@ for (const [transport, startServer] of Object.entries(START_SERVER_BY_TRANSPORT)
       await call(openTools, "change", { times: 20_000 });
       await waitUntil(() => openTools.tools.some(({ name }) => name === "hostile__new"));
       await assertRejects(callTool(openTools.tools.at(-2)!, {}, createToolContext("/")), /^hostile: no tool new\.$/);
-      // On a loaded machine, a listing may also time out.
-      const rejections = logger.lines.filter(([, message]) => message === REJECTION_WARNING);
-      assert.equal(rejections.length, 1, JSON.stringify(logger.lines));
+      // On a loaded machine, a listing may time out, which is logged once.
+      const messages = logger.lines.filter(([level]) => level !== "debug").map(([, message]) => message);
+      const listingFailure = "MCP server listing failed; the previous listing stays in use";
+      assert.ok(messages.filter((message) => message === listingFailure).length <= 1);
+      assert.deepEqual(
+        messages.filter((message) => message !== listingFailure),
+        [REJECTION_WARNING],
+      );
     });
 
     it("that floods the client with notifications does not block the event loop", async (t) => {

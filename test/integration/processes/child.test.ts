@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readdirSync, readFileSync, writeSync } from "node:fs";
+import { fstatSync, readdirSync, readFileSync, writeSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Readable, Writable } from "node:stream";
@@ -95,6 +95,8 @@ describe("the end of a sandbox", () => {
     const bubblewrap = spawn("sleep", ["4722"], { stdio: "ignore" });
     const firstProcess = spawn("sleep", ["4722"], { stdio: "ignore" });
     const file = openUnnamedFile()!;
+    // The space is allocated, so that bubblewrap can write on a full disk.
+    assert.equal(fstatSync(file).size, 1024);
     const group = new ProcessGroup(bubblewrap.pid!, "mark", file);
     try {
       assert.equal(group.hasNamespaceEnded(), undefined);

@@ -10,7 +10,7 @@ import { postgresOptions } from "../../helpers/stores.js";
 const needsPrivateServer = { skip: NO_POSTGRES || (findPostgres() ? false : "no PostgreSQL server is installed here") };
 /** More drivers than the server has connections. The environment variable CROWD overrides the number. */
 const DRIVER_COUNT = Number(process.env["CROWD"] ?? 24);
-const MESSAGES_PER_DRIVER = 3;
+const MESSAGES_PER_DRIVER = 5;
 
 it("PostgresDriver stores all writes of more drivers than there are connections", needsPrivateServer, async (t) => {
   const server = await startPrivateServer(t, { max_connections: "20" });
