@@ -1,7 +1,6 @@
 import type { CommandDescription, FlagSpecs } from "./command-description.js";
 import { COMMAND_DESCRIPTIONS } from "./descriptions/command-descriptions.js";
 import type { CommandLine } from "./command-line.js";
-import { formatHelp, describeUnknownCommand } from "./help.js";
 
 /** Result of a command line: a command with its arguments, a text to print, or an error. */
 export type CommandChoice =
@@ -25,7 +24,11 @@ export function getFlagsFor([firstWord = DEFAULT_COMMAND]: readonly string[]): F
 }
 
 /** Finds the command in a command line. Flags can precede the command's name. */
-export function chooseCommand(commandLine: CommandLine, argv: readonly string[], isAtTerminal: boolean): CommandChoice {
+export async function chooseCommand(
+  commandLine: CommandLine,
+  argv: readonly string[],
+  isAtTerminal: boolean,
+): Promise<CommandChoice> {
   const isHelpCommand = commandLine.input[0] === "help";
   const wantsHelp = isHelpCommand || commandLine.flags["help"] === true;
   const [name, ...otherWords] = isHelpCommand ? commandLine.input.slice(1) : commandLine.input;
@@ -35,18 +38,31 @@ export function chooseCommand(commandLine: CommandLine, argv: readonly string[],
       return {
         fault: `expected a command before ${argv[0]}: run for one prompt, serve for a server (see gantry --help)`,
       };
-    return defaultCommand && !wantsHelp ? { command: defaultCommand, args: [] } : { text: formatHelp(undefined) };
+    return defaultCommand && !wantsHelp ? { command: defaultCommand, args: [] } : showHelp(undefined);
   }
   const command = COMMAND_DESCRIPTIONS.find((command) => command.name === name);
-  if (!command) return { fault: describeUnknownCommand(name) };
+  if (!command) return refuseUnknownCommand(name);
   const { commands } = command;
-  if (!commands) return wantsHelp ? { text: formatHelp(command) } : { command, args: otherWords };
+  if (!commands) return wantsHelp ? showHelp(command) : { command, args: otherWords };
   const [subcommandName, ...args] = otherWords;
   if (subcommandName === undefined)
     return wantsHelp
-      ? { text: formatHelp(command) }
+      ? showHelp(command)
       : { fault: `${name}: expected one of ${Object.keys(commands).join(", ")} (see gantry ${name} --help)` };
   const subcommand = Object.hasOwn(commands, subcommandName) ? commands[subcommandName] : undefined;
-  if (!subcommand) return { fault: describeUnknownCommand(subcommandName, Object.values(commands), name) };
-  return wantsHelp ? { text: formatHelp(subcommand) } : { command: subcommand, args };
+  if (!subcommand) return refuseUnknownCommand(subcommandName, Object.values(commands), name);
+  return wantsHelp ? showHelp(subcommand) : { command: subcommand, args };
+}
+
+// A start that runs a command loads no help texts.
+async function showHelp(command: CommandDescription | undefined): Promise<CommandChoice> {
+  const { formatHelp } = await import("./help.js");
+  return { text: formatHelp(command) };
+}
+
+async function refuseUnknownCommand(
+  ...words: Parameters<(typeof import("./help.js"))["describeUnknownCommand"]>
+): Promise<CommandChoice> {
+  const { describeUnknownCommand } = await import("./help.js");
+  return { fault: describeUnknownCommand(...words) };
 }

@@ -25,8 +25,6 @@ export interface CommandDescription<F extends FlagSpecs = FlagSpecs> {
   readonly usage: readonly string[];
   /** Flags of the command, without `--help` and `--version`. */
   readonly flags: F;
-  /** Further paragraphs of the help. */
-  readonly details?: string;
   /** Subcommands by name. Undefined if the command has none. */
   readonly commands?: Readonly<Record<string, CommandDescription>>;
   /** Possible values of the first argument, for completion. */

@@ -41,7 +41,7 @@ export async function main(argv: readonly string[], terminal: Terminal): Promise
   const isAtTerminal = (): boolean => terminal.input.isTerminal && terminal.isStdoutTerminal;
   const choice: CommandChoice =
     chooseModule || commandLine.flags["help"] === true
-      ? (chooseModule ?? (await import("./command-choice.js"))).chooseCommand(commandLine, argv, isAtTerminal())
+      ? await (chooseModule ?? (await import("./command-choice.js"))).chooseCommand(commandLine, argv, isAtTerminal())
       : { command: serve, args: commandLine.input.slice(1) };
   if ("text" in choice) return print(choice.text, terminal);
   if ("fault" in choice) return fail(choice.fault, argv, terminal);

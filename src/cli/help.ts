@@ -1,5 +1,6 @@
 import { toFlag, type CommandDescription, type FlagSpecs } from "./command-description.js";
 import { COMMAND_DESCRIPTIONS } from "./descriptions/command-descriptions.js";
+import { COMMAND_DETAILS } from "./descriptions/command-details.js";
 import { findNearest } from "./nearest-name.js";
 
 const COMMON_FLAGS: FlagSpecs = {
@@ -28,7 +29,8 @@ function toCommandRows({ name, summary, commands }: CommandDescription): [string
 }
 
 function formatCommandHelp(command: CommandDescription): string {
-  const { name, summary, usage, flags, details } = command;
+  const { name, summary, usage, flags } = command;
+  const details = COMMAND_DETAILS[name];
   return [
     `gantry ${name}: ${summary}\n`,
     `Usage\n${usage.map((line) => `  $ gantry ${name} ${line}`.trimEnd()).join("\n")}\n`,

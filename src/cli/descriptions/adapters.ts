@@ -6,5 +6,4 @@ export const adapters = {
   summary: "list the available adapters, and those that the config selects",
   usage: ["[options]"],
   flags: { ...SERVING_FLAGS, ...JSON_FLAG },
-  details: "Nothing is started. The exit code is 1 if a selected adapter cannot be used.",
 } as const satisfies CommandDescription;

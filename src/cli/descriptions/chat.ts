@@ -25,6 +25,4 @@ export const chat = {
     ...MODEL_FLAGS,
     ...CONFIG_FLAGS,
   },
-  details: `  Without --url, chat starts an agent in this folder that stops with it. With --url it connects to a running agent, whose
-  runs continue. /help explains multi-line prompts, files named with @, and commands such as /model.`,
 } as const satisfies CommandDescription;

@@ -15,12 +15,4 @@ export const check = {
     ...JSON_FLAG,
   },
   usageExitCode: 2,
-  details: `MODULE is a file or a package. Its default export and its named exports are checked. Relative paths in options start in a
-temporary folder, which is removed. A transport needs a fixture with connect (a client), a provider one with text and toolCall
-(what its model answers), a tool one with create (its arguments); without it, the checks that need them are left out.
-
-Exit codes
-  0    all checks passed
-  1    a check failed
-  2    the command line is wrong, or MODULE exports no adapter`,
 } as const satisfies CommandDescription;

@@ -8,7 +8,4 @@ export const completion = {
   usage: ["bash|zsh|fish"],
   flags: {},
   firstArguments: SHELLS,
-  details: `bash: eval "$(gantry completion bash)", in ~/.bashrc
-zsh:  eval "$(gantry completion zsh)", in ~/.zshrc after compinit
-fish: gantry completion fish > ~/.config/fish/completions/gantry.fish`,
 } as const satisfies CommandDescription;

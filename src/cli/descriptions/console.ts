@@ -16,6 +16,4 @@ export const webConsole = {
     anyUser: { type: "boolean", description: "also connect to a server of another or unknown user" },
     config: CONFIG_FLAGS.config,
   },
-  details: `If the server requires headers, the address contains a code that works once, for one minute.
-Without a browser the address is printed.`,
 } as const satisfies CommandDescription;

@@ -6,5 +6,4 @@ export const models = {
   summary: "list the available models",
   usage: ["[TEXT] [options]"],
   flags: { ...JSON_FLAG, ...CONFIG_FLAGS },
-  details: "With TEXT, only models whose name contains it are listed. Prices are USD per million tokens.",
 } as const satisfies CommandDescription;

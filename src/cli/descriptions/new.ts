@@ -18,5 +18,4 @@ export const newAdapter = {
   },
   firstArguments: Object.keys(TEMPLATES),
   usageExitCode: 2,
-  details: `NAME is the name of the package. The folder must be empty or missing. The code is taken from the pages in docs.`,
 } as const satisfies CommandDescription;

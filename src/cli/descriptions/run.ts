@@ -23,17 +23,4 @@ export const run = {
     ...CONFIG_FLAGS,
   },
   usageExitCode: 2,
-  details: `The model's text is streamed to stdout, its tool calls are reported on stderr. The prompt is the arguments, or
-standard input, or both, the arguments first. Put a prompt that begins with - after --.
-
-No user can answer: a tool call that needs permission is denied, unless permissions.unattended in the config
-differs, and a question of the model stays unanswered. Sessions in mode auto need no permission.
-
-Exit codes
-  0    done
-  1    failed
-  2    invalid command line; nothing was started
-  3    ended at a budget or at the maximum number of iterations
-  4    done, but a tool call was denied
-  130  interrupted (SIGINT; 143 by SIGTERM, 129 by SIGHUP, 141 if stdout was closed); the messages are stored`,
 } as const satisfies CommandDescription;

@@ -7,5 +7,4 @@ export const serve = {
   summary: "start a server for programs, editors and browsers",
   usage: ["[options]"],
   flags: SERVING_FLAGS,
-  details: "The agent works in the current folder. Its tools run without permission requests.",
 } as const satisfies CommandDescription;

@@ -39,7 +39,6 @@ export const remove = {
     yes: { type: "boolean", description: "do not ask for confirmation; required without a terminal" },
     ...CONFIG_FLAGS,
   },
-  details: "Active runs of these sessions are cancelled first.",
 } as const satisfies CommandDescription;
 
 export const archive = {
@@ -69,9 +68,6 @@ export const undo = {
     ...JSON_FLAG,
     ...CONFIG_FLAGS,
   },
-  details:
-    "Files are restored to their content before gantry's own tools changed them. Changes by commands, other programs and other machines remain. " +
-    "If such a file was changed afterwards, or no copy of it is stored, nothing is undone without --force.",
 } as const satisfies CommandDescription;
 
 export const exportDescription = {
