@@ -108,16 +108,8 @@ async function readConfigFile(file: string, mustExist: boolean): Promise<unknown
     return JSON.parse(content) as unknown;
   } catch {
     // The larger parser is loaded only for files with comments or trailing commas.
-    const { parse, printParseErrorCode } = await import("jsonc-parser");
-    const errors: { error: number; offset: number; length: number }[] = [];
-    const value: unknown = parse(content, errors, { allowTrailingComma: true, disallowComments: false });
-    const firstError = errors[0];
-    if (firstError === undefined) return value;
-    const precedingLines = content.slice(0, firstError.offset).split("\n");
-    const position = `${precedingLines.length}:${(precedingLines.at(-1)?.length ?? 0) + 1}`;
-    throw new ConfigError(
-      `${file}:${position}: expected JSON (comments and trailing commas allowed): ${printParseErrorCode(firstError.error)}`,
-    );
+    const { parseJsonc } = await import("./parse-jsonc.js");
+    return parseJsonc(content, file);
   }
 }
 

@@ -56,10 +56,6 @@ describe("the config file", () => {
   });
 
   it("is rejected with the file, the key path and the expected value", async (t) => {
-    assert.match(
-      await getConfigError(t, '{"server": {\n "port": }'),
-      /^:2:10: expected JSON \(comments and trailing commas allowed\)/,
-    );
     assert.equal(
       await getConfigError(t, '{"server":{"port":"80"}}'),
       ': server.port: expected a whole number from 0 to 65535, got "80"',
@@ -101,6 +97,37 @@ describe("the config file", () => {
       await getConfigError(t, "{}", { "server.port": NaN }),
       ": server.port: expected a whole number from 0 to 65535, got NaN",
     );
+  });
+
+  for (const [content, position, expected, line] of [
+    ['{"server": {\n "port": }', ":2:10", "a value", '"port": }'],
+    ['{ "server": { "port": 80\n "host": "x" }}', ":2:2", '"," before this place', '"host": "…" }}'],
+    ['{ "server": ', ":1:13", "a value", '{ "server":'],
+    ["{ server: {}}", ":1:3", "a value, or a key in double quotes", "{ server: {}}"],
+    ['{"log" {}}', ":1:8", '":" after the key', '{"…" {}}'],
+    ['{"log": {}', ":1:11", '"}"', '{"log": {}'],
+    ['{"log": "x\n}', ":1:9", '" at the end of the string', '{"log": "…"'],
+    ['{"log": {}} x', ":1:13", "a value, or a key in double quotes", '{"log": {}} x'],
+    ["{}\n[", ":2:1", "the end of the file", "["],
+  ] as const)
+    it(`is rejected with the position and the line if it is not JSON: ${JSON.stringify(content)}`, async (t) => {
+      const syntax = "in JSON (comments and trailing commas allowed)";
+      assert.equal(await getConfigError(t, content), `${position}: expected ${expected}, ${syntax}: ${line}`);
+    });
+
+  it("is rejected without its values if it is not JSON, because a value can be a key", async (t) => {
+    for (const content of [
+      '{"api_key": "hunter2-abcdef" "name": "x"}',
+      '{"api_key": hunter2-abcdef}',
+      '{"api_key": "hunter2-abcdef: 3}',
+      '{"api_key": "hunter2-abcdef": 3}',
+      '{"api_key: "hunter2-abcdef"}',
+      "{'api_key': 'hunter2-abcdef'}",
+      '{"list": ["hunter2-abcdef" "x"]}',
+      '{ // hunter2-abcdef\n "name" }',
+      '{"name" /* hunter2-abcdef */ }',
+    ])
+      assert.doesNotMatch(await getConfigError(t, content), /hunter2/, content);
   });
 
   it("is rejected for an invalid value even if a flag overrides that value", async (t) => {
