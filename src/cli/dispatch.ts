@@ -97,7 +97,10 @@ async function fail(message: string, argv: readonly string[], terminal: Terminal
 }
 
 async function describeFlagFault({ fault, unknownFlag }: FlagFault, command: CommandDescription): Promise<string> {
-  if (unknownFlag === undefined) return `${fault} (see gantry ${command.name} --help)`;
+  if (unknownFlag === undefined) {
+    const { addSuggestion } = await import("./suggestion.js");
+    return `${addSuggestion(fault)} (see gantry ${command.name} --help)`;
+  }
   const { describeUnknownFlag } = await import("./help.js");
   return describeUnknownFlag(unknownFlag, command);
 }

@@ -109,10 +109,16 @@ async function createProviders(root: DependencyContainer): Promise<readonly Mode
   const providers = await Promise.all(selectedProviders.map((provider) => resolveAdapter(root, provider)));
   const names = providers.map(({ name }) => name);
   const duplicateIndex = names.findIndex((name, i) => names.indexOf(name) !== i);
-  if (duplicateIndex === -1) return providers;
-  throw new ConfigError(
-    `${root.resolve(token.CONFIG).file}: providers[${duplicateIndex}].name: expected a unique name, got ${names[duplicateIndex]} twice`,
-  );
+  const loadedConfig = root.resolve(token.CONFIG);
+  if (duplicateIndex !== -1)
+    throw new ConfigError(
+      `${loadedConfig.file}: providers[${duplicateIndex}].name: expected a unique name, got ${names[duplicateIndex]} twice`,
+    );
+  if (!["", ...names].includes(loadedConfig.config.model.provider)) {
+    const { checkPreferredProvider } = await import("./preferred-provider.js");
+    await checkPreferredProvider(loadedConfig, names);
+  }
+  return providers;
 }
 
 async function createTransports(root: DependencyContainer): Promise<readonly token.SelectedTransport[]> {

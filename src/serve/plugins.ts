@@ -39,6 +39,16 @@ export function listBuiltInNames(kind: AdapterKind): string[] {
   return kind === "compaction-strategy" ? [...STRATEGIES] : Object.keys(BUILT_IN_LOADERS[kind]);
 }
 
+/** Returns the built-in names for the error message of an unknown one: for a provider's driver also the wires. */
+async function listExpectedNames(kind: AdapterKind): Promise<readonly string[]> {
+  return [...(kind === "model-provider" ? (await loadPresets()).WIRES : []), ...listBuiltInNames(kind)];
+}
+
+/** Loads the presets and wires of the built-in model providers. */
+export function loadPresets() {
+  return import("../../adapters/language-models/presets.js");
+}
+
 /** Whether the name is a built-in adapter. */
 export function isBuiltIn(kind: AdapterKind, name: string): boolean {
   return Object.hasOwn(BUILT_IN_LOADERS[kind], name);
@@ -56,7 +66,8 @@ export async function loadAdapter<Kind extends AdapterKind>(
   errorPrefix: string,
 ): Promise<AdapterDescriptor<Kind>> {
   const builtInLoader = Object.hasOwn(BUILT_IN_LOADERS[kind], name) ? BUILT_IN_LOADERS[kind][name] : undefined;
-  const loadModule = builtInLoader ?? (() => importModule(kind, name, folder, errorPrefix, listBuiltInNames(kind)));
+  const loadModule =
+    builtInLoader ?? (() => importModule(kind, name, folder, errorPrefix, () => listExpectedNames(kind)));
   let loadedModule: { default?: unknown };
   try {
     loadedModule = await loadModule();

@@ -46,9 +46,9 @@ export async function importModule(
   name: string,
   folder: string,
   errorPrefix: string,
-  builtInNames: readonly string[],
+  listNames: () => Promise<readonly string[]>,
 ): Promise<{ default?: unknown }> {
-  return importWithGantry(await resolveModuleUrl(kind, name, folder, errorPrefix, builtInNames));
+  return importWithGantry(await resolveModuleUrl(kind, name, folder, errorPrefix, listNames));
 }
 
 /** Imports a third-party module. If the module finds no installed package `gantry`, this copy is used. */
@@ -85,7 +85,7 @@ async function resolveModuleUrl(
   name: string,
   folder: string,
   errorPrefix: string,
-  builtInNames: readonly string[],
+  listNames: () => Promise<readonly string[]>,
 ): Promise<string> {
   if (isModulePath(name)) {
     const path = name.startsWith("file:") ? fileURLToPath(name) : resolve(folder, name);
@@ -102,7 +102,7 @@ async function resolveModuleUrl(
   try {
     return resolveSpecifier(name, pathToFileURL(resolve(folder, "config.json")).href);
   } catch (error) {
-    const expectedNames = kind === "tool" ? await listToolNames() : builtInNames;
+    const expectedNames = kind === "tool" ? await listToolNames() : await listNames();
     throw new AdapterError(
       `${errorPrefix}: unknown ${kind} ${name}: expected ${expectedNames.map((candidate) => `${candidate}, `).join("")}a package installed in the config file's folder, or a path`,
       { cause: error },

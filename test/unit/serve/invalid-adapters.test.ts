@@ -3,6 +3,7 @@ import { describe, it, type TestContext } from "node:test";
 import { BUS_EVENTS } from "../../../src/agent/options.js";
 import { silentLogger } from "../../../src/base/log.js";
 import { formatFailureLine, describeFailure } from "../../../src/cli/failure-message.js";
+import { addSuggestion } from "../../../src/cli/suggestion.js";
 import { compose } from "../../../src/serve/compose.js";
 import type { AdapterReport } from "../../../src/cli/check-report.js";
 import { loadConfig } from "../../../src/serve/config.js";
@@ -315,7 +316,8 @@ describe("the one-line start error of an invalid adapter", () => {
       const { line, folder } = await composeAdapter(t, module, config);
       // An error in the options is not a fault of the module, so its message has no module path.
       const location = suffix.endsWith("(an option of ./odd.mjs)") ? key : `${key}: ./odd.mjs`;
-      assert.equal(line, `gantry: ${folder}/config.json: ${location}${suffix.replace("FOLDER", folder)}`);
+      const message = `gantry: ${folder}/config.json: ${location}${suffix.replace("FOLDER", folder)}`;
+      assert.equal(line, addSuggestion(message));
     });
 
   it("is tested with at least 26 invalid adapters", () => assert.ok(INVALID_ADAPTERS.length >= 26));
