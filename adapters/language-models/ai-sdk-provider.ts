@@ -213,7 +213,13 @@ export class AiSdkProvider extends AiSdkModels {
   constructor(options: AiSdkProviderOptions, logger?: Logger, configDir?: string) {
     const settings = resolveSettings(options);
     const { name, apiKey, headers } = settings;
-    const faultContext = { provider: name, redact: createRedactor([apiKey, ...headerSecrets(headers)]) };
+    const { host, keyVariables = [] } = settings.preset ?? {};
+    const faultContext = {
+      provider: name,
+      redact: createRedactor([apiKey, ...headerSecrets(headers)]),
+      // A configured address never receives the key of a variable. Hosts have credentials of another kind.
+      keyVariables: host ? undefined : options.baseUrl === undefined ? keyVariables : [],
+    };
     const network = new Network(faultContext);
     let wirePromise: Promise<OpenWire> | undefined;
     let hostPromise: Promise<Host | undefined> | undefined;

@@ -19,6 +19,8 @@ const UNREACHABLE_CODE_PATTERN = /^(ECONNREFUSED|ENOTFOUND|EAI_AGAIN|EHOSTUNREAC
 const CERTIFICATE_CODE_PATTERN = /CERT|SELF_SIGNED|UNABLE_TO_(VERIFY|GET_ISSUER)|ERR_TLS/;
 
 const MAX_CAUSE_DEPTH = 5;
+/** Maximum characters of a provider's message. `ProviderError` would cut the remedy after a longer one. */
+const MAX_MESSAGE_CHARACTERS = 300;
 
 /** A response with an error status. `faultOf` reads the fields by name. */
 export class RejectedRequest extends Error {
@@ -46,7 +48,11 @@ export function toProviderError(error: unknown, context: FaultContext): Provider
     kind: ProviderErrorKind,
     message: string,
     details: { status?: number; retryAfterMs?: number; unreachable?: boolean; contextTokens?: number } = {},
-  ): ProviderError => new ProviderError(context.provider, kind, context.redact(message), details);
+  ): ProviderError => {
+    const redactedMessage = context.redact(message);
+    const fullMessage = kind === "authentication" ? addKeyRemedy(redactedMessage, context) : redactedMessage;
+    return new ProviderError(context.provider, kind, fullMessage, details);
+  };
 
   const code = findNetworkCode(error);
   // An error of a broken connection may contain the status of the interrupted answer.
@@ -87,6 +93,14 @@ export function toProviderError(error: unknown, context: FaultContext): Provider
   const { status, headers, waitMs } = fault;
   const retryAfterMs = readRetryAfterMs(headers) ?? waitMs;
   return createError(kindOf(fault), fault.message, { status, retryAfterMs, ...contextOf(fault) });
+}
+
+/** Appends where the rejected key is set, without the key. */
+function addKeyRemedy(message: string, { keyVariables }: FaultContext): string {
+  if (keyVariables === undefined) return message;
+  const sources = ["api_key of the provider in the config", ...keyVariables].join(" or ");
+  const command = keyVariables.length > 0 ? " (gantry init sets the key)" : "";
+  return `${message.slice(0, MAX_MESSAGE_CHARACTERS).replace(/[.\s]+$/, "")}; check ${sources}${command}`;
 }
 
 function contextOf(fault: ProviderFault): { contextTokens?: number | undefined } {

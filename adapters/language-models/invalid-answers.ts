@@ -5,6 +5,11 @@ export interface FaultContext {
   readonly provider: string;
   /** Removes secrets from a text. */
   readonly redact: (text: string) => string;
+  /**
+   * Environment variables of the API key, for errors about the key. Empty if only the config can contain the key.
+   * Undefined for credentials of another kind.
+   */
+  readonly keyVariables?: readonly string[] | undefined;
 }
 
 /** Maximum characters of an excerpt from an invalid answer. */

@@ -103,7 +103,7 @@ class NodeHttpHost implements HttpHost {
     try {
       const origin = await (this.#originPromise ??= this.#listen(this.#address, router));
       if (!gate.isAuthenticated(mount)) this.#loadToken(gate);
-      this.#warnIfUnauthenticated(mount, gate);
+      this.#warnIfUnauthenticated(mount, gate, origin);
       return origin;
     } catch (error) {
       this.#originPromise = undefined;
@@ -220,13 +220,13 @@ class NodeHttpHost implements HttpHost {
     });
   }
 
-  #warnIfUnauthenticated(mount: HttpMount, gate: HttpGate): void {
+  #warnIfUnauthenticated(mount: HttpMount, gate: HttpGate, origin: string): void {
     if (gate.isAuthenticated(mount) || this.#hasWarned) return;
     this.#hasWarned = true;
     const localClients = gate.refusesOtherUsers
       ? "every process of yours on this machine"
       : "every process of this machine";
-    const clients = this.isLoopback ? localClients : `every client that can reach ${this.#toUrl()}`;
+    const clients = this.isLoopback ? localClients : `every client that can reach ${origin}`;
     this.#logger.warn(
       `no authentication: ${clients} can run commands as you; ${this.#remedyFor(mount).authenticate} requires it`,
     );

@@ -487,7 +487,7 @@ export const SITUATIONS: readonly Situation[] = [
       const error = await expectFailure(context, [
         errorStep(401, `Incorrect API key provided: ${context.key}.\r\nBye.`),
       ]);
-      assert.match(error.message, /^lab: 401: Incorrect API key provided: \[redacted\]\. Bye\.$/);
+      assert.match(error.message, /^lab: 401: Incorrect API key provided: \[redacted\]\. Bye\b/);
     },
   },
 ];

@@ -300,7 +300,10 @@ describe("the model catalogue", () => {
 
   it("rejects with the provider's error without the key, and with the reason of an abort", async () => {
     const cases = [
-      [{ status: 401, error: "bad key key-0123456789" }, /^lab: 401: bad key \[redacted\]$/],
+      [
+        { status: 401, error: "bad key key-0123456789" },
+        /^lab: 401: bad key \[redacted\]; check api_key of the provider in the config$/,
+      ],
       [
         { status: 200, body: "<html><title>Portal</title></html>" },
         /^lab: protocol: an HTML page instead of an API answer \("Portal"\)/,

@@ -385,7 +385,9 @@ describe("the wire openai", () => {
         server.enqueue(errorStep(status, "Something about it."));
         const error = await catchProviderError(readAnswer(createProvider(), createRequest()));
         assert.deepEqual([error.kind, error.status, error.retryable], [kind, status, isRetryable]);
-        assert.equal(error.message, `lab: ${status}: Something about it.`);
+        const text =
+          status === 401 ? "Something about it; check api_key of the provider in the config" : "Something about it.";
+        assert.equal(error.message, `lab: ${status}: ${text}`);
       });
     }
 
@@ -447,7 +449,10 @@ describe("the wire openai", () => {
       });
       const error = await catchProviderError(readAnswer(provider, createRequest()));
       assert.equal(error.kind, "authentication");
-      assert.equal(error.message, "lab: 401: Incorrect API key provided: [redacted].");
+      assert.equal(
+        error.message,
+        "lab: 401: Incorrect API key provided: [redacted]; check api_key of the provider in the config",
+      );
       server.enqueue(
         errorStep(500, `bad: hunter2hunter2, ${KEY},\r\nBearer abcdefgh123 and AIzaSyA0123456789abcdefghijklmn`),
       );
