@@ -5,7 +5,7 @@ import type { Usage } from "../ports/usage.js";
 import { notifierOf } from "../sessions/polling-notifier.js";
 import { createFailedFields, createFinishedFields, isCancel, toRunError } from "../sessions/run-record.js";
 import type { RunContext } from "./context/run-context.js";
-import { generateTitle } from "./title.js";
+import { generateTitle, titleFailedRun } from "./title.js";
 
 /** Result of the loop. `usedTokens`: total tokens of the last model call. */
 export type LoopResult = Pick<RunResult, "output" | "structured" | "iterations" | "finishReason" | "endedBy"> & {
@@ -72,6 +72,7 @@ export async function failRun(run: RunContext, thrownError: unknown): Promise<Er
   );
   bus.emit("run.failed", { runId, sessionId, error });
   events.push({ type: "error", error });
+  titleFailedRun(run);
   return error;
 }
 

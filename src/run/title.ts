@@ -3,6 +3,7 @@ import { createDeadline } from "../base/abort.js";
 import { createMessage, getDisplayText } from "../conversation/messages.js";
 import { callModel, type ModelCaller, type ModelCallHooks } from "../models/model-call.js";
 import { hasCode } from "../ports/errors.js";
+import { createInitialTitle } from "../sessions/new-session.js";
 import type { Conversation } from "../conversation/conversation.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { AgentServices } from "./context/agent-services.js";
@@ -25,43 +26,69 @@ interface TitledRun {
 }
 
 /**
- * Generates a title in the background for a session that has none. At most one generation runs per session.
+ * Generates a title in the background for a session that has none. If that fails, the first line of the prompt becomes
+ * the title until the next run has generated one. At most one generation runs per session.
  */
-export function generateTitle({ agent, session: { conversation, store }, caller }: TitledRun): void {
-  const { sessionId, bus, logger } = caller;
-  const { closeSignal, sessionsBeingTitled, tasks } = agent.background;
-  const { session } = conversation;
-  if (session.hasFinalTitle || sessionsBeingTitled.has(sessionId)) return;
-  const firstMessage = conversation.messages.find((message) => message.role === "user");
-  const message = firstMessage ? getDisplayText(firstMessage) : "";
-  if (message.trim() === "") return;
-  const generate = async () => {
+export function generateTitle(run: TitledRun): void {
+  const { sessionId, logger } = run.caller;
+  const { closeSignal } = run.agent.background;
+  runTitleTask(run, async (message) => {
     try {
       // Let code that waits for the answer run first.
       await new Promise((resolve) => setImmediate(resolve));
-      const title = await requestTitle(caller, message, closeSignal);
-      if (title === "") return;
-      // A user may have set a title in the meantime.
-      const storedSession = await store.get(sessionId);
-      if (storedSession?.hasFinalTitle !== false) return;
-      await store.write(session.id, { fence: null, sync: false, set: { title, hasFinalTitle: true } });
-      agent.channels.liveSessions().notifyStateChange(sessionId, store);
-      bus.emit("session.updated", {
-        sessionId,
-        fields: ["title"],
-        session: { ...storedSession, title, hasFinalTitle: true },
-      });
+      const title = await requestTitle(run.caller, message, closeSignal);
+      if (title !== "") return await storeTitle(run, title, true);
     } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error);
-      if (hasCode(error, "budget")) logger.debug("no title was generated", { session: sessionId, error: reason });
-      else if (!closeSignal.aborted) logger.warn("no title was generated", { session: sessionId, error: reason });
-    } finally {
-      sessionsBeingTitled.delete(sessionId);
+      if (closeSignal.aborted) return;
+      const fields = { session: sessionId, error: error instanceof Error ? error.message : String(error) };
+      if (hasCode(error, "budget")) logger.debug("no title was generated", fields);
+      else logger.warn("no title was generated", fields);
     }
-  };
+    await storeTitle(run, toPreliminaryTitle(message), false);
+  });
+}
+
+/** Titles the session of a failed run with the first line of its prompt, in the background. */
+export function titleFailedRun(run: TitledRun): void {
+  runTitleTask(run, (message) => storeTitle(run, toPreliminaryTitle(message), false));
+}
+
+/** Runs a task with the first prompt of a session that has no final title. */
+function runTitleTask(
+  { agent, session: { conversation }, caller: { sessionId, logger } }: TitledRun,
+  work: (message: string) => Promise<void>,
+): void {
+  const { sessionsBeingTitled, tasks } = agent.background;
+  if (conversation.session.hasFinalTitle || sessionsBeingTitled.has(sessionId)) return;
+  const firstMessage = conversation.messages.find((message) => message.role === "user");
+  const message = firstMessage ? getDisplayText(firstMessage) : "";
+  if (message.trim() === "") return;
   // After a failure the next run tries again.
   sessionsBeingTitled.add(sessionId);
-  void tasks.add(generate());
+  const task = work(message)
+    .catch((error: unknown) => logger.debug("title was not stored", { session: sessionId, error }))
+    .finally(() => sessionsBeingTitled.delete(sessionId));
+  void tasks.add(task);
+}
+
+/** Stores a title. One that is not final replaces only the initial title. */
+async function storeTitle(
+  { agent, session: { conversation, store }, caller: { sessionId, bus } }: TitledRun,
+  title: string,
+  isFinal: boolean,
+): Promise<void> {
+  // A user may have set a title in the meantime.
+  const storedSession = await store.get(sessionId);
+  if (storedSession?.hasFinalTitle !== false) return;
+  if (!isFinal && (title === "" || storedSession.title !== createInitialTitle(storedSession.createdAt))) return;
+  const fields = { title, hasFinalTitle: isFinal };
+  await store.write(conversation.session.id, { fence: null, sync: false, set: fields });
+  agent.channels.liveSessions().notifyStateChange(sessionId, store);
+  bus.emit("session.updated", { sessionId, fields: ["title"], session: { ...storedSession, ...fields } });
+}
+
+function toPreliminaryTitle(message: string): string {
+  return cleanTitle(message.split("\n").find((line) => line.trim() !== "") ?? "");
 }
 
 /**

@@ -26,7 +26,7 @@ export function createNewSession(
   return {
     id,
     alias: input.alias ?? "",
-    title: input.title ?? `New Session ${createdAt}`,
+    title: input.title ?? createInitialTitle(createdAt),
     hasFinalTitle: false,
     provider: "",
     model: "",
@@ -43,6 +43,11 @@ export function createNewSession(
     updatedAt: createdAt,
     usage: NO_USAGE,
   };
+}
+
+/** Returns the title that a session has before a title is generated. */
+export function createInitialTitle(createdAt: string): string {
+  return `New Session ${createdAt}`;
 }
 
 const folderChecks = new SharedReads(async (path: string) => {

@@ -9,6 +9,7 @@ import {
   type AgentOptions,
   type Run,
   type RunInput,
+  type Session,
   type Tool,
 } from "gantry";
 import { MemoryDocuments } from "gantry/plugin";
@@ -523,6 +524,46 @@ describe("a session", () => {
       (await agent.sessions.get(run.sessionId).catch(() => undefined))?.title ?? "New Session",
       /^New Session/,
     );
+  });
+
+  it("is titled with the first line of its prompt if the first run or the title request fails, until a later run generates one", async (t) => {
+    const rejection = new ProviderError("scripted", "authentication", "no", { status: 401 });
+    for (const firstSteps of [[rejection], [say("done"), rejection]]) {
+      // Title requests take steps like the requests of the runs.
+      const steps = [...firstSteps, say("done"), say("Fixed")];
+      const agent = createAgent(t, new ScriptedProvider(steps, { title: null }));
+      const waitForTitle = () =>
+        new Promise<Session>((resolve) => {
+          const stopListening = agent.on("session.updated", ({ session }) => {
+            stopListening();
+            resolve(session);
+          });
+        });
+      const preliminaryTitle = waitForTitle();
+      const prompt = `\n\nRepair the "parser"${" of the language".repeat(3)}\nand more`;
+      const run = await agent.run({ message: prompt });
+      await run.result.catch(() => undefined);
+      const { title, hasFinalTitle } = await preliminaryTitle;
+      assert.deepEqual(
+        { title, hasFinalTitle },
+        { title: 'Repair the "parser" of the language of the languag', hasFinalTitle: false },
+      );
+      const generatedTitle = waitForTitle();
+      await (
+        await agent.run({ message: "again", sessionId: run.sessionId })
+      ).result;
+      assert.equal((await generatedTitle).title, "Fixed");
+    }
+  });
+
+  it("keeps its title `ACP Session` if the first run fails", async (t) => {
+    const rejection = new ProviderError("scripted", "authentication", "no", { status: 401 });
+    const agent = createAgent(t, new ScriptedProvider([rejection]));
+    const { id } = await agent.sessions.create({ title: "ACP Session" });
+    const run = await agent.run({ message: "Repair the parser", sessionId: id });
+    await assert.rejects(run.result, { code: "provider" });
+    await agent.close();
+    assert.equal((await agent.sessions.get(id).catch(() => undefined))?.title ?? "ACP Session", "ACP Session");
   });
 
   it("requests one title when several prompts arrive before the title", async (t) => {
