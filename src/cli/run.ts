@@ -22,7 +22,7 @@ import {
   type RunOutcome,
 } from "./run-outcome.js";
 import { JsonPrinter, TextPrinter, type Printer } from "./run-printer.js";
-import { formatCell, truncate, formatDollars, formatCount } from "./table.js";
+import { formatCell, truncate, formatCost, formatCount } from "./table.js";
 import { UsageError } from "./usage-error.js";
 import { WaitingLine } from "./waiting-line.js";
 
@@ -154,7 +154,7 @@ async function printEvents(
   const { usage, iterations, endedBy, finishReason } = result;
   if (!flags.quiet) {
     const turnsText = `${formatCount(iterations)} turn${iterations === 1 ? "" : "s"}`;
-    printer.report(`${turnsText}, ${formatCount(usage.totalTokens)} tokens, ${formatDollars(usage.cost)}`);
+    printer.report(`${turnsText}, ${formatCount(usage.totalTokens)} tokens, ${formatCost(usage, startedRun.provider)}`);
   }
   const isLimited = endedBy !== "model";
   if (isLimited)

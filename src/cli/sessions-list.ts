@@ -4,7 +4,7 @@ import type { Session } from "../ports/session.js";
 import type { list } from "./descriptions/sessions.js";
 import type { CommandHandler } from "./command.js";
 import { refuseArguments } from "./refuse-arguments.js";
-import { formatDollars, formatCount, formatTime, formatTable } from "./table.js";
+import { formatCost, formatCount, formatTime, formatTable } from "./table.js";
 import { withSessions } from "./with-sessions.js";
 
 /** Number of sessions per read. */
@@ -56,11 +56,11 @@ export function withoutGrants({ permissionGrants: _, ...session }: Session): Omi
 }
 
 function formatSessions(sessions: readonly Session[], columns: number | undefined): string {
-  const rows = sessions.map(({ id, updatedAt, usage, model, title }) => [
+  const rows = sessions.map(({ id, updatedAt, usage, provider, model, title }) => [
     id,
     formatTime(updatedAt),
     formatCount(usage.totalTokens),
-    formatDollars(usage.cost),
+    formatCost(usage, provider),
     model,
     title,
   ]);

@@ -5,7 +5,7 @@ import type { Session } from "../ports/session.js";
 import type { show } from "./descriptions/sessions.js";
 import type { CommandHandler } from "./command.js";
 import { withoutGrants } from "./sessions-list.js";
-import { formatCell, truncate, formatDollars, formatCount, formatTime } from "./table.js";
+import { formatCell, truncate, formatCost, formatCount, formatTime } from "./table.js";
 import { createNotFoundError, withSessions } from "./with-sessions.js";
 
 /** Number of messages per read. */
@@ -68,7 +68,7 @@ function formatHeading({ id, title, projectDir, provider, model, mode, usage, cr
     ["Folder", projectDir],
     ["Model", provider === "" ? "" : `${provider}/${model}`],
     ["Mode", mode],
-    ["Usage", `${formatCount(usage.totalTokens)} tokens, ${formatDollars(usage.cost)}`],
+    ["Usage", `${formatCount(usage.totalTokens)} tokens, ${formatCost(usage, provider)}`],
     ["Created", formatTime(createdAt)],
     ["Last used", formatTime(updatedAt)],
   ];

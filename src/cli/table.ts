@@ -1,4 +1,5 @@
 import { escapeInvisible } from "../base/printable.js";
+import type { Usage } from "../ports/usage.js";
 
 /**
  * Formats rows as aligned columns. `columns` is the width of the terminal (default: unlimited). `rightAlignedColumns`
@@ -40,9 +41,13 @@ export function formatCount(count: number): string {
   return String(count).replace(/\B(?=(\d{3})+$)/g, ",");
 }
 
-/** Formats a cost as `$0.0123`, with four decimals below one dollar, because most runs cost little. */
-export function formatDollars(usd: number): string {
-  return `$${usd >= 1 || usd === 0 ? usd.toFixed(2) : usd.toFixed(4)}`;
+/**
+ * Formats the cost of a usage as `$0.0123`, with four decimals below one dollar, because most runs cost little. Tokens
+ * without a cost are those of models without a known price, except for the offline guide.
+ */
+export function formatCost({ cost, totalTokens }: Usage, provider: string): string {
+  if (cost === 0 && totalTokens > 0 && provider !== "offline") return "no price known";
+  return `$${cost >= 1 || cost === 0 ? cost.toFixed(2) : cost.toFixed(4)}`;
 }
 
 /** Formats a timestamp as `2026-11-22 16:53` in local time. */
