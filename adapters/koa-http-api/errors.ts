@@ -98,6 +98,9 @@ export function toRefusal(error: unknown): Refusal {
 const STATUS_BY_CODE: Readonly<Record<string, number>> = {
   session_not_found: 404,
   run_not_found: 404,
+  point_not_found: 404,
+  nothing_to_undo: 409,
+  undo_conflict: 409,
   ask_not_found: 404,
   ask_closed: 409,
   project_folder: 400,

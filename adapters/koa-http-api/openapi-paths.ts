@@ -2,6 +2,7 @@ import { IGNORED_HEADER, MODEL_HEADER, RUN_HEADER, SESSION_HEADER } from "./head
 import { failure, header, integerFrom, query, success, textSchema, type Operation } from "./openapi-operation.js";
 import type { ShapeName } from "./openapi-shapes.js";
 import { RunState } from "./request-shapes.js";
+import { createRewindOperations } from "./openapi-rewind-paths.js";
 import type { SESSION_EVENTS } from "./shapes.js";
 
 /** Errors of every operation: access denied, server overloaded or stopping. */
@@ -265,6 +266,7 @@ export const OPERATIONS: readonly Operation[] = [
       ...storeErrors,
     },
   },
+  ...createRewindOperations(storeErrors, bodyErrors),
   {
     ...{ id: "listAsks", path: "/api/asks", method: "get", summary: "Questions of runs to users, newest first" },
     parameters: [

@@ -7,6 +7,7 @@ import type { PollingClients } from "./asks.js";
 import type { BodyReader } from "./body.js";
 import { MCP_CALLBACK_PATH } from "./mcp-callback-path.js";
 import { readPathId } from "./query.js";
+import { addRewindRoutes } from "./rewind-paths.js";
 import type { NotReady, Ready } from "./shapes.js";
 import type { StreamLimiter } from "./stream-limiter.js";
 
@@ -65,6 +66,7 @@ export function addRoutes(
   router.delete("/api/sessions/:id", async (ctx) => (await loadSessions()).deleteSession(ctx, readId(ctx), agent));
   router.get("/api/sessions/:id/messages", async (ctx) => (await loadSessions()).listMessages(ctx, readId(ctx), agent));
 
+  addRewindRoutes(router, dependencies, bodyReader, readId);
   return router;
 }
 

@@ -10,6 +10,7 @@ export * from "./event-shapes.js";
 export * from "./mcp-shapes.js";
 export * from "./request-shapes.js";
 export * from "./response-shapes.js";
+export * from "./rewind-shapes.js";
 
 /** Deeply read-only output of a shape, for response bodies. */
 export type ResponseBody<Shape extends v.GenericSchema> = DeepReadonly<v.InferOutput<Shape>>;

@@ -49,6 +49,9 @@ export class Agent {
   /** Opens the MCP servers that a run's input names. Undefined: runs cannot name MCP servers. */
   readonly mcpServerFactory: McpServerFactory | undefined;
 
+  /** Whether transports offer fork, rewind and undo to their clients. */
+  readonly canRewind: boolean;
+
   readonly #services: AgentServices;
   readonly #providers: readonly ModelProvider[];
   readonly #closeController = new AbortController();
@@ -93,6 +96,7 @@ export class Agent {
     this.#processes = new SessionProcesses(agentTools, bus, background.tasks, store, (id) => notifyChange(id, false));
     this.#providers = options.providers;
     this.projectDir = projectDir;
+    this.canRewind = options.rewind ?? true;
     this.mcpServerFactory = options.mcpServerFactory;
     this.models = models;
     this.sessions = new Sessions({

@@ -119,6 +119,10 @@ export interface AgentOptions {
    * contents are not stored.
    */
   fileHistory?: FileHistory | undefined;
+  /**
+   * Whether clients may fork, rewind and undo (`session.rewind`); default true. The methods of `sessions` always work.
+   */
+  rewind?: boolean | undefined;
   /** Persistent cache of model lists. Default: no cache. */
   catalogue?: CatalogueCache | undefined;
   /** Default: nothing is logged. */
@@ -160,6 +164,7 @@ const OPTION_NAMES: Readonly<Record<keyof AgentOptions, true>> = {
   modelTimeoutMs: true,
   catalogueRefreshSeconds: true,
   fileHistory: true,
+  rewind: true,
   catalogue: true,
   logger: true,
 };
@@ -225,6 +230,7 @@ const BUS_EVENT_NAMES: Readonly<Record<keyof BusEvents, true>> = {
   "session.compacted": true,
   "session.forked": true,
   "session.reverted": true,
+  "session.files_restored": true,
   "session.deleted": true,
   "run.started": true,
   "run.finished": true,

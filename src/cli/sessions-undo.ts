@@ -26,7 +26,8 @@ export const run: CommandHandler<typeof undo.flags> = async (context) => {
     );
   if (filesOnly && messagesOnly)
     throw new ConfigError("sessions undo: expected one of --files-only and --messages-only");
-  return withSessions(context, async ({ sessions }) => {
+  return withSessions(context, async ({ sessions, canRewind }) => {
+    if (!canRewind) throw new ConfigError("sessions undo: disabled by session.rewind in the config");
     const session = await sessions.get(id);
     if (!session) throw createNotFoundError(id);
     const options = { dryRun, force };

@@ -27,6 +27,8 @@ export interface CheckedRestore {
   guard: PathGuard;
   folders: readonly string[];
   journal: JournalContents;
+  /** Content to restore that is not stored yet. */
+  newContent?: Buffer | undefined;
 }
 
 /**
@@ -87,13 +89,13 @@ function createSteps(checks: readonly RestoreCheck[], guard: PathGuard): Promise
  * with `UndoConflictError` if a file changed since the check, or cannot be copied.
  */
 async function recordUndo(
-  { request: { mark, undo, seq }, files, sessionFiles, guard, folders }: CheckedRestore,
+  { request: { mark, undo, seq }, files, sessionFiles, guard, folders, newContent }: CheckedRestore,
   steps: PathChange[],
 ): Promise<string> {
   let copiedPath = "";
   try {
     return await sessionFiles.recordUndo(
-      { mark, undo, seq, folders, steps },
+      { mark, undo, seq, folders, steps, newContent },
       async ({ path, before: recordedState }) => {
         copiedPath = path;
         const { state: currentState } = await readCurrentState(guard, path);

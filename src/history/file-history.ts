@@ -4,7 +4,9 @@ import { join } from "node:path";
 import { silentLogger } from "../base/log.js";
 import { UndoConflictError } from "../ports/errors.js";
 import type {
+  ChangedFiles,
   ChangeOrigin,
+  ChangesQuery,
   ExpectedChange,
   FileHistory,
   FileRecorder,
@@ -14,13 +16,16 @@ import type {
   UndoneFile,
 } from "../ports/file-history.js";
 import type { Logger } from "../ports/logger.js";
+import type { PathGuard } from "../files/path-guard.js";
 import { createChangeGuard, type FileToolOptions } from "../tools/files/files.js";
 import { applyRestore } from "./apply-restore.js";
 import { findUnfinishedUndos, type JournalContents } from "./journal.js";
-import { comparePaths, planRestore, type PlannedPath } from "./plan.js";
+import { comparePaths, type PlannedPath } from "./plan.js";
 import { forEachConcurrently, temporaryPath } from "./restore-files.js";
 import { findBlockedPaths, checkPath, NOT_STORED_REASON, type PathsToRemove, type RestoreCheck } from "./restore.js";
+import { hashOf } from "./content-store.js";
 import { SessionFiles } from "./session-files.js";
+import { createTargetPlan } from "./target-plan.js";
 
 const DAY_MS = 86_400_000;
 /** Default retention after the last change of a session. */
@@ -62,21 +67,17 @@ export class FolderHistory implements FileHistory {
     const { sessionId, projectDir, target, expected = [], dryRun, force } = request;
     const sessionFiles = this.#openSession(sessionId);
     const journal = await sessionFiles.readJournal();
-    let isAfterTarget = false;
-    const plan = planRestore(journal, (line) => {
-      isAfterTarget ||= "seq" in target ? line.seq > target.seq : line.undo === target.undo;
-      return isAfterTarget;
-    });
-    const { allowPaths = [], deniedPaths = [], ...rules } = this.#options;
     const folders = [...new Set(journal.changes.flatMap((line) => line.folders))];
-    const guard = await createChangeGuard({ ...rules, allowPaths, deniedPaths }, { projectDir, folders });
-    const files: UndoneFile[] = findUnrecordedChanges(journal, plan, expected);
+    const guard = await this.#createGuard(projectDir, folders);
+    const { plan, newContent, refusal } = await createTargetPlan(target, { journal, sessionFiles, guard });
+    const files: UndoneFile[] = [...findUnrecordedChanges(journal, plan, expected), ...(refusal ? [refusal] : [])];
     const checks: RestoreCheck[] = [];
     if ("seq" in target && target.seq < journal.droppedSeq)
       files.push(...plan.map(({ path }) => ({ path, outcome: "lost", reason: HISTORY_TOO_SHORT_REASON }) as const));
     else {
+      const newHash = newContent && hashOf(newContent);
       const isStored = async (hash: string): Promise<boolean> =>
-        (await sessionFiles.readContent(hash, journal)) !== undefined;
+        hash === newHash || (await sessionFiles.readContent(hash, journal)) !== undefined;
       const pathsToRemove = findPathsToRemove(plan, journal);
       const blockedPaths = await findBlockedPaths(plan, guard);
       await forEachConcurrently(plan, async (plannedPath) => {
@@ -92,8 +93,16 @@ export class FolderHistory implements FileHistory {
     const applicableChecks = checks
       .filter(({ file }) => !isNotRestorable(file.outcome))
       .sort((left, right) => comparePaths(left.file, right.file));
-    await applyRestore({ request, files, checks: applicableChecks, sessionFiles, guard, folders, journal });
+    await applyRestore({ request, files, checks: applicableChecks, sessionFiles, guard, folders, journal, newContent });
     return files;
+  }
+
+  async changes(query: ChangesQuery): Promise<ChangedFiles> {
+    const sessionFiles = this.#openSession(query.sessionId);
+    const journal = await sessionFiles.readJournal();
+    const folders = [...new Set(journal.changes.flatMap((line) => line.folders))];
+    const { listChanges } = await import("./changes.js");
+    return listChanges(query, { journal, sessionFiles, guard: await this.#createGuard(query.projectDir, folders) });
   }
 
   async mark(sessionId: string, mark: UndoMark | { readonly redone: string }): Promise<void> {
@@ -125,6 +134,11 @@ export class FolderHistory implements FileHistory {
         this.#logger.debug("expired file history was not removed; retrying at the next cleanup", { error });
       }
     }
+  }
+
+  #createGuard(projectDir: string, folders: readonly string[]): Promise<PathGuard> {
+    const { allowPaths = [], deniedPaths = [], ...rules } = this.#options;
+    return createChangeGuard({ ...rules, allowPaths, deniedPaths }, { projectDir, folders });
   }
 
   #openSession(sessionId: string): SessionFiles {

@@ -17,6 +17,7 @@ export function folderHistory(options: FolderHistoryOptions | (() => Promise<Fol
     restore: async (request) => (await getHistory()).restore(request),
     mark: async (sessionId, mark) => (await getHistory()).mark(sessionId, mark),
     lastUndo: async (sessionId) => (await getHistory()).lastUndo(sessionId),
+    changes: async (query) => (await getHistory()).changes(query),
     forget: async (sessionId) => (await getHistory()).forget(sessionId),
     sweep: async () => (await getHistory()).sweep(),
   };

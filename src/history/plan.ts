@@ -11,6 +11,8 @@ export interface PlannedPath {
   expectedStates: StoredFileState[];
   /** Whether another program changed the path between two changes of the session. */
   isMixed: boolean;
+  /** Whether a run outside the undone runs changed the path after them. */
+  hasLaterRun?: boolean;
   /** Whether the path was missing between two changes. The current file may then have another mode. */
   isRemade: boolean;
   /** Whether the path is a folder that was created as the parent of another path. It is removed only if empty. */

@@ -8,8 +8,9 @@ import type { StoredFileState } from "./journal.js";
 import type { PlannedPath } from "./plan.js";
 import { isSame, toStoredState } from "./session-files.js";
 
-const CHANGED_REASON = "another program changed it since";
+export const CHANGED_REASON = "another program changed it since";
 const MIXED_REASON = "another program changed it in between";
+const LATER_RUN_REASON = "a later run changed it too";
 const TOO_LARGE_REASON = "it is now too large to be saved; move it away first";
 const NOT_EMPTY_REASON = "it is now a folder that is not empty; move its contents away first";
 export const NOT_STORED_REASON = "its earlier content is not stored";
@@ -87,6 +88,7 @@ export async function checkPath(
     if (!force && !expectedStates.some((state) => isSame(state, current)))
       return createCheck("conflict", CHANGED_REASON);
     if (!force && isMixed) return createCheck("conflict", MIXED_REASON);
+    if (!force && plannedPath.hasLaterRun) return createCheck("conflict", LATER_RUN_REASON);
     if (pathState.refusal) return createCheck("failed", pathState.refusal);
   } catch (error) {
     return isParentFolder ? undefined : createCheck("failed", reasonOf(error));

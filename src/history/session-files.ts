@@ -20,6 +20,8 @@ export interface UndoPlan {
   folders: readonly string[];
   /** `before` is the current state. */
   steps: PathChange[];
+  /** Content that was never in a file: the result of an undo of single lines. */
+  newContent?: Buffer | undefined;
 }
 
 /** The file history of one session, in its own folder. Reads and writes run one after another. */
@@ -57,7 +59,7 @@ export class SessionFiles implements AsyncDisposable {
    * Rejects if the copies cannot be stored. The undo is then not recorded.
    */
   async recordUndo(plan: UndoPlan, readCurrentContent: (step: PathChange) => Promise<Buffer>): Promise<string> {
-    const { mark, undo, seq, folders, steps } = plan;
+    const { mark, undo, seq, folders, steps, newContent } = plan;
     const change = newId();
     await this.#enqueue(async () => {
       const journal = await this.#journal.read();
@@ -71,6 +73,7 @@ export class SessionFiles implements AsyncDisposable {
           if (before.kind === "file" && !contents[before.hash] && !isStored(before.hash))
             contents[before.hash] = await add(await readCurrentContent(step));
         }
+        if (newContent) contents[hashOf(newContent)] = await add(newContent);
       });
       const line: ChangeLine = { change, run: "", call: "", undo, seq, folders, at: now(), steps, contents };
       await this.#journal.add([begunLine, line], true);

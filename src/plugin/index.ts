@@ -135,15 +135,20 @@ export type { HookSet } from "../ports/hooks.js";
 
 // File histories and compaction strategies.
 export type {
+  ChangedFile,
+  ChangedFiles,
   ChangeOrigin,
+  ChangesQuery,
   ExpectedChange,
   FileChange,
   FileHistory,
   FileRecorder,
   FileState,
+  FileTarget,
   RecordedChange,
   LastUndo,
   RestoreRequest,
+  TextHunk,
   UndoMark,
   UndoneFile,
 } from "../ports/file-history.js";
@@ -159,7 +164,10 @@ export { headerSecrets } from "../base/secret-detection.js";
 export { newId } from "../base/ids.js";
 
 // Types of single fields and arguments of `gantry`'s exports. Most programs let TypeScript infer them.
-export type { MessagesQuery, RevertOptions } from "../sessions/sessions.js";
+export type { MessagesQuery } from "../sessions/sessions.js";
+export type { RevertOptions } from "../sessions/session-rewinds.js";
+export type { ChangedFilesQuery } from "../sessions/changed-files.js";
+export type { ChangeUndoOptions } from "../sessions/undo-change.js";
 export type { UndoOptions } from "../sessions/undo.js";
 export type { CommandQuery, ListedCommand } from "../run/prompt/slash-commands.js";
 export type { SessionBudget } from "../run/budget/limits.js";

@@ -15,6 +15,8 @@ export interface BusEvents {
   /** `from`: id of the chain's first session. `to`: id of the new session. */
   "session.forked": { from: string; to: string };
   "session.reverted": { sessionId: string; snapshotId: string };
+  /** An undo, a redo or a revert changed files. Absolute paths. */
+  "session.files_restored": { sessionId: string; paths: readonly string[] };
   "session.deleted": { ids: readonly string[] };
   /** Followed exactly once by either `run.finished` or `run.failed`. */
   "run.started": { runId: string; sessionId: string; provider: string; model: string };

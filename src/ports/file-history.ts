@@ -79,8 +79,11 @@ export interface UndoneFile {
 export interface RestoreRequest {
   readonly sessionId: string;
   readonly projectDir: string;
-  /** The changes to undo: all with a greater `seq`, or the changes that the undo with the id `undo` made. */
-  readonly target: { readonly seq: number } | { readonly undo: string };
+  /**
+   * The changes to undo: all with a greater `seq`, the changes that the undo with the id `undo` made, or the changes of
+   * one file.
+   */
+  readonly target: { readonly seq: number } | { readonly undo: string } | FileTarget;
   /** Id of this undo. A later request names it in `target` to revert this undo. */
   readonly undo: string;
   /**
@@ -101,6 +104,72 @@ export interface RestoreRequest {
   readonly force: boolean;
 }
 
+/** Selects the changes of one file to undo. */
+export interface FileTarget {
+  /** Absolute path, as `changes` returns it. */
+  readonly path: string;
+  /** Only changes of these runs. If a later run changed the file too, that is a conflict. Default: all runs. */
+  readonly runIds?: ReadonlySet<string> | undefined;
+  /** `version` of the content that the user saw. Another current content is a conflict, also with `force`. */
+  readonly version?: string | undefined;
+  /** Only these lines. Requires `version`. Default: the complete file. */
+  readonly hunk?: TextHunk | undefined;
+}
+
+/**
+ * Corresponding lines of the old and of the new text of a file. The first line has the number 1. An empty range starts
+ * at the line before which it lies.
+ */
+export interface TextHunk {
+  readonly oldStart: number;
+  readonly oldLines: number;
+  readonly newStart: number;
+  readonly newLines: number;
+}
+
+/** Selects files that a session changed. */
+export interface ChangesQuery {
+  readonly sessionId: string;
+  readonly projectDir: string;
+  /** Only files that these runs changed, with their content after these runs. Default: all runs, current content. */
+  readonly runIds?: ReadonlySet<string> | undefined;
+  /** Only this file. Absolute path. */
+  readonly path?: string | undefined;
+  /** Number of files to skip. */
+  readonly offset: number;
+  readonly limit: number;
+}
+
+/** A file that tools of a session changed, if its content now differs. Links count as files without text. */
+export interface ChangedFile {
+  /** Absolute path. */
+  readonly path: string;
+  readonly kind: "created" | "changed" | "deleted";
+  /** Runs that changed the file, oldest first. */
+  readonly runIds: readonly string[];
+  /** Text before the first of these changes. Null if there was no file, or if the text is omitted. */
+  readonly oldText: string | null;
+  /** Text after the changes. Null if there is no file, or if the text is omitted. */
+  readonly newText: string | null;
+  /**
+   * Reason why both texts are omitted: no UTF-8 text, too much text, or a content that is not stored. `""`: they are
+   * included.
+   */
+  readonly omitted: "" | "binary" | "too_large" | "lost";
+  /** Identifies the new content. `""` if there is no file, or if its content is unknown. */
+  readonly version: string;
+  /** Number of added and removed lines. Null if the texts are omitted. */
+  readonly added: number | null;
+  readonly removed: number | null;
+}
+
+/** One page of changed files, ordered by path. */
+export interface ChangedFiles {
+  readonly files: readonly ChangedFile[];
+  /** Number of changed files on all pages. */
+  readonly total: number;
+}
+
 /** A path that a call reported as changed. */
 export interface ExpectedChange {
   readonly callId: string;
@@ -118,6 +187,8 @@ export interface UndoMark {
   readonly afterSeq: number;
   /** Id of the last message that remains after the undo; `""` if none remains. */
   readonly lastMessageId: string;
+  /** Set for the undo of one file only. A later undo does not continue it. */
+  readonly path?: string;
 }
 
 /** The most recent undo. */
@@ -143,6 +214,8 @@ export interface FileHistory {
   mark(sessionId: string, mark: UndoMark | { readonly redone: string }): Promise<void>;
   /** The most recent undo that was not reverted. Undefined if there is none, or if a run changed files since. */
   lastUndo(sessionId: string): Promise<LastUndo | undefined>;
+  /** Lists changed files. Optional: without this method, clients cannot show or undo the changes of single files. */
+  changes?(query: ChangesQuery): Promise<ChangedFiles>;
   /** Removes everything recorded for a session. */
   forget(sessionId: string): Promise<void>;
   /** Removes records older than the implementation's limit. Never rejects. */

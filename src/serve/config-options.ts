@@ -94,6 +94,10 @@ export const configOptions = option.section(
         driver: option.text("`sqlite`, `json`, `postgres`, or a module; flag `--session-driver`.", {
           default: "sqlite",
         }),
+        rewind: option.flag(
+          "Whether clients may fork and rewind sessions and undo changes. `false`: the HTTP routes answer 404, and `gantry sessions undo` is refused. See [sessions.md](sessions.md#undo).",
+          { default: true },
+        ),
       },
       { open: true },
     ),

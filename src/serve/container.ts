@@ -178,7 +178,7 @@ async function createAgent(root: DependencyContainer): Promise<Agent> {
     root.resolve(token.HOOKS),
   ]);
   const loadedConfig = root.resolve(token.CONFIG);
-  const { agent, catalogue, compaction, limits, model, permissions } = loadedConfig.config;
+  const { agent, catalogue, compaction, limits, model, permissions, session } = loadedConfig.config;
   const [home, logger] = [root.resolve(HOME), root.resolve(LOGGER)];
   const { rules, mode, unattended, timeout, clientGrace } = permissions;
   // Rules can only be checked against the loaded tools.
@@ -201,6 +201,7 @@ async function createAgent(root: DependencyContainer): Promise<Agent> {
     clientGraceSeconds: clientGrace,
     deniedPaths: root.resolve(token.SELECTION).deniedPaths(),
     fileHistory: root.resolve(token.FILE_HISTORY),
+    rewind: session.rewind,
     home,
     commandFolders: [join(home, "commands")],
     concurrentRuns: limits.concurrentRuns,

@@ -10,8 +10,16 @@ export async function openSessions(options: ComposeOptions): Promise<Agent> {
   const container = createContainer(options);
   const driver = await container.resolve(SESSION_DRIVER);
   const fileHistory = container.resolve(FILE_HISTORY);
-  const { mode } = loadedConfig.config.permissions;
-  const agent = new Agent({ driver, providers: [], projectDir, logger, mode, fileHistory });
+  const { permissions, session } = loadedConfig.config;
+  const agent = new Agent({
+    driver,
+    fileHistory,
+    providers: [],
+    projectDir,
+    logger,
+    mode: permissions.mode,
+    rewind: session.rewind,
+  });
   await agent.open();
   return agent;
 }

@@ -50,7 +50,7 @@ export class Selection {
 
   driver(): SelectedAdapter<"session-driver"> {
     const { driver } = this.#config.session;
-    const { driver: _driver, ...options } = this.#rawSection("session");
+    const { driver: _driver, rewind: _rewind, ...options } = this.#rawSection("session");
     return { kind: "session-driver", name: driver, options, key: "session.driver", section: "session" };
   }
 

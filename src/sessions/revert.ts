@@ -30,6 +30,14 @@ export async function revert(
   return snapshot;
 }
 
+/** Returns the id of the visible message before a message; `""` for the first one. Rejects with `PointNotFoundError`. */
+export async function findMessageBefore(store: SessionDriver, id: string, messageId: string): Promise<string> {
+  const messages = await store.messages(id, { scope: "chain" });
+  const index = messages.findIndex((message) => message.id === messageId);
+  if (index === -1) throw new PointNotFoundError("message");
+  return messages[index - 1]?.id ?? "";
+}
+
 /**
  * Makes the branch of a snapshot visible. Messages visible after the fork of the two branches move to a new snapshot.
  * Resolves with the new snapshot; undefined if there were no such messages. Rejects with `PointNotFoundError`.

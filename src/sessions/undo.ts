@@ -11,6 +11,8 @@ import { restore, revert } from "./revert.js";
 export interface UndoOptions {
   /** Id of the message that stays as the last one. Default: undo the last run, including its prompt. */
   to?: string | undefined;
+  /** Id of the first message that is undone, instead of `to`. */
+  before?: string | undefined;
   /** Whether only to report the outcomes. Default false. */
   dryRun?: boolean | undefined;
   /**
@@ -56,15 +58,18 @@ export async function undo(context: UndoContext, options: UndoOptions): Promise<
   const { store, history, session, fence } = context;
   const { dryRun = false, force = false, filesOnly = false, messagesOnly = false } = options;
   if (filesOnly && messagesOnly) throw new InputError("messagesOnly", "false where filesOnly is true");
+  if (options.to !== undefined && options.before !== undefined) throw new InputError("before", "absent if to is set");
   const { newest, snapshots } = await requireHead(store, session.id);
   const seq = newest.lastSeq;
   const lastUndo = await history?.lastUndo(session.chain.root);
-  const interruptedUndo = lastUndo?.isOpen === true && lastUndo.seq === seq ? lastUndo : undefined;
+  // The undo of one file changes that file completely or not at all.
+  const canContinue = lastUndo?.isOpen === true && lastUndo.seq === seq && lastUndo.path === undefined;
+  const interruptedUndo = canContinue ? lastUndo : undefined;
   const messages = await store.messages(session.id, { scope: "chain" });
   const { afterSeq, lastMessageId } =
-    interruptedUndo && options.to === undefined
+    interruptedUndo && options.to === undefined && options.before === undefined
       ? interruptedUndo
-      : await resolveTarget(store, session, messages, options.to);
+      : await resolveTarget(store, session, messages, options);
   const isEnd = (messages.at(-1)?.id ?? "") === lastMessageId;
   // The interrupted undo is complete, but is not recorded as complete.
   const existingSnapshot =
@@ -106,8 +111,8 @@ export async function redo(context: UndoContext, { dryRun = false, force = false
   const lastUndo = await history?.lastUndo(session.chain.root);
   // A redo would hide messages added since.
   if (!lastUndo || lastUndo.seq !== seq) throw new NothingToUndoError("there is no undo to revert");
-  const { id, snapshotId, afterSeq, lastMessageId } = lastUndo;
-  const mark: UndoMark = { id, snapshotId, seq, afterSeq, lastMessageId };
+  const { id, snapshotId, afterSeq, lastMessageId, path } = lastUndo;
+  const mark: UndoMark = { id, snapshotId, seq, afterSeq, lastMessageId, ...(path !== undefined && { path }) };
   const request = { ...getSessionFolder(session), target: { undo: id }, undo: newId(), mark, seq, dryRun, force };
   const files = (await history?.restore(request)) ?? [];
   if (!dryRun) {
@@ -157,13 +162,16 @@ async function resolveTarget(
   store: SessionDriver,
   { chain }: Session,
   messages: readonly Message[],
-  requestedMessageId: string | undefined,
+  { to, before }: UndoOptions,
 ): Promise<Pick<UndoMark, "afterSeq" | "lastMessageId">> {
   const lastMessage = messages.at(-1);
-  if (requestedMessageId !== undefined) {
-    const targetMessage = messages.find((message) => message.id === requestedMessageId);
+  const requestedId = to ?? before;
+  if (requestedId !== undefined) {
+    const index = messages.findIndex((message) => message.id === requestedId);
+    const targetMessage = messages[index];
     if (!targetMessage) throw new PointNotFoundError("message");
-    return { afterSeq: targetMessage.seq, lastMessageId: targetMessage.id };
+    if (to !== undefined) return { afterSeq: targetMessage.seq, lastMessageId: targetMessage.id };
+    return { afterSeq: targetMessage.seq - 1, lastMessageId: messages[index - 1]?.id ?? "" };
   }
   const runs = await store.runs({ sessionId: chain.root, limit: MAX_RUNS });
   // A run whose messages a revert has hidden has nothing left to undo.

@@ -1,4 +1,14 @@
-import type { Command, Health, ApiModel, NotReady, Ready, RunAccepted, RunRequest, ApiRunResult } from "../shapes.js";
+import type {
+  Command,
+  GitState,
+  Health,
+  ApiModel,
+  NotReady,
+  Ready,
+  RunAccepted,
+  RunRequest,
+  ApiRunResult,
+} from "../shapes.js";
 import {
   areIds,
   ServerConnection,
@@ -64,6 +74,15 @@ export class GantryClient {
   ): Promise<Command[]> {
     const query = { session_id: sessionId, project_dir: projectDir };
     return this.#connection.requestList<Command>("commands", "commands", { query, signal });
+  }
+
+  /** The Git branch and state of a session's folder or of another folder. Default: the served folder. */
+  async git(
+    { sessionId, projectDir }: { sessionId?: string | undefined; projectDir?: string | undefined } = {},
+    { signal }: CallOptions = {},
+  ): Promise<GitState> {
+    const query = { session_id: sessionId, project_dir: projectDir };
+    return (await this.#connection.requestJson<GitState>("git", { query, signal })).body;
   }
 
   /** Starts a run and resolves when the run has ended. Aborting the signal cancels the run. */

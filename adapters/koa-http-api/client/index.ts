@@ -13,11 +13,19 @@ export {
 export { McpServersClient } from "./mcp-servers.js";
 export { PendingSteers, type PendingSteer } from "./pending-steers.js";
 export type { RunIds, RunStream } from "./run-stream.js";
+export type { RewindInput, SessionRewindsApi, UndoChangeInput, UndoInput } from "./rewind.js";
 export { SessionMirror, type ApiSessionState } from "./session-mirror.js";
 export type { AsksApi, RunsApi, SessionsApi } from "./sessions.js";
 export type { ConnectionState, WatchedEvent, ApiWatchOptions } from "./watch.js";
 export type {
   ApiAgentEvent,
+  ApiChangedFile,
+  ApiHunk,
+  ApiSnapshot,
+  ApiUndoneFile,
+  ApiUndoResult,
+  ChangedFileList,
+  GitState,
   AnswerRequest,
   ApiAsk,
   ContentPart,

@@ -15,15 +15,17 @@ import {
   type CallOptions,
   type ServerConnection,
 } from "./connection.js";
+import { SessionRewindsApi } from "./rewind.js";
 import { watch, type WatchedEvent, type ApiWatchOptions } from "./watch.js";
 
 const hasId = ({ id }: { id: string }): boolean => areIds(id);
 
 /** `client.sessions`. */
-export class SessionsApi {
+export class SessionsApi extends SessionRewindsApi {
   readonly #connection: ServerConnection;
 
   constructor(connection: ServerConnection) {
+    super(connection);
     this.#connection = connection;
   }
 
