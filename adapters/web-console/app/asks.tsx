@@ -1,7 +1,6 @@
 import { useSignal } from "@preact/signals";
 import type { ApiAsk } from "gantry/client";
 import { useEffect, useRef } from "preact/hooks";
-import "./asks.css";
 import { isolateRightToLeft } from "./content/right-to-left.js";
 import { escapeExactly } from "./content/escape.js";
 import { DiffView } from "./diff.js";
@@ -75,7 +74,7 @@ function focusPrompt(): void {
 }
 
 /** Whether `content` has been unchanged for the reading time. */
-function useIsRead(content: string): boolean {
+export function useIsRead(content: string): boolean {
   const readContent = useSignal("");
   useEffect(() => {
     const timer = setTimeout(() => (readContent.value = content), MIN_READING_MS);
@@ -88,22 +87,23 @@ function isEmptyPrompt(element: Element): boolean {
   return element.id === "prompt" && (element as HTMLTextAreaElement).value === "";
 }
 
-type Reply = { choice: string } | { text: string };
+export type AskAnswer = { choice: string } | { text: string };
 
 interface AskCardProps {
   ask: ApiAsk;
   /** Whether the question was visible long enough for input to count as an answer. */
   isRead: boolean;
-  answer: (reply: Reply) => Promise<void>;
+  answer: (reply: AskAnswer) => Promise<void>;
   /** Called for a character key that was pressed too early to be an answer. */
-  onEarlyKey: () => void;
+  onEarlyKey?: () => void;
 }
 
-function AskCard({ ask, isRead, answer, onEarlyKey }: AskCardProps) {
+/** A question with its content and the controls that answer it. */
+export function AskCard({ ask, isRead, answer, onEarlyKey }: AskCardProps) {
   const isSending = useSignal(false);
   const text = useSignal("");
   const card = useRef<HTMLElement>(null);
-  const reply = async (newReply: Reply) => {
+  const reply = async (newReply: AskAnswer) => {
     if (isSending.value) return;
     isSending.value = true;
     // The buttons become disabled; keep the focus on the card, so that the next question gets it.
@@ -119,7 +119,7 @@ function AskCard({ ask, isRead, answer, onEarlyKey }: AskCardProps) {
     if (repeat) return;
     if (!isRead) {
       // The callback moves the focus, and the browser then types the key there.
-      if (key.length === 1) onEarlyKey();
+      if (key.length === 1) onEarlyKey?.();
       return;
     }
     const choice = /^[1-9]$/.test(key) ? ask.choices[Number(key) - 1] : undefined;

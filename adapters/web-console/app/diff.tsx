@@ -1,7 +1,6 @@
 import { useComputed, useSignal, signal } from "@preact/signals";
 import type { ApiDiff } from "gantry/client";
 import { useEffect, useMemo } from "preact/hooks";
-import "./diff.css";
 import {
   groupRows,
   compareTexts,

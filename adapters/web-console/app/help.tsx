@@ -1,22 +1,52 @@
 import { useEffect, useRef } from "preact/hooks";
-import { focusAsk } from "./asks.js";
-import "./help.css";
 import { IconButton } from "./parts/button.js";
-import { listenToKeys, SHORTCUT_GROUPS } from "./shortcuts.js";
-import { announce } from "./state/announce.js";
-import type { Console } from "./state/console.js";
 import { useConsole } from "./state/context.js";
+
+/** A shortcut in the help dialog. */
+interface Shortcut {
+  keys: readonly string[];
+  description: string;
+}
+
+/** Shortcuts by the context in which they apply, in the order of the help dialog. */
+const SHORTCUT_GROUPS: readonly { context: string; shortcuts: readonly Shortcut[] }[] = [
+  {
+    context: "Everywhere",
+    shortcuts: [
+      { keys: ["?"], description: "Show this list" },
+      { keys: ["n"], description: "New session" },
+      { keys: ["/"], description: "Search the sessions" },
+      { keys: ["i"], description: "Go to the prompt" },
+      { keys: ["g", "r"], description: "Runs of all sessions" },
+      { keys: ["g", "q"], description: "Open questions of all sessions" },
+      { keys: ["g", "c"], description: "Tokens and cost of the session" },
+      { keys: ["t"], description: "Switch between dark and light" },
+      { keys: ["Esc"], description: "Leave the field, close the open panel" },
+      { keys: ["Esc", "Esc"], description: "Stop the run" },
+    ],
+  },
+  {
+    context: "While you write",
+    shortcuts: [
+      { keys: ["Enter"], description: "Send, or instruct the active run" },
+      { keys: ["Shift", "Enter"], description: "New line" },
+      { keys: ["Ctrl", "V"], description: "Attach files from the clipboard" },
+    ],
+  },
+  {
+    context: "During a question of the run",
+    shortcuts: [
+      { keys: ["a"], description: "Go to the question" },
+      { keys: ["1"], description: "Choose the first answer (2, 3, … the others)" },
+    ],
+  },
+];
 
 /** Dialog with the keyboard shortcuts. */
 export function Help() {
   const store = useConsole();
   const dialog = useRef<HTMLDialogElement>(null);
-  const isOpen = store.openPanel.value === "help";
-  useEffect(() => {
-    if (isOpen) dialog.current?.showModal();
-    else dialog.current?.close();
-  }, [isOpen]);
-  if (!isOpen) return null;
+  useEffect(() => dialog.current?.showModal(), []);
   const close = () => (store.openPanel.value = "");
   return (
     <dialog
@@ -52,50 +82,4 @@ export function Help() {
       </div>
     </dialog>
   );
-}
-
-/** Installs the keyboard shortcuts. Returns a function that removes the shortcuts. */
-export function installShortcuts(store: Console): () => void {
-  const focusField = (id: string) => {
-    const field = document.getElementById(id);
-    field?.focus();
-    return field !== null;
-  };
-  return listenToKeys(document, {
-    toggleHelp: () => (store.openPanel.value = store.openPanel.peek() === "help" ? "" : "help"),
-    openNewSession: () => store.navigate({ name: "new" }),
-    focusSearch: () => {
-      store.isDrawerOpen.value = isNarrow();
-      // The field becomes visible only after the drawer is drawn.
-      requestAnimationFrame(() => focusField("session-search"));
-    },
-    focusPrompt: () => focusField("prompt"),
-    openRuns: () => store.navigate({ name: "runs" }),
-    toggleSpending: () => {
-      if (store.session.peek()) store.openPanel.value = store.openPanel.peek() === "spending" ? "" : "spending";
-    },
-    toggleTheme: () => (store.theme.value = store.theme.peek() === "dark" ? "light" : "dark"),
-    focusAsk: () => focusAsk(),
-    pressFirstEscape: () => {
-      if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
-      // The first Escape closes the open panel: a second Escape must not stop the run.
-      if (store.isDrawerOpen.peek() || store.openPanel.peek() !== "") {
-        store.isDrawerOpen.value = false;
-        store.openPanel.value = "";
-        return false;
-      }
-      if (store.session.peek()?.isBusy.peek()) announce("Press Escape again to stop the run");
-      return true;
-    },
-    pressSecondEscape: () => {
-      const session = store.session.peek();
-      if (!session?.isBusy.peek()) return;
-      announce("Stopping the run");
-      void session.stop();
-    },
-  });
-}
-
-function isNarrow(): boolean {
-  return matchMedia("(max-width: 720px)").matches;
 }

@@ -1,9 +1,10 @@
 import { effect } from "@preact/signals";
 import { render } from "preact";
 import { GantryClient, McpServersClient } from "gantry/client";
+import { watchAttention } from "./attention/watch-attention.js";
 import { installEscapeHook } from "./content/escape-hook.js";
 import { App, LoginRequired } from "./frame/app.js";
-import { installShortcuts } from "./help.js";
+import { installShortcuts } from "./shortcut-actions.js";
 import { forgetHeaders, LinkError, logIn, fetchPersonHeaders, takeCode } from "./login.js";
 import { Console } from "./state/console.js";
 import { ConsoleContext } from "./state/context.js";
@@ -48,6 +49,7 @@ function showPage(headers: Record<string, string>): void {
     isFirstRun = false;
   });
   store.start();
+  watchAttention(store);
   installShortcuts(store);
   render(
     <ConsoleContext.Provider value={store}>

@@ -2,7 +2,6 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import type { ApiMcpServer } from "gantry/client";
 import { escapeInvisible } from "./content/escape.js";
-import "./mcp-servers.css";
 import { announce } from "./state/announce.js";
 import { useConsole } from "./state/context.js";
 

@@ -3,7 +3,6 @@ import type { ApiRun, ApiRunState } from "gantry/client";
 import { useEffect } from "preact/hooks";
 import { formatAge, formatDuration, formatCost, formatTokens } from "./parts/format.js";
 import { Icon } from "./parts/icon.js";
-import "./runs.css";
 import { useConsole } from "./state/context.js";
 import { isActive } from "./state/watched-session.js";
 import { RunsOverview } from "./runs-overview.js";

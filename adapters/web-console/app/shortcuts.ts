@@ -1,49 +1,11 @@
-/** A shortcut in the help dialog. */
-export interface Shortcut {
-  keys: readonly string[];
-  description: string;
-}
-
-/** Shortcuts by the context in which they apply, in the order of the help dialog. */
-export const SHORTCUT_GROUPS: readonly { context: string; shortcuts: readonly Shortcut[] }[] = [
-  {
-    context: "Everywhere",
-    shortcuts: [
-      { keys: ["?"], description: "Show this list" },
-      { keys: ["n"], description: "New session" },
-      { keys: ["/"], description: "Search the sessions" },
-      { keys: ["i"], description: "Go to the prompt" },
-      { keys: ["g", "r"], description: "Runs of all sessions" },
-      { keys: ["g", "c"], description: "Tokens and cost of the session" },
-      { keys: ["t"], description: "Switch between dark and light" },
-      { keys: ["Esc"], description: "Leave the field, close the open panel" },
-      { keys: ["Esc", "Esc"], description: "Stop the run" },
-    ],
-  },
-  {
-    context: "While you write",
-    shortcuts: [
-      { keys: ["Enter"], description: "Send, or instruct the active run" },
-      { keys: ["Shift", "Enter"], description: "New line" },
-      { keys: ["Ctrl", "V"], description: "Attach files from the clipboard" },
-    ],
-  },
-  {
-    context: "During a question of the run",
-    shortcuts: [
-      { keys: ["a"], description: "Go to the question" },
-      { keys: ["1"], description: "Choose the first answer (2, 3, … the others)" },
-    ],
-  },
-];
-
-/** Actions of the shortcuts of `SHORTCUT_GROUPS`. */
+/** Actions of the shortcuts, which `help.tsx` lists. */
 export interface ShortcutActions {
   toggleHelp(): void;
   openNewSession(): void;
   focusSearch(): void;
   focusPrompt(): void;
   openRuns(): void;
+  openQuestions(): void;
   toggleSpending(): void;
   toggleTheme(): void;
   focusAsk(): void;
@@ -69,7 +31,11 @@ export function listenToKeys(target: EventTarget, actions: ShortcutActions, now:
     t: actions.toggleTheme,
     a: actions.focusAsk,
   };
-  const actionsAfterG: Readonly<Record<string, () => void>> = { r: actions.openRuns, c: actions.toggleSpending };
+  const actionsAfterG: Readonly<Record<string, () => void>> = {
+    r: actions.openRuns,
+    q: actions.openQuestions,
+    c: actions.toggleSpending,
+  };
   let lastKey = { key: "", pressedAtMs: 0 };
   const handleFirstEscape = () => {
     if (!actions.pressFirstEscape()) lastKey = { key: "", pressedAtMs: 0 };

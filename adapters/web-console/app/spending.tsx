@@ -2,7 +2,6 @@ import { useSignal, useSignalEffect } from "@preact/signals";
 import type { GantryClient, ApiRun } from "gantry/client";
 import { formatCost, formatTokens } from "./parts/format.js";
 import { toPoints, roundUp, toStepPath, sumRuns, type CumulativeSpending } from "./usage-chart.js";
-import "./spending.css";
 import { useConsole } from "./state/context.js";
 import type { WatchedSession } from "./state/watched-session.js";
 

@@ -174,7 +174,7 @@ describe("permission requests and questions in the console", { skip: NO_BROWSER 
     assert.equal(existsSync(join(server.projectDir, "made.txt")), false);
   });
 
-  it("are linked from the list of runs, and can be answered after a reload", async (t) => {
+  it("are counted in the session list and the title, and can be answered after a reload", async (t) => {
     const console = await startConsole(t);
     const { models } = console;
     const createQuestionStep = (gate: string) => ({
@@ -194,16 +194,17 @@ describe("permission requests and questions in the console", { skip: NO_BROWSER 
     await page.getByRole("link", { name: "Runs" }).click();
     await page.getByRole("heading", { name: "Runs" }).first().waitFor();
     models.openGate("list");
-    const pendingLink = page.getByRole("link", { name: "1 pending question" });
-    await pendingLink.waitFor();
-    await waitForPage(page, `document.title === "? Runs"`);
+    const questionsLink = page.getByRole("link", { name: "Questions 1 open" });
+    await questionsLink.waitFor();
+    await waitForPage(page, `document.title === "(1) Runs"`);
     // After a reload the page shows the question at once.
     await page.reload();
-    await pendingLink.click();
+    await questionsLink.click();
+    await page.locator(".questions-facts a").click();
     assert.equal(page.url(), sessionAddress);
     await page.locator(".ask").getByRole("button", { name: "Allow", exact: true }).click();
     await page.getByText("First.").waitFor();
-    await pendingLink.waitFor({ state: "detached" });
+    await questionsLink.waitFor({ state: "detached" });
 
     await page.getByRole("textbox", { name: "Message" }).fill("Again");
     await page.keyboard.press("Enter");

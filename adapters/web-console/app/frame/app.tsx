@@ -2,14 +2,10 @@ import { useComputed, useSignalEffect } from "@preact/signals";
 import { Asks } from "../asks.js";
 import { Composer } from "../composer.js";
 import { escapeInvisible } from "../content/escape.js";
-import { Help } from "../help.js";
 import { Icon } from "../parts/icon.js";
 import { IconButton } from "../parts/button.js";
-import { McpServers } from "../mcp-servers.js";
 import { Plan } from "../plan.js";
 import { Processes } from "../processes.js";
-import { Runs } from "../runs.js";
-import { Spending } from "../spending.js";
 import { announce, announcement } from "../state/announce.js";
 import { useConsole } from "../state/context.js";
 import type { WatchedSession } from "../state/watched-session.js";
@@ -17,7 +13,22 @@ import { Timeline } from "../timeline/timeline.js";
 import { Header, VIEW_TITLES } from "./header.js";
 import { Notices } from "./notices.js";
 import { Sessions } from "./sessions.js";
+import { createLazyView } from "./lazy-view.js";
 import "./app.css";
+// The styles of `deferred.ts`: without these imports, the build would link a second stylesheet with the same rules.
+import "../asks.css";
+import "../diff.css";
+import "../help.css";
+import "../mcp-servers.css";
+import "../questions.css";
+import "../runs.css";
+import "../spending.css";
+
+const Help = createLazyView(async () => (await import("../deferred.js")).Help, "");
+const McpServers = createLazyView(async () => (await import("../deferred.js")).McpServers);
+const Questions = createLazyView(async () => (await import("../deferred.js")).Questions);
+const Runs = createLazyView(async () => (await import("../deferred.js")).Runs);
+const Spending = createLazyView(async () => (await import("../deferred.js")).Spending);
 
 export function App() {
   const store = useConsole();
@@ -38,6 +49,7 @@ export function App() {
       <main class="app-main">
         <Header />
         {name === "runs" && <Runs />}
+        {name === "questions" && <Questions />}
         {name === "mcp" && <McpServers />}
         {name === "new" && <NewSession />}
         {session && <SessionView key={session.id} session={session} />}
@@ -51,7 +63,7 @@ export function App() {
           <Spending session={session} />
         </aside>
       )}
-      <Help />
+      {store.openPanel.value === "help" && <Help />}
       <Notices />
       <div id="announcer" class="visually-hidden" aria-live="polite">
         {announcement.value}
@@ -130,16 +142,19 @@ export function LoginRequired({ reason, retry }: { reason: string; retry?: (() =
   );
 }
 
-/** Sets the page title to the title of the session or view, with a mark during a run or an open question. */
+/**
+ * Sets the page title to the title of the session or view, with the number of open questions, or with a mark during a
+ * run.
+ */
 function useTitle(): void {
   const store = useConsole();
   const title = useComputed(() => {
     const session = store.session.value;
-    const askCount = session?.asks.value.length || store.asksOfOtherSessions.value.length;
-    const mark = askCount ? "? " : session?.isBusy.value ? "● " : "";
+    const questionCount = store.openAsks.value.length;
+    const mark = questionCount > 0 ? `(${questionCount}) ` : session?.isBusy.value ? "● " : "";
     const sessionTitle = session?.isMissing.value ? undefined : session?.info.value?.title;
     const { name } = store.route.value;
-    const viewTitle = name === "runs" || name === "mcp" ? VIEW_TITLES[name] : "gantry";
+    const viewTitle = name === "new" || name === "session" ? "gantry" : VIEW_TITLES[name];
     return `${mark}${sessionTitle === undefined ? viewTitle : escapeInvisible(sessionTitle)}`;
   });
   useSignalEffect(() => {

@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { IconButton } from "../parts/button.js";
 import { Icon } from "../parts/icon.js";
-import { formatCost, formatTokens } from "../parts/format.js";
+import { formatCost, formatQuestionCount, formatTokens } from "../parts/format.js";
 import { useConsole } from "../state/context.js";
 import type { WatchedSession } from "../state/watched-session.js";
 import { toFragment } from "../state/router.js";
@@ -11,7 +11,14 @@ import { toFragment } from "../state/router.js";
 export const MAX_TITLE_CHARACTERS = 50;
 
 /** Titles of the views that show no session. */
-export const VIEW_TITLES = { runs: "Runs", mcp: "MCP servers", new: "New session", session: "" } as const;
+export const VIEW_TITLES = {
+  runs: "Runs",
+  questions: "Questions",
+  mcp: "MCP servers",
+  settings: "Settings",
+  new: "New session",
+  session: "",
+} as const;
 
 /** Title and usage of the current view, and controls of the whole page. */
 export function Header() {
@@ -36,6 +43,7 @@ export function Header() {
       <div class="head-title">
         {session ? <Title key={session.id} session={session} /> : <h1>{VIEW_TITLES[name]}</h1>}
       </div>
+      <QuestionsLink />
       {session && <Usage session={session} />}
       <a
         class="icon-button"
@@ -58,6 +66,18 @@ export function Header() {
         onClick={() => (store.openPanel.value = store.openPanel.value === "help" ? "" : "help")}
       />
     </header>
+  );
+}
+
+/** Link to the open questions on a narrow screen, which hides the session list. Renders nothing if there are none. */
+function QuestionsLink() {
+  const store = useConsole();
+  const count = store.openAsks.value.length;
+  if (count === 0 || store.route.value.name === "questions") return null;
+  return (
+    <a class="head-questions" href="#/questions" aria-label={formatQuestionCount(count)}>
+      <Icon name="question" /> <span class="badge">{count}</span>
+    </a>
   );
 }
 

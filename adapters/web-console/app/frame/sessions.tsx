@@ -1,9 +1,8 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import type { ApiSession } from "gantry/client";
-import { escapeInvisible } from "../content/escape.js";
 import { IconButton } from "../parts/button.js";
-import { formatAge } from "../parts/format.js";
+import { formatAge, formatQuestionCount } from "../parts/format.js";
 import { Icon } from "../parts/icon.js";
 import { useConsole } from "../state/context.js";
 import { toFragment } from "../state/router.js";
@@ -17,6 +16,7 @@ export function Sessions() {
   const store = useConsole();
   const { sessionBrowser } = store;
   const sessions = sessionBrowser.sessions.value;
+  const asks = store.openAsks.value;
   const { name } = store.route.value;
   return (
     <nav class="side" aria-label="Sessions">
@@ -50,7 +50,7 @@ export function Sessions() {
         >
           <Icon name="list" /> Runs
         </a>
-        <PendingQuestions />
+        <QuestionsLink />
       </div>
       <label class="side-search">
         <Icon name="search" />
@@ -68,7 +68,12 @@ export function Sessions() {
       <div class="side-list">
         <ul>
           {sessions.map((session, index) => (
-            <SessionEntry key={session.id} session={session} dayLabel={labelDay(session, sessions[index - 1])} />
+            <SessionEntry
+              key={session.id}
+              session={session}
+              dayLabel={labelDay(session, sessions[index - 1])}
+              questionCount={asks.filter(({ session_id: id }) => id === session.id).length}
+            />
           ))}
         </ul>
         <ListEnd count={sessions.length} />
@@ -77,20 +82,23 @@ export function Sessions() {
   );
 }
 
-/** Link to the newest open question of the other sessions. Renders nothing if there is none. */
-function PendingQuestions() {
+function QuestionsLink() {
   const store = useConsole();
-  const asks = store.asksOfOtherSessions.value;
-  const [newestAsk] = asks;
-  if (!newestAsk) return null;
+  const count = store.openAsks.value.length;
   return (
     <a
       class="side-link"
-      href={toFragment({ name: "session", id: newestAsk.session_id })}
-      title={escapeInvisible(newestAsk.title)}
-      onClick={() => (store.isDrawerOpen.value = false)}
+      href="#/questions"
+      aria-current={store.route.value.name === "questions" ? "page" : undefined}
+      onClick={() => store.navigate({ name: "questions" })}
     >
-      <span class="dot waiting" /> {asks.length === 1 ? "1 pending question" : `${asks.length} pending questions`}
+      <Icon name="question" /> Questions
+      {count > 0 && (
+        <span class="badge">
+          {count}
+          <span class="visually-hidden"> open</span>
+        </span>
+      )}
     </a>
   );
 }
@@ -132,7 +140,13 @@ function ListEnd({ count }: { count: number }) {
   );
 }
 
-function SessionEntry({ session, dayLabel }: { session: ApiSession; dayLabel: string }) {
+interface SessionEntryProps {
+  session: ApiSession;
+  dayLabel: string;
+  questionCount: number;
+}
+
+function SessionEntry({ session, dayLabel, questionCount }: SessionEntryProps) {
   const store = useConsole();
   const openAction = useSignal<"" | "rename" | "delete">("");
   const { route } = store;
@@ -157,15 +171,7 @@ function SessionEntry({ session, dayLabel }: { session: ApiSession; dayLabel: st
               onClick={() => (store.isDrawerOpen.value = false)}
             >
               <span class="side-title clipped">{session.title || "No title"}</span>
-              <span class="side-time">
-                {session.run ? (
-                  <span class={`dot ${session.run.state === "waiting" ? "waiting" : "busy"}`} title={session.run.state}>
-                    <span class="visually-hidden">{session.run.state}</span>
-                  </span>
-                ) : (
-                  formatAge(session.updated_at)
-                )}
-              </span>
+              <SessionState session={session} questionCount={questionCount} />
             </a>
             <span class="side-tools">
               <IconButton
@@ -188,6 +194,29 @@ function SessionEntry({ session, dayLabel }: { session: ApiSession; dayLabel: st
         )}
       </li>
     </>
+  );
+}
+
+/** The number of open questions, otherwise the state of the active run, otherwise the time of the last use. */
+function SessionState({ session, questionCount }: { session: ApiSession; questionCount: number }) {
+  if (questionCount > 0)
+    return (
+      <span class="badge" title={formatQuestionCount(questionCount)}>
+        {questionCount}
+        <span class="visually-hidden"> open</span>
+      </span>
+    );
+  return (
+    <span class="side-time">
+      {session.run ? (
+        <span class="side-state" title={session.run.state}>
+          <span class={`dot ${session.run.state === "waiting" ? "waiting" : "busy"}`} />
+          <span class="visually-hidden">{session.run.state}</span>
+        </span>
+      ) : (
+        formatAge(session.updated_at)
+      )}
+    </span>
   );
 }
 

@@ -30,6 +30,11 @@ export function formatCost(usd: number): string {
   return usd < 0.1 ? `$${usd.toFixed(4)}` : `$${usd.toFixed(2)}`;
 }
 
+/** Formats a number of open questions: `1 open question`. */
+export function formatQuestionCount(count: number): string {
+  return `${count} open ${count === 1 ? "question" : "questions"}`;
+}
+
 /** Formats a size: `512 B`, `1.2 kB`, `3.4 MB`. */
 export function formatBytes(count: number): string {
   if (count < 1000) return `${count} B`;

@@ -74,9 +74,16 @@ export class Console {
     const ids = [session?.id, session?.info.value?.id];
     return this.#asks.value.filter(({ session_id: id }) => !ids.includes(id));
   });
+  /** Open questions of all sessions, newest first. The stream of the open session updates its questions at once. */
+  readonly openAsks: ReadonlySignal<readonly ApiAsk[]> = computed(() => {
+    const session = this.#session.value;
+    if (!session?.info.value) return this.#asks.value;
+    return [...session.asks.value, ...this.asksOfOtherSessions.value].sort(compareByCreation);
+  });
   readonly #router = createRouter();
   readonly #cleanups: (() => void)[] = [];
   #lastNoticeId = 0;
+  #lastAskRequestId = 0;
   /** The last prompt request without an answer, and its idempotency key. */
   #unansweredRequest: { requestJson: string; key: string } | undefined;
 
@@ -111,12 +118,12 @@ export class Console {
       effect(() => {
         const route = this.route.value;
         untracked(() => this.#showRoute(route));
-        void this.#loadAsks();
+        void this.loadAsks();
       }),
     );
     const pollTimer = setInterval(() => {
       if (this.isLocked.peek()) return;
-      void this.#loadAsks();
+      void this.loadAsks();
       if (document.visibilityState === "visible") void this.sessionBrowser.refresh({ quiet: true });
     }, POLL_INTERVAL_MS);
     this.#cleanups.push(() => clearInterval(pollTimer));
@@ -204,10 +211,16 @@ export class Console {
    * Loads open questions. The request also declares that this page can answer questions. Questions then wait for an
    * answer, even if the page is hidden or shows another session. Never rejects.
    */
-  async #loadAsks(): Promise<void> {
+  async loadAsks(): Promise<void> {
+    const requestId = (this.#lastAskRequestId += 1);
     try {
       const previousIds = new Set(this.#asks.peek().map(({ id }) => id));
-      this.#asks.value = await this.client.asks.list({ canAnswer: true });
+      const asks = await this.client.asks.list({ canAnswer: true });
+      // A later request may have been answered first.
+      if (requestId !== this.#lastAskRequestId) return;
+      // An open question does not change: without a new list, the page is not drawn again.
+      if (asks.length === previousIds.size && asks.every(({ id }) => previousIds.has(id))) return;
+      this.#asks.value = asks;
       const [newAsk] = this.asksOfOtherSessions.peek().filter(({ id }) => !previousIds.has(id));
       if (newAsk) announce(`Another session asks: ${newAsk.title}`);
     } catch {
@@ -238,6 +251,10 @@ export class Console {
           })
         : undefined;
   }
+}
+
+function compareByCreation(first: ApiAsk, second: ApiAsk): number {
+  return first.created_at < second.created_at ? 1 : first.created_at > second.created_at ? -1 : 0;
 }
 
 /** A random idempotency key. `crypto.randomUUID` does not exist on plain HTTP, except on loopback. */

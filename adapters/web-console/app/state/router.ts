@@ -1,7 +1,12 @@
 import { signal, type ReadonlySignal } from "@preact/signals";
 
+const PAGE_NAMES = ["runs", "questions", "mcp", "settings"] as const;
+
+/** A view that shows no session, with the name of its URL fragment. */
+export type PageName = (typeof PAGE_NAMES)[number];
+
 /** The view that the page shows. */
-export type Route = { name: "new" } | { name: "session"; id: string } | { name: "runs" } | { name: "mcp" };
+export type Route = { name: "new" } | { name: "session"; id: string } | { name: PageName };
 
 /** The route as a URL fragment. */
 export function toFragment(route: Route): string {
@@ -11,8 +16,8 @@ export function toFragment(route: Route): string {
 
 /** The route of a URL fragment; the view of a new session if the fragment is unknown. */
 export function toRoute(hash: string): Route {
-  if (hash === "#/runs") return { name: "runs" };
-  if (hash === "#/mcp") return { name: "mcp" };
+  const pageName = PAGE_NAMES.find((name) => hash === `#/${name}`);
+  if (pageName !== undefined) return { name: pageName };
   const [, id] = /^#\/s\/([^/]+)$/.exec(hash) ?? [];
   try {
     const sessionId = decodeURIComponent(id ?? "");

@@ -1,0 +1,10 @@
+/**
+ * Code that the first paint does not need. One module for all of it, because each separately imported module adds
+ * scripts to the first load: the build puts code that modules share into scripts of its own.
+ */
+export { startDesktopNotifications } from "./attention/desktop-notifications.js";
+export { Help } from "./help.js";
+export { McpServers } from "./mcp-servers.js";
+export { Questions } from "./questions.js";
+export { Runs } from "./runs.js";
+export { Spending } from "./spending.js";
