@@ -1,9 +1,8 @@
 import { IGNORED_HEADER, MODEL_HEADER, RUN_HEADER, SESSION_HEADER } from "./headers.js";
+import { SESSION_STREAM, WATCH_ALL_OPERATION } from "./openapi-events.js";
 import { failure, header, integerFrom, query, success, textSchema, type Operation } from "./openapi-operation.js";
-import type { ShapeName } from "./openapi-shapes.js";
-import { RunState } from "./request-shapes.js";
 import { createRewindOperations } from "./openapi-rewind-paths.js";
-import type { SESSION_EVENTS } from "./shapes.js";
+import { RunState } from "./request-shapes.js";
 
 /** Errors of every operation: access denied, server overloaded or stopping. */
 const accessErrors = {
@@ -226,22 +225,15 @@ export const OPERATIONS: readonly Operation[] = [
       header("Last-Event-ID", textSchema, "Like `after`; a cursor past the end restarts the stream"),
     ],
     responses: {
-      200: {
-        description: "Events; the id of an event is a cursor",
-        events: {
-          state: "StateEvent",
-          message: "MessageEvent",
-          delta: "DeltaEvent",
-          message_end: "MessageEndEvent",
-          rewind: "RewindEvent",
-          tool_progress: "ToolProgressEvent",
-          deleted: "DeletedEvent",
-        } satisfies Record<keyof typeof SESSION_EVENTS, ShapeName>,
-      },
+      200: SESSION_STREAM,
       ...queryErrors,
       ...notFound("session"),
       ...storeErrors,
     },
+  },
+  {
+    ...WATCH_ALL_OPERATION,
+    responses: { ...WATCH_ALL_OPERATION.responses, ...queryErrors, ...accessErrors },
   },
   {
     id: "cancelSession",

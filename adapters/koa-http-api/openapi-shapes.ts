@@ -88,6 +88,16 @@ export const SHAPES = {
   RewindEvent: shapes.RewindEvent,
   ToolProgressEvent: shapes.ToolProgressEvent,
   DeletedEvent: shapes.DeletedEvent,
+  WatchedStateEvent: shapes.WatchedStateEvent,
+  WatchedMessageEvent: shapes.WatchedMessageEvent,
+  WatchedDeltaEvent: shapes.WatchedDeltaEvent,
+  WatchedMessageEndEvent: shapes.WatchedMessageEndEvent,
+  WatchedRewindEvent: shapes.WatchedRewindEvent,
+  WatchedToolProgressEvent: shapes.WatchedToolProgressEvent,
+  WatchedDeletedEvent: shapes.WatchedDeletedEvent,
+  WatchFailedEvent: shapes.WatchFailedEvent,
+  SessionChangedEvent: shapes.SessionChangedEvent,
+  SessionRemovedEvent: shapes.SessionRemovedEvent,
 } satisfies Record<ShapeName, object>;
 
 interface Note {

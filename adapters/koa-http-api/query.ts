@@ -1,7 +1,8 @@
 import type { Context } from "koa";
 import { HttpError } from "./errors.js";
 
-const createQueryError = (name: string) => new HttpError(400, `invalid query parameter: ${name}`, {}, "invalid_query");
+export const createQueryError = (name: string) =>
+  new HttpError(400, `invalid query parameter: ${name}`, {}, "invalid_query");
 
 export const PAGE_SIZE = 20;
 export const MAX_PAGE_SIZE = 100;
@@ -21,6 +22,11 @@ export class QueryParameters {
     const values = this.#params.getAll(name);
     if (values.length > 1) throw createQueryError(name);
     return values[0];
+  }
+
+  /** All values of a parameter that may be repeated. */
+  getTexts(name: string): string[] {
+    return this.#params.getAll(name);
   }
 
   /** An integer of at least `min`. Values above `Number.MAX_SAFE_INTEGER` become this number. */
@@ -45,9 +51,14 @@ export class QueryParameters {
 // eslint-disable-next-line no-control-regex
 const INVALID_ID_PATTERN = /^$|^.{257,}$|[\u0000-\u001f\u007f]/s;
 
+/** Whether a text can be an id. */
+export function isPossibleId(text: string): boolean {
+  return !INVALID_ID_PATTERN.test(text);
+}
+
 /** The id in a request's path. Throws `NotFoundError`, without the text, for text that cannot be an id. */
 export function readPathId(ctx: Context, NotFoundError: new (id: string) => Error): string {
   const { id = "" } = ctx["params"] as { id?: string };
-  if (INVALID_ID_PATTERN.test(id)) throw new NotFoundError("");
+  if (!isPossibleId(id)) throw new NotFoundError("");
   return id;
 }

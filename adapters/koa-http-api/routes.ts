@@ -3,6 +3,7 @@ import { SessionNotFoundError } from "gantry";
 import type { ReadinessProblem } from "gantry/plugin";
 import type { Context } from "koa";
 import { sendJson, type ApiDependencies } from "./api.js";
+import type { AllEvents } from "./all-events.js";
 import type { PollingClients } from "./asks.js";
 import type { BodyReader } from "./body.js";
 import { MCP_CALLBACK_PATH } from "./mcp-callback-path.js";
@@ -10,6 +11,8 @@ import { readPathId } from "./query.js";
 import { addRewindRoutes } from "./rewind-paths.js";
 import type { NotReady, Ready } from "./shapes.js";
 import type { StreamLimiter } from "./stream-limiter.js";
+
+const readId = (ctx: Context) => readPathId(ctx, SessionNotFoundError);
 
 /** Adds the endpoints besides `/api/run` and `/api/health` to a router, and returns it. */
 export function addRoutes(
@@ -20,7 +23,6 @@ export function addRoutes(
   streamLimiter: StreamLimiter,
 ): Router {
   const { agent } = dependencies;
-  const readId = (ctx: Context) => readPathId(ctx, SessionNotFoundError);
   // Each group of endpoints is loaded with its first request.
   const loadAsks = () => import("./asks.js");
   let pollingClients: PollingClients | undefined;
@@ -34,11 +36,6 @@ export function addRoutes(
   router.get("/api/ready", (ctx) => showReadiness(ctx, dependencies));
 
   router.get("/api/openapi.json", async (ctx) => (await import("./openapi.js")).showDocument(ctx, agent.version));
-
-  router.get("/api/sessions/:id/events", async (ctx) => {
-    const { serveEvents } = await import("./events.js");
-    await serveEvents(ctx, readId(ctx), dependencies, streamLimiter);
-  });
 
   const loadRuns = () => import("./run-routes.js");
   router.post("/api/sessions/:id/cancel", async (ctx) => (await loadRuns()).cancelSession(ctx, readId(ctx), agent));
@@ -67,7 +64,22 @@ export function addRoutes(
   router.get("/api/sessions/:id/messages", async (ctx) => (await loadSessions()).listMessages(ctx, readId(ctx), agent));
 
   addRewindRoutes(router, dependencies, bodyReader, readId);
+  addStreams(router, dependencies, streamLimiter);
   return router;
+}
+
+/** Adds the event streams of sessions. */
+function addStreams(router: Router, dependencies: ApiDependencies, streamLimiter: StreamLimiter): void {
+  router.get("/api/sessions/:id/events", async (ctx) => {
+    const { serveEvents } = await import("./events.js");
+    await serveEvents(ctx, readId(ctx), dependencies, streamLimiter);
+  });
+
+  let allEvents: AllEvents | undefined;
+  router.get("/api/events", async (ctx) => {
+    const { AllEvents } = await import("./all-events.js");
+    await (allEvents ??= new AllEvents(dependencies, streamLimiter)).serve(ctx);
+  });
 }
 
 /** Problem that this transport reports: the agent itself may still be ready. */

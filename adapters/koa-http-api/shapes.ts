@@ -6,6 +6,7 @@
  */
 import type * as v from "valibot";
 
+export * from "./all-event-shapes.js";
 export * from "./event-shapes.js";
 export * from "./mcp-shapes.js";
 export * from "./request-shapes.js";

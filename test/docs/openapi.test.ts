@@ -6,7 +6,7 @@ import { defineTool, MemoryDriver } from "gantry";
 import type { McpLoginErrorCode, McpServerManager } from "gantry/plugin";
 import { callTools, type ScriptedStep } from "gantry/testing";
 import { checkEvent, checkExchange, listDocumentedOperations, observedOperations } from "../helpers/api-contract.js";
-import { EventPage, readSessionEvents } from "../helpers/event-page.js";
+import { EventPage, readSessionEvents, type WireEvent } from "../helpers/event-page.js";
 import { createGate, createWaitTool } from "../helpers/gate.js";
 import { waitUntil } from "../helpers/server-runs.js";
 import type { Hooks } from "../helpers/temp-dir.js";
@@ -137,7 +137,8 @@ const OPERATIONS: OperationRequest[] = [
 /** Sends a request for each operation with this id. */
 async function sendEachOperation(api: TestApi, id: string, headers: Record<string, string> = {}): Promise<void> {
   for (const { method, path, body } of OPERATIONS)
-    await api.send(path.replace("{id}", id), {
+    // An accepted request of this path is answered with a stream that does not end.
+    await api.send(path.replace("{id}", id).replace(/^\/api\/events$/, "$&?can_answer=x"), {
       method,
       headers,
       ...(body !== undefined && { body }),
@@ -200,25 +201,36 @@ async function watchSession(t: Hooks): Promise<void> {
   const gatedChunks = [firstChunk!, gates[0].wait(), secondChunk!, gates[1].wait()];
   const api = await startApi(t, { steps: [callTools(["chatty", {}]), gatedChunks], agent: { tools: [progressTool] } });
   const { id } = await api.agent.sessions.create();
-  const page = new EventPage();
-  const eventTypes = new Set<string>();
+  // Each stream has the page of a client, and the names of its events.
+  const createClient = () => ({ page: new EventPage(), eventTypes: new Set<string>() });
+  const [single, shared] = [createClient(), createClient()];
+  const clients = [single, shared];
+  const apply = ({ page, eventTypes }: typeof single, event: WireEvent): void => {
+    page.apply(event);
+    eventTypes.add(event.type);
+    if (clients.every((client) => client.eventTypes.has("tool_progress"))) progressGate.open();
+    if (clients.every((client) => client.page.messages.at(-1)?.["content"] === "a ")) gates[0].open();
+    if (clients.every((client) => client.eventTypes.has("delta"))) gates[1].open();
+  };
   const watcher = (async () => {
-    for await (const event of readSessionEvents(`${api.url}/api/sessions/${id}/events`)) {
-      page.apply(event);
-      eventTypes.add(event.type);
-      if (event.type === "tool_progress") progressGate.open();
-      if (page.messages.at(-1)?.["content"] === "a ") gates[0].open();
-      if (event.type === "delta") gates[1].open();
+    for await (const event of readSessionEvents(`${api.url}/api/sessions/${id}/events`)) apply(single, event);
+  })();
+  const sharedWatcher = (async () => {
+    for await (const event of readSessionEvents(`${api.url}/api/events?watch=${id}&watch=none`)) {
+      if (event.data.watch === 0) apply(shared, event);
+      else shared.eventTypes.add(event.type);
+      if (["deleted", "session_removed"].every((type) => shared.eventTypes.has(type))) break;
     }
   })();
   await api.postRun({ message: "hi", session_id: id });
-  await waitUntil(() => eventTypes.has("message_end"));
+  await waitUntil(() => clients.every(({ eventTypes }) => eventTypes.has("message_end")));
   const firstMessage = (await api.agent.sessions.messages(id))[0]!;
   await api.agent.sessions.revert(id, firstMessage.id);
-  await waitUntil(() => eventTypes.has("rewind"));
+  await waitUntil(() => clients.every(({ eventTypes }) => eventTypes.has("rewind")));
   await api.send(`/api/sessions/${id}/events?follow=false`);
+  await api.send("/api/events", { method: "HEAD" });
   await api.agent.sessions.delete(id);
-  await watcher;
+  await Promise.all([watcher, sharedWatcher]);
 }
 
 async function answerAsk(t: Hooks): Promise<void> {

@@ -115,8 +115,10 @@ function checkRequest(
     if (IGNORED_PARAMETERS.has(name)) continue;
     const parameter = parameters.find((candidate) => candidate.in === "query" && candidate.name === name);
     assert.ok(parameter, `the parameter ${name} is not documented: ${description}`);
-    const isText = parameter.schema["type"] === "string" || !/^(\d+|true|false)$/.test(value);
-    assertMatches("open", parameter.schema, isText ? value : (JSON.parse(value) as unknown), description);
+    // A parameter that may be repeated has a list of values.
+    const schema = (parameter.schema["items"] ?? parameter.schema) as Json;
+    const isText = schema["type"] === "string" || !/^(\d+|true|false)$/.test(value);
+    assertMatches("open", schema, isText ? value : (JSON.parse(value) as unknown), description);
   }
   if (!requestBody) return;
   const { content } = requestBody as { content: Record<string, { schema: Json }> };

@@ -1,13 +1,16 @@
-import { GantryClient, SessionMirror } from "gantry/client";
+import { GantryClient, SessionMirror, type WatchAll } from "gantry/client";
 import { CheckedPage } from "./http-watcher.js";
 
 /** Maximum bytes of a connection that drops. */
 const MAX_DROP_BYTES = 12_000;
+/** Share of the events after which a shared connection is replaced. */
+const REPLACEMENT_SHARE = 0.03;
 const LINE_FEED = 10;
 
 /**
  * A watcher that uses `gantry/client`, which reconnects automatically. About half of its connections drop after a
- * random number of bytes. Each connection goes to the server that `getOrigin` returns.
+ * random number of bytes. Each connection goes to the server that `getOrigin` returns. With `isShared` it uses
+ * `client.watchAll`, and other watches begin and end meanwhile.
  */
 export class ClientWatcher {
   readonly page = new CheckedPage();
@@ -22,7 +25,7 @@ export class ClientWatcher {
   readonly #watchEnd: Promise<void>;
 
   /** `getOrigin` returns the origin of a server, which may be down; undefined if none is running. */
-  constructor(sessionId: string, getOrigin: () => string | undefined, random: () => number) {
+  constructor(sessionId: string, getOrigin: () => string | undefined, random: () => number, isShared = false) {
     const client = new GantryClient({
       url: "http://gantry.invalid",
       fetch: async (input, init) => {
@@ -33,7 +36,9 @@ export class ClientWatcher {
         return this.#limitResponse(response, random() < 0.5 ? Infinity : Math.ceil(random() * MAX_DROP_BYTES));
       },
     });
-    this.#watchEnd = this.#watch(client, sessionId);
+    this.#watchEnd = isShared
+      ? this.#watchShared(client, sessionId, random)
+      : this.#watch(client.sessions.watch(sessionId, this.#options));
   }
 
   /** Stops watching. Resolves when the watch has ended. */
@@ -42,14 +47,39 @@ export class ClientWatcher {
     await this.#watchEnd;
   }
 
-  async #watch(client: GantryClient, sessionId: string): Promise<void> {
+  get #options() {
     const onConnection = (state: string) => void this.page.trace.push(`connection ${state}`);
+    return { signal: this.#abort.signal, after: this.mirror.cursor, onConnection };
+  }
+
+  async #watchShared(client: GantryClient, sessionId: string, random: () => number): Promise<void> {
+    const watchAll = await client.watchAll();
+    const otherWatches = new Set<Promise<void>>();
+    // Another watch of the session that begins and ends, so that the connection is replaced.
+    const watchBriefly = async (events: ReturnType<WatchAll["watch"]>) => {
+      let remainingEvents = Math.ceil(random() * 5);
+      for await (const _event of events) if ((remainingEvents -= 1) < 0) break;
+    };
+    while (!this.#abort.signal.aborted && !this.mirror.deleted)
+      await this.#watch(watchAll.watch(sessionId, this.#options), () => {
+        if (random() < REPLACEMENT_SHARE)
+          otherWatches.add(watchBriefly(watchAll.watch(sessionId)).catch(() => undefined));
+        return random() < REPLACEMENT_SHARE;
+      });
+    watchAll.close();
+    await Promise.all(otherWatches);
+  }
+
+  /** Applies events until their end, or until `shouldEnd` returns true after an event. */
+  async #watch(events: ReturnType<WatchAll["watch"]>, shouldEnd = () => false): Promise<void> {
     try {
-      for await (const event of client.sessions.watch(sessionId, { signal: this.#abort.signal, onConnection })) {
+      for await (const event of events) {
         this.mirror.apply(event);
-        const { type, cursor: id, first: _first, ...data } = event;
+        const { type, cursor: id, first, ...data } = event;
+        if (first) this.page.trace.push("connection");
         // A copy, because the mirror and the page both change messages in place.
         this.page.apply({ type, id, data: structuredClone(data) });
+        if (shouldEnd()) break;
       }
     } catch (error) {
       this.page.faults.push(String(error));

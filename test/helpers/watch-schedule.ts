@@ -91,10 +91,15 @@ export async function runSchedule(group: ServerGroup, seed: number, steps: numbe
   const session = await group.agent.sessions.create();
   const path = `/api/sessions/${session.id}`;
   // Each watcher has its own random numbers, so that the number of drops does not change the actions.
-  const [httpRandom, clientRandom] = [createRandom(seed * 10 + 1), createRandom(seed * 10 + 2)];
+  const [httpRandom, clientRandom, sharedRandom] = [1, 2, 3].map((n) => createRandom(seed * 10 + n)) as [
+    () => number,
+    () => number,
+    () => number,
+  ];
   const watchers = [
     new HttpWatcher(`${path}/events`, () => group.pickServer(httpRandom)?.url, httpRandom),
     new ClientWatcher(session.id, () => group.pickServer(clientRandom)?.url, clientRandom),
+    new ClientWatcher(session.id, () => group.pickServer(sharedRandom)?.url, sharedRandom, true),
   ];
   /** Ignores errors that concurrent actions can cause. */
   const attempt = async <T>(work: () => Promise<T>): Promise<T | undefined> => work().catch(() => undefined);

@@ -20,6 +20,7 @@ import {
 import { UnavailableError } from "./errors.js";
 import { RunStream, type RunIds } from "./run-stream.js";
 import { AsksApi, RunsApi, SessionsApi } from "./sessions.js";
+import type { WatchAll, WatchAllOptions } from "./watch-all.js";
 
 /** Options of a run besides its request. */
 export interface RunOptions extends CallOptions {
@@ -83,6 +84,12 @@ export class GantryClient {
   ): Promise<GitState> {
     const query = { session_id: sessionId, project_dir: projectDir };
     return (await this.#connection.requestJson<GitState>("git", { query, signal })).body;
+  }
+
+  /** Opens one connection for the events of any number of sessions, until its `close`. Never rejects. */
+  async watchAll(options: WatchAllOptions = {}): Promise<WatchAll> {
+    const { WatchAll } = await import("./watch-all.js");
+    return new WatchAll(this.#connection, options);
   }
 
   /** Starts a run and resolves when the run has ended. Aborting the signal cancels the run. */

@@ -17,6 +17,7 @@ export type { RewindInput, SessionRewindsApi, UndoChangeInput, UndoInput } from 
 export { SessionMirror, type ApiSessionState } from "./session-mirror.js";
 export type { AsksApi, RunsApi, SessionsApi } from "./sessions.js";
 export type { ConnectionState, WatchedEvent, ApiWatchOptions } from "./watch.js";
+export type { SharedWatchOptions, WatchAll, WatchAllOptions } from "./watch-all.js";
 export type {
   ApiAgentEvent,
   ApiChangedFile,

@@ -34,7 +34,7 @@ export interface ApiWatchOptions extends CallOptions {
   onConnection?: ((state: ConnectionState, error?: ApiError) => void) | undefined;
 }
 
-const EVENT_TYPES: ReadonlySet<string> = new Set([
+export const EVENT_TYPES: ReadonlySet<string> = new Set([
   "state",
   "message",
   "delta",
@@ -47,7 +47,7 @@ const EVENT_TYPES: ReadonlySet<string> = new Set([
 const RETRYABLE_STATUSES: ReadonlySet<number> = new Set([408, 425, 429]);
 /** Reconnect delay in ms: initial and maximum. */
 const INITIAL_RETRY_MS = 250;
-const MAX_RETRY_MS = 15_000;
+export const MAX_RETRY_MS = 15_000;
 /** Maximum of a delay that the server requested, in ms. */
 const MAX_RETRY_AFTER_MS = 300_000;
 
@@ -105,11 +105,14 @@ export async function* watch(
     // A connection that lasted longer than the maximum delay counts as successful, even without events.
     if (performance.now() - startedAtMs > MAX_RETRY_MS) attempt = 0;
     onConnection?.("lost", failure);
-    await pause(
-      Math.max(computeRetryDelay(attempt), Math.min(MAX_RETRY_AFTER_MS, (failure.retryAfter ?? 0) * 1000)),
-      signal,
-    );
+    await pauseBeforeRetry(attempt, failure, signal);
   }
+}
+
+/** Resolves when the next attempt may begin, or when the signal aborts. `attempt`: number of failures in a row, from 0. */
+export function pauseBeforeRetry(attempt: number, failure: ApiError, signal: AbortSignal | undefined): Promise<void> {
+  const requestedDelayMs = Math.min(MAX_RETRY_AFTER_MS, (failure.retryAfter ?? 0) * 1000);
+  return pause(Math.max(computeRetryDelay(attempt), requestedDelayMs), signal);
 }
 
 async function fetchNewestSeq(connection: ServerConnection, sessionPath: string, signal: AbortSignal): Promise<number> {
@@ -138,7 +141,7 @@ async function openEventStream(
 }
 
 /** Whether a retry would get the same answer. */
-function isPermanent(status: number): boolean {
+export function isPermanent(status: number): boolean {
   return status >= 400 && status < 500 && !RETRYABLE_STATUSES.has(status);
 }
 
@@ -151,7 +154,7 @@ function computeRetryDelay(attempt: number): number {
 }
 
 /** Resolves after the delay, or when the signal aborts. */
-function pause(delayMs: number, signal: AbortSignal | undefined): Promise<void> {
+export function pause(delayMs: number, signal: AbortSignal | undefined): Promise<void> {
   return new Promise((resolve) => {
     const finish = () => {
       clearTimeout(timer);
