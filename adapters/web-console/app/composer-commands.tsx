@@ -1,4 +1,4 @@
-import { useSignal, type Signal } from "@preact/signals";
+import { useSignal, type ReadonlySignal, type Signal } from "@preact/signals";
 import type { Command, GantryClient } from "gantry/client";
 import { useEffect } from "preact/hooks";
 
@@ -10,9 +10,9 @@ const COMMAND_CACHE_MS = 5_000;
 export class CommandSuggestions {
   readonly #commands: Signal<readonly Command[]>;
   readonly #index: Signal<number>;
-  readonly #text: Signal<string>;
+  readonly #text: ReadonlySignal<string>;
 
-  constructor(commands: Signal<readonly Command[]>, index: Signal<number>, text: Signal<string>) {
+  constructor(commands: Signal<readonly Command[]>, index: Signal<number>, text: ReadonlySignal<string>) {
     this.#commands = commands;
     this.#index = index;
     this.#text = text;
@@ -53,7 +53,7 @@ export class CommandSuggestions {
 /** Loads the commands of a session, or of a new session's folder, when the user types a slash. */
 export function useCommands(
   client: GantryClient,
-  text: Signal<string>,
+  text: ReadonlySignal<string>,
   sessionId: string | undefined,
   projectDir: string,
 ): CommandSuggestions {

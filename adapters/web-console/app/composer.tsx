@@ -1,17 +1,17 @@
-import { useSignal, useSignalEffect } from "@preact/signals";
+import { effect, useSignal, useSignalEffect, type ReadonlySignal } from "@preact/signals";
 import { ApiError } from "gantry/client";
 import { useEffect, useRef } from "preact/hooks";
 import { readFiles, type AttachedFile } from "./attachments.js";
 import { ComposerCommands, useCommands } from "./composer-commands.js";
 import { ComposerFiles } from "./composer-files.js";
 import "./composer.css";
-import { escapeInvisible } from "./content/escape.js";
-import { readDraft, storeDraft } from "./drafts.js";
+import { listenForDroppedFiles } from "./file-drops.js";
 import { IconButton } from "./parts/button.js";
 import { Icon } from "./parts/icon.js";
 import { Pickers } from "./pickers.js";
-import { QueuedRuns } from "./queued-runs.js";
+import { ComposerOutbox } from "./composer-outbox.js";
 import { announce } from "./state/announce.js";
+import { isStorageFull } from "./state/browser-storage.js";
 import { useConsole } from "./state/context.js";
 import type { WatchedSession } from "./state/watched-session.js";
 
@@ -23,7 +23,7 @@ export function Composer({ session }: { session: WatchedSession | undefined }) {
 function Editor({ session }: { session: WatchedSession | undefined }) {
   const store = useConsole();
   const sessionId = session?.id ?? "";
-  const text = useSignal(readDraft(sessionId));
+  const text = store.drafts.getText(sessionId);
   const files = useSignal<readonly AttachedFile[]>([]);
   /** Number of unfinished reads of attached files. */
   const readCount = useSignal(0);
@@ -40,10 +40,7 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
   const isSteer = isBusy && delivery.value === "steer" && files.value.length === 0 && !commands.isCommand(text.value);
   const isEmpty = text.value.trim() === "" && files.value.length === 0;
 
-  const setText = (value: string) => {
-    text.value = value;
-    storeDraft(sessionId, value);
-  };
+  const setText = (value: string) => store.drafts.setText(sessionId, value);
   const attachFiles = async (addedFiles: readonly File[]) => {
     if (addedFiles.length === 0) return;
     readCount.value++;
@@ -59,23 +56,27 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
   };
   const send = async () => {
     if (isEmpty || isSending.value || readCount.value > 0) return;
-    const prompt = text.value;
-    const sentFiles = files.value;
     isSending.value = true;
     problem.value = "";
+    // A sent text is found again among the messages after the newest loaded message.
+    if (session) await waitUntilTrue(session.isLoaded);
+    const prompt = text.value;
+    const sentFiles = files.value;
+    const sendPrompt = () => {
+      const attachments = sentFiles.map(({ filename, media_type, data }) => ({ filename, media_type, data }));
+      return store.sendPrompt(prompt, attachments.length > 0 ? { attachments } : undefined);
+    };
+    // The request stores the text, before the field is cleared.
+    const request = isSteer && session ? steerOrPrompt(session, prompt, sendPrompt) : sendPrompt();
     setText("");
     files.value = [];
     try {
-      if (isSteer && session) await steerOrPrompt(session, prompt, () => store.sendPrompt(prompt));
-      else {
-        const attachments = sentFiles.map(({ filename, media_type, data }) => ({ filename, media_type, data }));
-        await store.sendPrompt(prompt, attachments.length > 0 ? { attachments } : undefined);
-      }
+      await request;
       sentCount.value++;
       announce(isSteer ? "Instruction sent" : isBusy ? "Prompt queued" : "Sent");
     } catch (error) {
       // Keep the text that the user typed in the meantime, after the unsent prompt.
-      setText(text.value === "" ? prompt : `${prompt}\n${text.value}`);
+      if (prompt !== "") store.drafts.returnTexts(sessionId, [prompt]);
       files.value = [...sentFiles, ...files.value];
       problem.value = toFailureText(error);
     } finally {
@@ -97,12 +98,6 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
     void attachFiles(pastedFiles);
   };
 
-  useSignalEffect(() => {
-    if (!session || session.returnedTexts.value.length === 0) return;
-    // Keep the text that the user has typed since, after the returned messages.
-    setText([...session.takeReturnedTexts(), ...(text.peek() === "" ? [] : [text.peek()])].join("\n"));
-    announce("The run did not read your last message. The message is in the prompt field again.");
-  });
   useSignalEffect(() => {
     void text.value;
     const textField = textArea.current;
@@ -129,12 +124,13 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
         void send();
       }}
     >
-      {session && <QueuedRuns session={session} sentCount={sentCount} />}
-      {session?.pendingSteers.value.map(({ text: unreadText, runId, after }) => (
-        <p key={`${runId} ${after} ${unreadText}`} class="composer-queued">
-          <span class="dot" /> <span class="clipped">Not read yet: {escapeInvisible(unreadText)}</span>
+      {session && <ComposerOutbox session={session} sentCount={sentCount} />}
+      {isStorageFull.value && (
+        <p class="composer-problem" role="status">
+          <Icon name="warning" />
+          <span>The storage of this browser is full. Unsent texts exist in this window only.</span>
         </p>
-      ))}
+      )}
       {problem.value && (
         <p class="composer-problem" role="alert">
           <Icon name="warning" />
@@ -212,7 +208,7 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
 /** Sends the text to the run. If the run has ended in the meantime, sends it as the next prompt. */
 async function steerOrPrompt(session: WatchedSession, text: string, sendPrompt: () => Promise<void>): Promise<void> {
   try {
-    await session.steer(text);
+    await session.outbox.steer(text);
   } catch (error) {
     if (!(error instanceof ApiError) || error.code !== "no_run") throw error;
     await sendPrompt();
@@ -226,33 +222,11 @@ function toFailureText(error: unknown): string {
   return `Not sent: ${error instanceof Error ? error.message : String(error)}`;
 }
 
-/**
- * Accepts files that are dropped anywhere on the page. Without these listeners, the browser would navigate to the file.
- * Returns a function that removes the listeners.
- */
-function listenForDroppedFiles(setDragOver: (isOver: boolean) => void, addFiles: (files: File[]) => void): () => void {
-  const listenerController = new AbortController();
-  const { signal } = listenerController;
-  const hasFiles = (event: DragEvent) => event.dataTransfer?.types.includes("Files") ?? false;
-  document.addEventListener(
-    "dragover",
-    (event) => {
-      if (!hasFiles(event)) return;
-      event.preventDefault();
-      setDragOver(true);
-    },
-    { signal },
-  );
-  document.addEventListener("dragleave", (event) => event.relatedTarget === null && setDragOver(false), { signal });
-  document.addEventListener(
-    "drop",
-    (event) => {
-      setDragOver(false);
-      if (!hasFiles(event)) return;
-      event.preventDefault();
-      addFiles([...(event.dataTransfer?.files ?? [])]);
-    },
-    { signal },
-  );
-  return () => listenerController.abort();
+function waitUntilTrue(condition: ReadonlySignal<boolean>): Promise<void> {
+  return new Promise((resolve) => {
+    const dispose = effect(() => {
+      if (condition.value) queueMicrotask(() => dispose());
+      if (condition.value) resolve();
+    });
+  });
 }

@@ -1,5 +1,7 @@
 import { useSignal, useSignalEffect, type ReadonlySignal } from "@preact/signals";
 import type { ApiRun } from "gantry/client";
+import { escapeInvisible } from "./content/escape.js";
+import { announce } from "./state/announce.js";
 import { useConsole } from "./state/context.js";
 import type { WatchedSession } from "./state/watched-session.js";
 
@@ -17,7 +19,8 @@ export function QueuedRuns({ session, sentCount }: { session: WatchedSession; se
     let isDisposed = false;
     store.client.runs.list({ state: "queued", sessionId: session.id }).then(
       (runs) => {
-        if (!isDisposed) queuedRuns.value = runs;
+        // The list has the newest run first.
+        if (!isDisposed) queuedRuns.value = runs.reverse();
       },
       // The next change loads the list again.
       () => undefined,
@@ -26,25 +29,41 @@ export function QueuedRuns({ session, sentCount }: { session: WatchedSession; se
       isDisposed = true;
     };
   });
-  const count = queuedRuns.value.length;
-  if (count === 0) return null;
-  const removeNewest = async () => {
-    const newestRun = queuedRuns.value[0];
-    if (!newestRun) return;
+  if (queuedRuns.value.length === 0) return null;
+  const withdraw = async ({ id }: ApiRun) => {
+    const prompt = session.outbox.findPrompt(id);
     try {
-      await store.client.runs.cancel(newestRun.id);
+      if (prompt) await session.outbox.withdraw(prompt);
+      else await store.client.runs.cancel(id);
+      announce(prompt ? "The prompt is in the prompt field again." : "The prompt was removed from the queue.");
     } catch (error) {
       store.reportError(error);
     }
     reloadCount.value++;
+    document.getElementById("prompt")?.focus();
   };
   return (
-    <p class="composer-queued">
-      <span class="dot waiting" />
-      {count === 1 ? "1 prompt queued" : `${count} prompts queued`}
-      <button type="button" class="button quiet" onClick={() => void removeNewest()}>
-        {count === 1 ? "Remove it" : "Remove the last one"}
-      </button>
-    </p>
+    <ul class="composer-pending" aria-label="Queued prompts">
+      {queuedRuns.value.map((run) => {
+        const prompt = session.outbox.findPrompt(run.id);
+        const text = prompt && escapeInvisible(prompt.text);
+        return (
+          <li key={run.id} class="composer-queued">
+            <span class="dot waiting" />
+            <span class="clipped" title={text}>
+              {text === undefined ? "Queued by another client" : `Queued: ${text}`}
+            </span>
+            <button
+              type="button"
+              class="button quiet"
+              title={prompt ? "Remove the prompt from the queue, and edit it" : "Remove the prompt from the queue"}
+              onClick={() => void withdraw(run)}
+            >
+              {prompt ? "Edit" : "Remove"}
+            </button>
+          </li>
+        );
+      })}
+    </ul>
   );
 }

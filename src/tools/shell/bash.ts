@@ -163,7 +163,8 @@ async function executeCommand(
     outputFile.end();
   }
   const removedPaths = await preparedCommand.tidy();
-  if (end.reason === "abort") throw signal.reason;
+  // The user and the model see what a stopped command has printed.
+  if (end.reason === "abort" && output.text().trim() === "") throw signal.reason;
   if (end.sandboxFault !== undefined)
     throw new ToolError(`the sandbox could not start: ${end.sandboxFault}. The command did not run. Tell the user.`);
   const outputText = output.text();
@@ -208,6 +209,7 @@ function describeEnd(
   end: ChildEnd,
   { seconds, note = "set a longer timeout, or do less in one call" }: TimeLimit,
 ): string {
+  if (end.reason === "abort") return "[stopped with the run, with all processes that it started]";
   if (end.reason === "timeout") return `[stopped after ${seconds} s, with all processes that it started; ${note}]`;
   return end.signal === null ? `[exit code ${end.code}]` : `[ended by ${end.signal}]`;
 }

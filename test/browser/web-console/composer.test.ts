@@ -59,6 +59,15 @@ describe("the prompt field", { skip: NO_BROWSER }, () => {
     return /#\/s\/(.+)$/.exec(page.url())?.[1] ?? "";
   }
 
+  async function fetchUserTexts(id: string): Promise<unknown[]> {
+    const path = `/api/sessions/${id}/messages`;
+    const { messages } = await fetchJson<{ messages: { role: string; content: unknown }[] }>(
+      consoleServer.server,
+      path,
+    );
+    return messages.filter(({ role }) => role === "user").map(({ content }) => content);
+  }
+
   it("sends pasted, dropped and selected files to the model, but no removed file", async (t) => {
     const page = await openPage(t);
     await getPromptField(page).waitFor();
@@ -120,7 +129,7 @@ describe("the prompt field", { skip: NO_BROWSER }, () => {
     assert.deepEqual({ state: runs[0]?.state, cancelRequestCount }, { state: "cancelled", cancelRequestCount: 1 });
   });
 
-  it("steers an active run, adds prompts to the queue, and removes the last queued prompt", async (t) => {
+  it("steers an active run, adds prompts to the queue, and returns a withdrawn prompt to the field", async (t) => {
     const page = await openPage(t);
     const id = await startRun(page, "steer");
     consoleServer.models.enqueue(textStep("Heard."));
@@ -132,10 +141,12 @@ describe("the prompt field", { skip: NO_BROWSER }, () => {
     for (const text of ["Then this", "And that"]) {
       await getPromptField(page).fill(text);
       await page.getByRole("button", { name: "Add to queue" }).click();
-      await page.getByText(text === "Then this" ? "1 prompt queued" : "2 prompts queued").waitFor();
+      await page.getByText(`Queued: ${text}`).waitFor();
     }
-    await page.getByRole("button", { name: "Remove the last one" }).click();
-    await page.getByText("1 prompt queued").waitFor();
+    const lastPrompt = page.getByRole("listitem").filter({ hasText: "Queued: And that" });
+    await lastPrompt.getByRole("button", { name: "Edit" }).click();
+    await waitForPage(page, `document.getElementById("prompt").value === "And that"`);
+    await lastPrompt.waitFor({ state: "detached" });
     consoleServer.models.enqueue(textStep("Done then."));
     consoleServer.models.openGate("steer");
     await page.getByText("Done then.").waitFor();
@@ -179,6 +190,73 @@ describe("the prompt field", { skip: NO_BROWSER }, () => {
     }
   });
 
+  it("stops the queue with the run, and sends or edits the queued prompts when the user asks for it", async (t) => {
+    const page = await openPage(t);
+    const id = await startRun(page, "held");
+    await page.getByRole("combobox", { name: "During the run" }).selectOption("queue");
+    for (const text of ["First of the queue", "Second of the queue"]) {
+      await getPromptField(page).fill(text);
+      await page.getByRole("button", { name: "Add to queue" }).click();
+      await page.getByText(`Queued: ${text}`).waitFor();
+    }
+    await page.getByRole("button", { name: "Stop", exact: true }).click();
+    const heldPrompts = page.getByRole("region", { name: "Prompts that were not sent" });
+    await heldPrompts.getByText("2 prompts were not sent").waitFor();
+    await page.getByText("The run was stopped").waitFor();
+    assert.deepEqual(await fetchUserTexts(id), ["Work"]);
+
+    // Another window shows the same prompts. A prompt that is edited there is edited once.
+    await page.reload();
+    await heldPrompts.getByText("2 prompts were not sent").waitFor();
+    await heldPrompts.getByRole("button", { name: "Edit: Second of the queue" }).click();
+    await waitForPage(page, `document.getElementById("prompt").value === "Second of the queue"`);
+    consoleServer.models.enqueue(textStep("Queue sent."));
+    await heldPrompts.getByRole("button", { name: "Send it" }).click();
+    await page.getByText("Queue sent.").waitFor();
+    await heldPrompts.waitFor({ state: "detached" });
+    assert.deepEqual(await fetchUserTexts(id), ["Work", "First of the queue"]);
+    consoleServer.models.openGate("held");
+  });
+
+  it("shows the newest draft in all windows of a session, and a text that a window would overwrite", async (t) => {
+    const { page, context } = await openWindow(t, await browser(), consoleServer.url, {
+      expectedFaults: /^window: about:blank$/,
+    });
+    await getPromptField(page).fill("from the first window");
+    const otherPage = await context.newPage();
+    await otherPage.goto(consoleServer.url);
+    await waitForPage(otherPage, `document.getElementById("prompt").value === "from the first window"`);
+    await getPromptField(otherPage).fill("from the other window");
+    await waitForPage(page, `document.getElementById("prompt").value === "from the other window"`);
+    await otherPage.close();
+    await page.reload();
+    await waitForPage(page, `document.getElementById("prompt").value === "from the other window"`);
+  });
+
+  it("says that drafts are not stored while the browser's storage is full", async (t) => {
+    const page = await openPage(t);
+    await getPromptField(page).waitFor();
+    await page.evaluate(`{
+      let filler = "x".repeat(1024 * 1024);
+      for (let key = 0; filler !== ""; key++)
+        try { localStorage.setItem("filler" + key, filler); } catch { filler = filler.slice(1 + filler.length / 2); }
+    }`);
+    await getPromptField(page).fill("a draft without storage");
+    await page.getByText("The storage of this browser is full.").waitFor();
+    const id = await startRun(page, "full");
+    await getPromptField(page).fill("another draft without storage");
+    await page.evaluate(`location.hash = "#/"`);
+    await page.getByRole("heading", { name: "New session" }).waitFor();
+    await page.evaluate(`location.hash = "#/s/${id}"`);
+    await waitForPage(page, `document.getElementById("prompt").value === "another draft without storage"`);
+    await page.evaluate(`localStorage.clear()`);
+    await getPromptField(page).fill("a stored draft");
+    await page.getByText("The storage of this browser is full.").waitFor({ state: "detached" });
+    await page.reload();
+    await waitForPage(page, `document.getElementById("prompt").value === "a stored draft"`);
+    consoleServer.models.openGate("full");
+  });
+
   it("keeps the draft of each session over a reload, and a prompt whose response was lost", async (t) => {
     const page = await openPage(t);
     const id = await startRun(page, "draft");
@@ -194,26 +272,30 @@ describe("the prompt field", { skip: NO_BROWSER }, () => {
     await page.getByText("Worked.").waitFor();
 
     await page.getByRole("button", { name: "Stop", exact: true }).waitFor({ state: "detached" });
-    // The server receives the request, but the response is lost.
+    const readPrecious = async () => {
+      const path = `/api/sessions/${id}/messages`;
+      const { messages } = await fetchJson<{ messages: { content: unknown }[] }>(consoleServer.server, path);
+      return messages.filter(({ content }) => content === "precious");
+    };
+    await page.route("**/api/run", (route) => route.abort());
+    await getPromptField(page).fill("precious");
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").filter({ hasText: "Not sent" }).waitFor();
+    assert.equal(await getPromptField(page).inputValue(), "precious");
+    await page.unroute("**/api/run");
+    // The server receives the request, but the response is lost. The prompt is in a message, in the field, or in both.
     consoleServer.models.enqueue(textStep("Once."));
     await page.route("**/api/run", async (route) => {
       await route.fetch();
       await route.abort();
     });
-    await getPromptField(page).fill("precious");
     await page.keyboard.press("Enter");
-    await page.getByRole("alert").filter({ hasText: "Not sent" }).waitFor();
-    assert.equal(await getPromptField(page).inputValue(), "precious");
     await page.getByText("Once.").waitFor();
     await page.unroute("**/api/run");
     await page.getByRole("button", { name: "Stop", exact: true }).waitFor({ state: "detached" });
-    await page.keyboard.press("Enter");
+    if ((await getPromptField(page).inputValue()) === "precious") await page.keyboard.press("Enter");
     await waitForCondition(async () => (await getPromptField(page).inputValue()) === "");
-    const { messages } = await fetchJson<{ messages: { content: unknown }[] }>(
-      consoleServer.server,
-      `/api/sessions/${id}/messages`,
-    );
-    assert.equal(messages.filter(({ content }) => content === "precious").length, 1);
+    assert.equal((await readPrecious()).length, 1);
   });
 
   it("grows with the number of lines, sends on Enter, and breaks the line on Shift+Enter", async (t) => {

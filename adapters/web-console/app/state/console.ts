@@ -9,7 +9,10 @@ import {
   type ApiModel,
   type ApiRunInput,
 } from "gantry/client";
+import { Drafts } from "../drafts.js";
 import { announce } from "./announce.js";
+import { Outbox } from "./outbox.js";
+import { createRandomId } from "./random-id.js";
 import { WatchedSession } from "./watched-session.js";
 import { createRouter, type Route } from "./router.js";
 import { SessionBrowser } from "./session-browser.js";
@@ -44,12 +47,13 @@ const POLL_INTERVAL_MS = 10_000;
 const NOTICE_DURATION_MS = 8_000;
 /** Maximum number of notices that are shown at once. */
 const MAX_NOTICES = 4;
-const IDEMPOTENCY_KEY_BYTES = 16;
 
 /** State of the whole page. Each page has one instance. */
 export class Console {
   readonly client: GantryClient;
   readonly mcpServers: McpServersClient;
+  readonly outbox = new Outbox();
+  readonly drafts = new Drafts((sessionId, text) => this.outbox.addHeld(sessionId, text));
   readonly sessionBrowser: SessionBrowser;
   readonly newSessionSettings: NewSessionSettings = {
     model: signal(undefined),
@@ -129,6 +133,7 @@ export class Console {
     this.#cleanups.push(() => clearInterval(pollTimer));
     void this.sessionBrowser.refresh();
     void this.loadModels();
+    void this.#repeatNewSessionRequests();
   }
 
   /** Stops polling and closes the open session. */
@@ -200,10 +205,20 @@ export class Console {
     const { key } = (this.#unansweredRequest =
       this.#unansweredRequest?.requestJson === requestJson
         ? this.#unansweredRequest
-        : { requestJson, key: createIdempotencyKey() });
-    const run = await this.client.start(request, { key });
+        : { requestJson, key: createRandomId() });
+    const run = await this.outbox.deliver(
+      {
+        sessionId: session?.id ?? "",
+        kind: "prompt",
+        text: message,
+        after: session?.outbox.newestSeq ?? 0,
+        // Files are too large for the browser's storage.
+        ...(!attachments?.length && { request: { body: request, key } }),
+      },
+      () => this.client.start(request, { key }),
+    );
     this.#unansweredRequest = undefined;
-    if (!session) this.navigate({ name: "session", id: run.session_id });
+    if (!session && run) this.navigate({ name: "session", id: run.session_id });
     void this.sessionBrowser.refresh();
   }
 
@@ -228,6 +243,21 @@ export class Console {
     }
   }
 
+  /** Sends the prompts of new sessions again whose answer a reload has lost. Never rejects. */
+  async #repeatNewSessionRequests(): Promise<void> {
+    for (const entry of this.outbox.getEntries("").filter((entry) => this.outbox.isAbandoned(entry))) {
+      try {
+        const run = await this.outbox.repeat(this.client, entry);
+        if (run && this.outbox.isOwn(entry) && this.route.peek().name === "new")
+          this.navigate({ name: "session", id: run.session_id });
+        // A prompt with files cannot be sent again.
+        if (!entry.request && this.outbox.take(entry.id)) this.drafts.returnTexts("", [entry.text]);
+      } catch {
+        this.drafts.returnTexts("", [entry.text]);
+      }
+    }
+  }
+
   #showRoute(route: Route): void {
     const session = this.#session.peek();
     if (route.name === "session" && session?.id === route.id) return;
@@ -238,6 +268,8 @@ export class Console {
       route.name === "session"
         ? new WatchedSession(route.id, {
             client: this.client,
+            outbox: this.outbox,
+            drafts: this.drafts,
             reportError: (error) => this.reportError(error),
             onState: ({ session, run }) => {
               const { id, state } = run ?? {};
@@ -255,11 +287,4 @@ export class Console {
 
 function compareByCreation(first: ApiAsk, second: ApiAsk): number {
   return first.created_at < second.created_at ? 1 : first.created_at > second.created_at ? -1 : 0;
-}
-
-/** A random idempotency key. `crypto.randomUUID` does not exist on plain HTTP, except on loopback. */
-function createIdempotencyKey(): string {
-  return Array.from(crypto.getRandomValues(new Uint8Array(IDEMPOTENCY_KEY_BYTES)), (byte) =>
-    byte.toString(16).padStart(2, "0"),
-  ).join("");
 }

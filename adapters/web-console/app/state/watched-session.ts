@@ -6,7 +6,6 @@ import {
   type ApiAsk,
   type GantryClient,
   type ApiMessage,
-  type PendingSteer,
   type ApiPlanEntry,
   type ApiProcessState,
   type ApiRun,
@@ -16,8 +15,10 @@ import {
   type ApiSessionState,
   type WatchedEvent,
 } from "gantry/client";
+import type { Drafts } from "../drafts.js";
+import type { Outbox } from "./outbox.js";
 import { TimelineRows, type Row } from "./rows.js";
-import { SessionSteers } from "./session-steers.js";
+import { SessionOutbox } from "./session-outbox.js";
 import { StreamSchedule } from "./stream-schedule.js";
 import { ToolOutputs } from "./tool-outputs.js";
 
@@ -32,6 +33,8 @@ const LOAD_RETRY_DELAY_MS = 1_000;
 /** Functions of the page that an open session uses. */
 export interface SessionHost {
   client: GantryClient;
+  outbox: Outbox;
+  drafts: Drafts;
   reportError(error: unknown): void;
   /** Called with the session's state each time it changes. */
   onState?(state: ApiSessionState): void;
@@ -49,7 +52,8 @@ export class WatchedSession {
   readonly #connection = signal<ConnectionState>("connecting");
   readonly #isMissing = signal(false);
   readonly #state = signal<ApiSessionState | undefined>(undefined);
-  readonly #steers: SessionSteers;
+  /** The texts that the user has sent and that are in no message yet. */
+  readonly outbox: SessionOutbox;
   readonly #streamSchedule: StreamSchedule;
   readonly #toolOutputs = new ToolOutputs(this.#mirror);
   readonly #unfoldedSignalsByKey = new Map<string, Signal<boolean | undefined>>();
@@ -72,7 +76,8 @@ export class WatchedSession {
     this.id = id;
     this.#host = host;
     const { signal: closeSignal } = this.#closeController;
-    this.#steers = new SessionSteers(id, host.client, this.#mirror, closeSignal);
+    const { client, outbox, drafts } = host;
+    this.outbox = new SessionOutbox({ sessionId: id, client, mirror: this.#mirror, outbox, drafts, closeSignal });
     this.#streamSchedule = new StreamSchedule(() => this.isBusy.peek(), closeSignal);
     void this.#load();
   }
@@ -142,34 +147,16 @@ export class WatchedSession {
     await this.#attempt(() => this.#host.client.sessions.update(this.id, change));
   }
 
-  /** Cancels the current run. An error becomes a notice. */
+  /** Cancels the queued prompts of this browser and the current run. An error becomes a notice. */
   async stop(): Promise<void> {
+    // A queued prompt would start as soon as the run has ended.
+    await this.#attempt(() => this.outbox.holdQueue());
     await this.#attempt(() => this.#host.client.sessions.cancel(this.id));
   }
 
   /** Starts a run that summarizes the conversation. An error becomes a notice. */
   async compact(): Promise<void> {
     await this.#attempt(() => this.#host.client.start({ session_id: this.id, message: "", compact: true }));
-  }
-
-  /** Sends an instruction to the current run. Rejects with the client's errors. */
-  steer(text: string): Promise<void> {
-    return this.#steers.send(text);
-  }
-
-  /** Instructions that the run has not read yet, oldest first. */
-  get pendingSteers(): ReadonlySignal<readonly PendingSteer[]> {
-    return this.#steers.pending;
-  }
-
-  /** Texts that a stopped run did not read, until `takeReturnedTexts`. */
-  get returnedTexts(): ReadonlySignal<readonly string[]> {
-    return this.#steers.returnedTexts;
-  }
-
-  /** Returns the texts of `returnedTexts` and clears the signal. */
-  takeReturnedTexts(): readonly string[] {
-    return this.#steers.takeReturnedTexts();
   }
 
   /** Answers a question. An error becomes a notice, for example if another client answered first. */
@@ -242,7 +229,7 @@ export class WatchedSession {
 
   #apply(event: WatchedEvent): void {
     this.#mirror.apply(event);
-    if (event.type === "state" || event.type === "message") void this.#steers.settle();
+    if (event.type === "state" || event.type === "message") void this.outbox.settle();
     switch (event.type) {
       case "state": {
         const { state } = this.#mirror;

@@ -13,20 +13,37 @@ export function RunEnd({ session }: { session: WatchedSession }) {
       return (
         <div class="run-end bad">
           <Icon name="warning" />
-          <span>{run.error?.message ?? "The run failed."}</span>
+          <span>
+            <b>The run failed</b>
+            {run.error ? `: ${run.error.message}` : "."}
+          </span>
         </div>
       );
     case "cancelled":
-      return <div class="run-end">Stopped.</div>;
+      return (
+        <div class="run-end stopped">
+          <Icon name="stop" />
+          <span>{describeStop(run)}</span>
+        </div>
+      );
     case "interrupted":
       return (
         <div class="run-end warn">
-          <Icon name="warning" /> The run's process exited unexpectedly. All stored messages are shown.
+          <Icon name="warning" />
+          <span>
+            <b>The run was interrupted</b>: the process of the server ended. All stored messages are shown.
+          </span>
         </div>
       );
     default:
       return <RunUsage run={run} />;
   }
+}
+
+/** Returns the cause and the time of a stop. */
+function describeStop({ error, ended_at }: ApiRun): string {
+  const time = ended_at === "" ? "" : ` at ${new Date(ended_at).toLocaleTimeString()}`;
+  return error?.code === "shutting_down" ? `The server stopped the run${time}.` : `The run was stopped${time}.`;
 }
 
 function ActiveRun({ session, run }: { session: WatchedSession; run: ApiRun }) {

@@ -3,6 +3,7 @@ import type { ApiMessage, ApiToolCall } from "gantry/client";
 import { DiffView } from "../diff.js";
 import { Icon } from "../parts/icon.js";
 import type { WatchedSession } from "../state/watched-session.js";
+import { readOutcome, type CallOutcome } from "./call-outcome.js";
 import { countChangedLines } from "./changed-lines.js";
 import { SubagentLinks } from "./subagent-links.js";
 import { Output } from "./output.js";
@@ -10,7 +11,7 @@ import { ContentParts } from "./content-parts.js";
 import { splitContent } from "./split-content.js";
 import { parseArguments, labelCall } from "./tool-labels.js";
 
-type CallState = "receiving-arguments" | "waiting" | "running" | "done" | "failed" | "stopped";
+type CallState = "receiving-arguments" | "waiting" | "running" | "stopped" | CallOutcome["state"];
 
 /** Maximum changed lines of a diff that is open by default. */
 const MAX_OPEN_LINES = 40;
@@ -30,10 +31,9 @@ export function ToolCallView({ call, session }: { call: ApiToolCall; session: Wa
   const { icon, verb, target } = labelCall(call.function.name, values);
   const lineCounts = useMemo(() => countChangedLines(diffs), [result]);
   const isAsking = session.asks.value.some((ask) => ask.tool_call_id === call.id);
-  const state: CallState = result
-    ? result.failed
-      ? "failed"
-      : "done"
+  const outcome = useMemo(() => result && readOutcome(result), [result]);
+  const state: CallState = outcome
+    ? outcome.state
     : session.isIdle.value
       ? "stopped"
       : isAsking
@@ -58,11 +58,12 @@ export function ToolCallView({ call, session }: { call: ApiToolCall; session: Wa
             <span class="call-removed">−{lineCounts.removed}</span>
           </span>
         )}
-        <StateView state={state} />
+        <StateView state={state} label={outcome?.label} />
         <span class="chevron">
           <Icon name="chevron-right" />
         </span>
       </button>
+      {!isOpen && outcome !== undefined && outcome.reason !== "" && <p class="call-reason">{outcome.reason}</p>}
       {isOpen && (
         <div class="call-body">
           {diffs.length === 0 || userChoice.value === true ? (
@@ -72,7 +73,11 @@ export function ToolCallView({ call, session }: { call: ApiToolCall; session: Wa
             <DiffView key={index} diff={diff} />
           ))}
           {call.function.name === "task" && <SubagentLinks session={session} callId={call.id} />}
-          {result ? <Result message={result} /> : <LiveOutput session={session} callId={call.id} />}
+          {/* A stopped call may have no result but the output that this page has received. */}
+          {(!result || outcome?.hasOutput === false) && (
+            <LiveOutput session={session} callId={call.id} hasEnded={result !== undefined} />
+          )}
+          {result && <Result message={result} />}
         </div>
       )}
     </section>
@@ -95,7 +100,7 @@ export function OrphanResult({ message, session }: { message: ApiMessage; sessio
         <span class="call-title clipped">
           <b>{verb}</b>
         </span>
-        <StateView state={message.failed ? "failed" : "done"} />
+        <StateView {...readOutcome(message)} />
         <span class="chevron">
           <Icon name="chevron-right" />
         </span>
@@ -109,7 +114,7 @@ export function OrphanResult({ message, session }: { message: ApiMessage; sessio
   );
 }
 
-function StateView({ state }: { state: CallState }) {
+function StateView({ state, label = "" }: { state: CallState; label?: string | undefined }) {
   switch (state) {
     case "done":
       return (
@@ -121,13 +126,23 @@ function StateView({ state }: { state: CallState }) {
     case "failed":
       return (
         <span class="call-state bad">
-          <Icon name="x" /> failed
+          <Icon name="x" /> {label}
+        </span>
+      );
+    case "refused":
+      return (
+        <span class="call-state refused">
+          <Icon name="shield" /> {label}
         </span>
       );
     case "waiting":
       return <span class="call-state waiting">waiting for your answer</span>;
     case "stopped":
-      return <span class="call-state">stopped</span>;
+      return (
+        <span class="call-state">
+          <Icon name="stop" /> {label || "stopped"}
+        </span>
+      );
     case "receiving-arguments":
     case "running":
       return (
@@ -180,7 +195,7 @@ function Result({ message }: { message: ApiMessage }) {
   );
 }
 
-function LiveOutput({ session, callId }: { session: WatchedSession; callId: string }) {
+function LiveOutput({ session, callId, hasEnded }: { session: WatchedSession; callId: string; hasEnded: boolean }) {
   const text = session.getOutputSignal(callId).value;
-  return text === "" ? null : <Output text={text} isStreaming />;
+  return text === "" ? null : <Output text={text} isStreaming={!hasEnded} />;
 }

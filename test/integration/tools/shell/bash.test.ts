@@ -401,6 +401,21 @@ describe("bash", () => {
     await waitUntil(() => findProcessIds(command).length === 0);
   });
 
+  it("keeps what a command has printed before it is cancelled", async () => {
+    await using folder = await createTemporaryFolder();
+    const abortController = new AbortController();
+    const pendingCall = createBash()(
+      { command: `echo printed; touch ready; ${createSleepCommand()}` },
+      createToolContext(folder.path, { signal: abortController.signal }),
+    );
+    await waitUntil(() => existsSync(join(folder.path, "ready")));
+    abortController.abort(new RunCancelledError());
+    assert.deepEqual(await pendingCall, {
+      text: "printed\n[stopped with the run, with all processes that it started]",
+      failed: true,
+    });
+  });
+
   it("does not start a cancelled call, and rejects a missing project folder", async () => {
     await using folder = await createTemporaryFolder();
     const abortedSignal = AbortSignal.abort(new RunCancelledError());
