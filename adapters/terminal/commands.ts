@@ -1,4 +1,5 @@
 import type { ApiSession } from "gantry/client";
+import { COMMANDS } from "./command-list.js";
 import type { TerminalStore } from "./store.js";
 import { Confirmation, Picker, TextOverlay, type ListEntry } from "./overlays.js";
 import { escapeLine, formatCount } from "./text.js";
@@ -13,23 +14,6 @@ const MODES: Readonly<Record<string, string>> = {
   plan: "nothing is changed",
 };
 const EFFORTS = ["minimal", "low", "medium", "high", "xhigh", "max"] as const;
-
-/** Commands that a user can type instead of a prompt. */
-export const COMMANDS: readonly (readonly [name: string, description: string])[] = [
-  ["help", "keys and commands"],
-  ["new", "begin a new session"],
-  ["sessions", "continue another session, or delete one"],
-  ["model", "choose the model"],
-  ["mode", "set the permission mode: auto, ask, plan"],
-  ["effort", "set the reasoning effort"],
-  ["title", "set the title of this session"],
-  ["cost", "tokens and cost of this session"],
-  ["compact", "summarize the conversation; add what to keep"],
-  ["delete", "delete this session"],
-  ["stop", "stop the current run"],
-  ["mouse", "the wheel scrolls, or the terminal selects text"],
-  ["quit", "quit; a run continues only on a server"],
-];
 
 const KEY_DESCRIPTIONS: readonly (readonly [key: string, description: string])[] = [
   ["Enter", "send; during a run: add an instruction"],
@@ -51,7 +35,7 @@ export function runCommand(store: TerminalStore, line: string): void {
   const argument = argumentWords.join(" ").trim();
   const command = Object.hasOwn(COMMAND_HANDLERS, commandName) ? COMMAND_HANDLERS[commandName] : undefined;
   if (command) command(store, argument);
-  else store.attempt(() => sendCommand(store, commandName, line));
+  else store.holdText(line, () => sendCommand(store, commandName, line));
 }
 
 /** Sends a command of the agent as a separate prompt, also during a run. */
@@ -85,7 +69,7 @@ const COMMAND_HANDLERS: Readonly<Record<string, (store: TerminalStore, argument:
     if (id === undefined) store.showNotice("No session yet; your first prompt creates it.");
     else store.showOverlay(confirmDelete(store, { id, label: getTitle(store), description: "" }, () => undefined));
   },
-  stop: (store) => store.attempt(() => store.conversation.stop()),
+  stop: (store) => store.attempt(() => store.conversation.sender.stop()),
   mouse: (store) => {
     store.hasWheel = !store.hasWheel;
     store.options.setWheel(store.hasWheel);

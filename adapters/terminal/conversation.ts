@@ -1,6 +1,4 @@
 import {
-  ApiError,
-  PendingSteers,
   SessionMirror,
   type ApiAsk,
   type ConnectionState,
@@ -8,9 +6,9 @@ import {
   type GantryClient,
   type ApiMessage,
   type ApiSessionChange,
-  type WatchedEvent,
 } from "gantry/client";
-import type { PendingPrompt } from "./transcript.js";
+import { getUserText, type OutboxEntry } from "./outbox.js";
+import { Sender, type SenderListener } from "./sender.js";
 
 /** Number of messages that are loaded when a session opens, and with each older page. */
 export const MESSAGE_BATCH_SIZE = 50;
@@ -27,13 +25,9 @@ export interface NewSessionOptions {
 }
 
 /** Callbacks of a conversation to the terminal that shows it. */
-export interface ConversationListener {
-  /** The conversation has changed and must be redrawn. */
-  reportChange(): void;
+export interface ConversationListener extends SenderListener {
   /** Shows a line to the user. `isError`: whether to show the line as an error; default false. */
   showNotice(text: string, isError?: boolean): void;
-  /** Puts steers that the stopped run did not read back into the prompt. */
-  restoreTexts(texts: readonly string[]): void;
 }
 
 /**
@@ -46,7 +40,7 @@ export class TerminalConversation {
   readonly #listener: ConversationListener;
   readonly #closeController = new AbortController();
   readonly #watches: Promise<void>[] = [];
-  readonly #steers: PendingSteers;
+  readonly sender: Sender;
   /** Settings for a session that the first prompt creates. */
   readonly newSessionOptions: NewSessionOptions;
   id: string | undefined;
@@ -54,18 +48,11 @@ export class TerminalConversation {
   /** Whether messages before the first loaded message exist. */
   hasOlder = false;
   isLoading = false;
-  #isRunStarting = false;
-  /** Whether the user has stopped the run, perhaps before the server returned the session's id. */
-  #isStopRequested = false;
-  /** The last prompt request without an answer, and its idempotency key. */
-  #lastRequest: { requestJson: string; key: string } | undefined;
-  /** The prompt from Enter until the server sends it as a message or rejects it, or the user stops the run. */
-  pendingPrompt: PendingPrompt | undefined;
 
   constructor(client: GantryClient, listener: ConversationListener, newSessionOptions: NewSessionOptions = {}) {
     this.#client = client;
-    this.#steers = new PendingSteers(client);
     this.#listener = listener;
+    this.sender = new Sender(client, this, listener, this.#closeController.signal);
     this.newSessionOptions = newSessionOptions;
   }
 
@@ -85,12 +72,17 @@ export class TerminalConversation {
   }
 
   get isRunning(): boolean {
-    return this.#isRunStarting || ACTIVE_STATES.has(this.mirror.state?.run?.state ?? "");
+    return this.sender.isStarting || ACTIVE_STATES.has(this.mirror.state?.run?.state ?? "");
   }
 
-  /** Texts of steers that the run has not read yet, oldest first. */
-  get pendingSteers(): readonly string[] {
-    return this.#steers.all.map(({ text }) => text);
+  /** The prompt from Enter until the server sends it as a message or rejects it. */
+  get pendingPrompt(): OutboxEntry | undefined {
+    return this.sender.outbox.entries.find(({ kind, isQueued }) => kind === "prompt" && !isQueued);
+  }
+
+  /** Texts that wait for a running run or for its end, oldest first. */
+  get pendingTexts(): readonly OutboxEntry[] {
+    return this.sender.outbox.entries.filter(({ kind, isQueued }) => kind === "steer" || isQueued);
   }
 
   /** Open questions, oldest first. */
@@ -136,53 +128,6 @@ export class TerminalConversation {
   }
 
   /**
-   * Sends a steer to the current run, or a prompt if there is no run. A message with files or a command always becomes
-   * a prompt, which waits in the queue until the current run ends.
-   */
-  async send(message: string, files: readonly string[] = [], isCommand = false): Promise<void> {
-    const { id } = this;
-    if (id !== undefined && this.isRunning && files.length === 0 && !isCommand) {
-      try {
-        await this.#steers.send(id, message, this.mirror, this.#abortOptions);
-        return void this.#settleSteers();
-      } catch (error) {
-        if (!(error instanceof ApiError) || error.code !== "no_run") throw error;
-      }
-    }
-    this.#isRunStarting = true;
-    this.#isStopRequested = false;
-    this.pendingPrompt = { text: message, afterSeq: this.mirror.messages.at(-1)?.seq ?? 0 };
-    this.#listener.reportChange();
-    const request = {
-      message,
-      // This client watches the session as soon as it knows the id.
-      can_answer: true,
-      ...(message.startsWith("/") && { commands: true }),
-      ...(files.length > 0 && { files: [...files] }),
-      ...(id === undefined ? this.newSessionOptions : { session_id: id, queue: true }),
-    };
-    // A retry of an unanswered request uses the same key, so that the server executes it once.
-    const requestJson = JSON.stringify(request);
-    const { key } = (this.#lastRequest =
-      this.#lastRequest?.requestJson === requestJson ? this.#lastRequest : { requestJson, key: crypto.randomUUID() });
-    try {
-      const { session_id } = await this.#client.start(request, { key, ...this.#abortOptions });
-      this.#lastRequest = undefined;
-      if (id === undefined) {
-        this.id = session_id;
-        this.#watch(session_id, undefined);
-      }
-      if (this.#isStopRequested) await this.stop();
-    } catch (error) {
-      this.#isRunStarting = false;
-      this.pendingPrompt = undefined;
-      throw error;
-    } finally {
-      this.#listener.reportChange();
-    }
-  }
-
-  /**
    * Summarizes the conversation. `instructions`: what the summary keeps. Resolves with the number of messages that the
    * model sees now; 0 if there was too little to compact; undefined if the run failed (see the session's state).
    */
@@ -202,12 +147,6 @@ export class TerminalConversation {
     return messageCount;
   }
 
-  /** Stops the current run and the queued runs of this session. */
-  async stop(): Promise<void> {
-    this.#isStopRequested = true;
-    if (this.id !== undefined) await this.#client.sessions.cancel(this.id, this.#abortOptions);
-  }
-
   /**
    * Changes model, effort, mode or title. Without a session, the change applies when the session is created; a title is
    * then ignored.
@@ -224,6 +163,12 @@ export class TerminalConversation {
     if (effort !== undefined) this.newSessionOptions.reasoning_effort = effort;
   }
 
+  /** Starts to watch the session that the first prompt has created. */
+  begin(id: string): void {
+    this.id = id;
+    this.#watch(id, undefined);
+  }
+
   /** Answers a question of a run. */
   async answer(ask: ApiAsk, reply: { choice: string } | { text: string }): Promise<void> {
     await this.#client.asks.answer(ask.id, reply, this.#abortOptions);
@@ -232,20 +177,7 @@ export class TerminalConversation {
   /** Stops watching. A run continues. */
   async close(): Promise<void> {
     this.#closeController.abort();
-    await Promise.all(this.#watches);
-  }
-
-  #settlePrompt(event: WatchedEvent): void {
-    const { afterSeq = Infinity } = this.pendingPrompt ?? {};
-    const isSent = event.type === "message" && event.message.role === "user" && event.message.seq > afterSeq;
-    if (isSent || (this.#isStopRequested && !this.isRunning)) this.pendingPrompt = undefined;
-  }
-
-  async #settleSteers(): Promise<void> {
-    const texts = await this.#steers.settle(this.mirror, this.#abortOptions);
-    if (this.#closeController.signal.aborted) return;
-    if (texts.length > 0) this.#listener.restoreTexts(texts);
-    else this.#listener.reportChange();
+    await Promise.all([...this.#watches, this.sender.close()]);
   }
 
   get #abortOptions(): { signal: AbortSignal } {
@@ -291,19 +223,18 @@ export class TerminalConversation {
         const previousRun = this.mirror.state?.run;
         this.mirror.apply(event);
         if (event.type === "state") {
-          this.#isRunStarting = false;
+          this.sender.isStarting = false;
           const { run } = event;
           const hasNewError = run && run.error && (previousRun?.id !== run.id || previousRun.state !== run.state);
           // Report the end only if this client saw the run before or stopped it.
-          if (hasNewError && (previousRun !== undefined || this.#isStopRequested))
+          if (hasNewError && (previousRun !== undefined || this.sender.isStopRequested))
             this.#listener.showNotice(describeFailure(run.state, run.error), run.state === "failed");
           if (run && previousRun?.id === run.id && previousRun.state !== run.state && run.ended_by === "budget")
             this.#listener.showNotice("The run ended: budget exceeded.");
           if (run && previousRun?.id === run.id && previousRun.state !== run.state && run.ended_by === "max_iterations")
             this.#listener.showNotice("The run ended: iteration limit reached.");
         }
-        this.#settlePrompt(event);
-        if (event.type === "state" || event.type === "message") void this.#settleSteers();
+        this.sender.applyEvent(event);
         if (event.type === "rewind" && this.mirror.messages.length === 0 && event.after > 0)
           await this.#loadLastMessages(id);
         this.#listener.reportChange();
@@ -324,9 +255,5 @@ function describeFailure(state: string, error: { message: string } | null): stri
 
 /** Returns the texts of the user's prompts, oldest first. */
 export function getPromptTexts(messages: readonly ApiMessage[]): string[] {
-  return messages
-    .filter(({ role }) => role === "user")
-    .map(({ content }) =>
-      typeof content === "string" ? content : content.map((part) => (part.type === "text" ? part.text : "")).join(""),
-    );
+  return messages.filter(({ role }) => role === "user").map(getUserText);
 }

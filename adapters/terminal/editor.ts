@@ -25,10 +25,23 @@ export class Editor {
     this.cursor += cleanText.length;
   }
 
+  /** The typed text, also while an earlier prompt is shown. A changed earlier prompt is part of the text. */
+  get draft(): string {
+    if (this.#historyOffset === 0) return this.text;
+    const isChanged = this.text !== this.#history.at(-this.#historyOffset);
+    return [this.#draft, isChanged ? this.text : ""].filter((part) => part !== "").join("\n");
+  }
+
   /** Replaces the text and puts the cursor at its end. */
   setText(text: string): void {
     this.text = text;
     this.cursor = text.length;
+  }
+
+  /** Replaces the text and leaves the history. */
+  setDraft(text: string): void {
+    this.#historyOffset = 0;
+    this.setText(text);
   }
 
   /** Replaces the text between `start` and the cursor. */

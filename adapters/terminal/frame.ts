@@ -7,7 +7,7 @@ import type { Transcript } from "./transcript.js";
 const MAX_PROMPT_ROWS = 10;
 const MAX_SUGGESTION_ROWS = 6;
 const MAX_PLAN_ROWS = 6;
-const MAX_STEER_ROWS = 3;
+const MAX_PENDING_ROWS = 3;
 /** Number of free rows below which a panel leaves only one row for messages. */
 const MIN_PANEL_SHARED_ROWS = 16;
 /** Number of rows that a panel leaves for messages on a large screen. */
@@ -41,7 +41,7 @@ export function renderFrame(
       ? ask.renderRows(columns, maxPanelRows, conversation.asks.length - 1)
       : [
           ...renderPlanRows(store, columns),
-          ...renderSteerRows(store, columns),
+          ...renderPendingRows(store, columns),
           ...renderProcessRows(store, columns),
           ...renderSuggestionRows(store, columns),
         ];
@@ -95,13 +95,11 @@ function renderPlanRows({ conversation }: TerminalStore, columns: number): Line[
     ]);
 }
 
-function renderSteerRows({ conversation }: TerminalStore, columns: number): Line[] {
-  return conversation.pendingSteers
-    .slice(-MAX_STEER_ROWS)
-    .map((text): Line => [
-      span("  ↳ not read yet: ", "accent"),
-      span(truncate(escapeLine(text), Math.max(1, columns - 18)), "dim"),
-    ]);
+function renderPendingRows({ conversation }: TerminalStore, columns: number): Line[] {
+  return conversation.pendingTexts.slice(-MAX_PENDING_ROWS).map(({ kind, text }): Line => {
+    const label = kind === "steer" ? "  ↳ not read yet: " : "  ↳ queued: ";
+    return [span(label, "accent"), span(truncate(escapeLine(text), Math.max(1, columns - label.length)), "dim")];
+  });
 }
 
 /** Background processes in one row: their number and the command of the last one. */

@@ -1,6 +1,7 @@
 import { ApiError, NotFoundError, type GantryClient, type ApiModel } from "gantry/client";
 import { AskPanel } from "./ask-panel.js";
 import type { CommandEntry } from "./completion.js";
+import { DraftKeeper } from "./draft-keeper.js";
 import { TerminalConversation, getPromptTexts } from "./conversation.js";
 import type { ConversationListener, NewSessionOptions } from "./conversation.js";
 import type { Editor } from "./editor.js";
@@ -10,6 +11,7 @@ import { Prompt } from "./prompt.js";
 import { escapeLine } from "./text.js";
 import type { TranscriptNotice } from "./transcript.js";
 import { ScrollPosition } from "./scroll.js";
+import type { StateFiles } from "./state-files.js";
 
 /**
  * Maximum time between an answer and the next question, in ms. Within this time, early keys count as meant for the
@@ -29,9 +31,12 @@ export interface TerminalStoreOptions {
   projectDir?: string | undefined;
   /** Location for the first line of the screen: a folder or a server. */
   location: string;
-  /** The terminal's own commands, and the function that runs them. */
+  /** Files of unsent texts, history and settings. Resolves with undefined, or is absent, if nothing is stored. */
+  stateFiles?: Promise<StateFiles | undefined>;
+  /** The terminal's own commands. */
   commands: readonly (readonly [name: string, description: string])[];
-  runCommand: (store: TerminalStore, line: string) => void;
+  /** Loads the function that runs a line with a command, of the terminal or of the agent. */
+  loadCommands: () => Promise<{ runCommand: (store: TerminalStore, line: string) => void }>;
   requestExit: () => void;
   /** Returns the terminal to the shell. */
   suspend: () => void;
@@ -46,6 +51,9 @@ export class TerminalStore implements ConversationListener {
   readonly options: TerminalStoreOptions;
   readonly prompt: Prompt;
   readonly scroll = new ScrollPosition();
+  readonly #drafts: DraftKeeper;
+  /** Texts that were taken from the prompt and are not sent yet. */
+  #heldTexts: readonly string[] = [];
   conversation: TerminalConversation;
   notices: TranscriptNotice[] = [];
   overlay: Overlay | undefined;
@@ -55,6 +63,8 @@ export class TerminalStore implements ConversationListener {
   showsAll = false;
   /** Whether the program handles the wheel, not the terminal. */
   hasWheel = true;
+  /** Settles when the session of the start is open or cannot be opened. Undefined: no session is being opened. */
+  opening: Promise<void> | undefined;
   /** Set by the view that draws this store. */
   onChanged: () => void = () => undefined;
   #models: Promise<ApiModel[]> | undefined;
@@ -73,7 +83,12 @@ export class TerminalStore implements ConversationListener {
     const { listFiles } = options;
     this.prompt = new Prompt({
       commands: options.commands,
-      findCommands: (onFound) => this.attempt(async () => onFound(await this.loadAgentCommands().catch(() => []))),
+      findCommands: (onFound) =>
+        this.attempt(async () => {
+          // Loaded while the command is typed, so that commands and prompts are sent in the order of the Enter keys.
+          await options.loadCommands();
+          onFound(await this.loadAgentCommands().catch(() => []));
+        }),
       findFiles:
         listFiles &&
         ((onFound) =>
@@ -82,6 +97,12 @@ export class TerminalStore implements ConversationListener {
           })),
       submit: (text, filePaths) => this.#submit(text, filePaths),
     });
+    this.#drafts = new DraftKeeper(options.stateFiles ?? Promise.resolve(undefined), () => ({
+      sessionId: this.conversation.id,
+      draft: [...this.#heldTexts, this.editor.draft].filter((text) => text !== "").join("\n"),
+      entries: this.conversation.sender.outbox.entries,
+    }));
+    this.#loadTexts(this.conversation);
   }
 
   get editor(): Editor {
@@ -90,6 +111,7 @@ export class TerminalStore implements ConversationListener {
 
   reportChange(): void {
     this.#updateAsk();
+    this.#drafts.update();
     if (this.conversation.mirror.deleted && !this.#closeController.signal.aborted) {
       this.#replace(new TerminalConversation(this.options.client, this, this.options.newSessionOptions));
       this.showNotice("This session was deleted.");
@@ -101,10 +123,15 @@ export class TerminalStore implements ConversationListener {
     this.addNotice([text], isError);
   }
 
-  restoreTexts(texts: readonly string[]): void {
-    const { text } = this.editor;
-    this.editor.setText([...texts, ...(text === "" ? [] : [text])].join("\n"));
-    this.showNotice("The run did not read your last message; it is back in the prompt.");
+  restoreTexts(texts: readonly string[], notice: string): void {
+    const { draft } = this.editor;
+    this.editor.setDraft([...texts, ...(draft === "" ? [] : [draft])].join("\n"));
+    if (notice === "") this.reportChange();
+    else this.showNotice(notice);
+  }
+
+  storeTexts(): Promise<void> | undefined {
+    return this.options.stateFiles && this.#drafts.save();
   }
 
   /** Adds notice lines after the current last message. */
@@ -136,6 +163,7 @@ export class TerminalStore implements ConversationListener {
     }
     this.#replace(nextConversation);
     this.editor.setHistory(getPromptTexts(nextConversation.mirror.messages));
+    this.#loadTexts(nextConversation);
     this.reportChange();
   }
 
@@ -161,13 +189,21 @@ export class TerminalStore implements ConversationListener {
       .map(({ name, description, hint }) => [name, escapeLine(`${description} ${hint}`.trim()), hint]);
   }
 
-  /** Sends a prompt. The agent expands slash commands. */
+  /** Sends a prompt, after the session that is being opened. The agent expands slash commands. */
   send(text: string, files: readonly string[] = [], isCommand = false): void {
-    const { conversation } = this;
+    const { opening } = this;
+    if (!opening) return this.attempt(() => this.conversation.sender.send(text, files, isCommand));
+    this.holdText(text, () => opening.then(() => this.send(text, files, isCommand)));
+  }
+
+  /** Keeps a text of the prompt until `work` has sent it. If `work` fails, the text returns to the prompt. */
+  holdText(text: string, work: () => Promise<void>): void {
+    const release = () => (this.#heldTexts = this.#heldTexts.filter((heldText) => heldText !== text));
+    this.#heldTexts = [...this.#heldTexts, text];
     this.attempt(() =>
-      conversation.send(text, files, isCommand).catch((error: unknown) => {
-        // Sending failed: restore the text, unless the user has typed another.
-        if (this.editor.text === "") this.editor.setText(text);
+      work().then(release, (error: unknown) => {
+        release();
+        this.restoreTexts([text], "");
         throw error;
       }),
     );
@@ -212,15 +248,38 @@ export class TerminalStore implements ConversationListener {
   async close(): Promise<void> {
     this.#closeController.abort();
     await Promise.all([this.conversation.close(), ...this.#closingConversations]);
+    await this.#drafts.save();
   }
 
   get isExitPending(): boolean {
     return this.#isExitPending;
   }
 
+  /** Adopts the unsent texts that earlier terminals have left for the session. */
+  #loadTexts(conversation: TerminalConversation): void {
+    this.#drafts.load(conversation.id, (texts) => {
+      const drafts = texts.map(({ draft }) => draft).filter((draft) => draft !== "");
+      if (drafts.length > 0) this.restoreTexts(drafts, "");
+      conversation.sender.adopt(texts.flatMap(({ entries }) => entries));
+    });
+  }
+
   #replace(nextConversation: TerminalConversation): void {
-    this.#closingConversations.push(this.conversation.close());
+    const { conversation } = this;
+    const { entries } = conversation.sender.outbox;
+    this.#closingConversations.push(conversation.close());
     this.conversation = nextConversation;
+    // The text in the prompt moves to the next session. Texts of a session that does not exist yet return to the prompt.
+    this.#drafts.leave({
+      sessionId: conversation.id,
+      draft: "",
+      entries: conversation.id === undefined ? [] : entries,
+    });
+    if (conversation.id === undefined && entries.length > 0)
+      this.restoreTexts(
+        entries.map(({ text }) => text),
+        "",
+      );
     this.notices = [];
     this.scroll.scrollToEnd();
     this.ask = undefined;
@@ -271,7 +330,7 @@ export class TerminalStore implements ConversationListener {
     if (this.#isExitPending) return this.options.requestExit();
     this.#isExitPending = true;
     const { conversation } = this;
-    if (conversation.isRunning) this.attempt(() => conversation.stop());
+    if (conversation.isRunning) this.attempt(() => conversation.sender.stop());
     else if (this.editor.text !== "") this.prompt.clear();
   }
 
@@ -298,7 +357,8 @@ export class TerminalStore implements ConversationListener {
 
   #submit(text: string, files: readonly string[]): void {
     this.scroll.scrollToEnd();
-    if (/^\/[^\s/]+(\s|$)/.test(text)) return this.options.runCommand(this, text);
+    if (/^\/[^\s/]+(\s|$)/.test(text))
+      return this.holdText(text, async () => (await this.options.loadCommands()).runCommand(this, text));
     this.send(text, files);
   }
 }

@@ -1,11 +1,12 @@
 import { GantryClient } from "gantry/client";
-import { COMMANDS, runCommand } from "./commands.js";
+import { COMMANDS } from "./command-list.js";
 import { watchOtherSessionAsks } from "./other-session-asks.js";
 import type { NewSessionOptions } from "./conversation.js";
 import { TerminalStore } from "./store.js";
 import { Keyboard } from "./keys.js";
 import { Painter } from "./painter.js";
 import { Screen } from "./screen.js";
+import type { StateFiles } from "./state-files.js";
 import { escapeLine } from "./text.js";
 import { View } from "./view.js";
 
@@ -34,6 +35,11 @@ export interface TerminalOptions {
   listFiles?: ((folder: string | undefined, signal: AbortSignal) => Promise<readonly string[]>) | undefined;
   /** Location for the first line of the screen: a folder or a server. */
   location: string;
+  /**
+   * Returns the folder for unsent texts, history and settings. Called after the first frame. Undefined: nothing is
+   * stored.
+   */
+  stateFolder?: (() => Promise<string>) | undefined;
   hasColours: boolean;
   /** Closes the terminal when the signal aborts. */
   signal?: AbortSignal | undefined;
@@ -53,6 +59,8 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
   let resolveServer: (server: Promise<Server>) => void = () => undefined;
   const server = new Promise<Server>((resolve) => (resolveServer = resolve));
   const client = createDeferredClient(server);
+  let resolveStateFiles: (files: Promise<StateFiles | undefined>) => void = () => undefined;
+  const stateFiles = new Promise<StateFiles | undefined>((resolve) => (resolveStateFiles = resolve));
   let reportCrash: (error: unknown) => void = () => undefined;
   const crash = new Promise<never>((_, reject) => (reportCrash = reject));
   crash.catch(() => undefined);
@@ -62,8 +70,9 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
     listFiles,
     projectDir,
     location,
+    stateFiles,
     commands: COMMANDS,
-    runCommand,
+    loadCommands: () => import("./commands.js"),
     requestExit: () => requestExit(),
     suspend: () => screen.suspend(),
     setWheel: (isEnabled) => (screen.hasWheel = isEnabled),
@@ -79,10 +88,14 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
     options.onReady?.((line) => store.showNotice(escapeLine(line)));
     // Wait until the first frame is drawn.
     await new Promise((resolve) => setImmediate(resolve));
+    resolveStateFiles(openStateFiles(options).catch(() => undefined));
     resolveServer(options.serve());
     watchOtherSessionAsks(store, closeController.signal);
-    if (options.session !== undefined)
-      store.attempt(() => resumeSession(store, options.session ?? "", newSessionOptions, projectDir));
+    if (options.session !== undefined) {
+      const opening = resumeSession(store, options.session, newSessionOptions, projectDir);
+      store.opening = opening.catch(() => undefined).finally(() => (store.opening = undefined));
+      store.attempt(() => opening);
+    }
     if (signal?.aborted) requestExit();
     // If the server cannot start, the promise rejects and the caller reports why on the restored screen.
     await Promise.race([exitRequest, crash, server.then(() => exitRequest)]);
@@ -94,6 +107,7 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
     detachScreen();
     process.off("uncaughtException", reportCrash);
     process.off("unhandledRejection", reportCrash);
+    resolveStateFiles(Promise.resolve(undefined));
     await store.close();
   }
 }
@@ -127,6 +141,15 @@ function attachScreen(
     view.close();
     screen.release();
   };
+}
+
+/** Opens the files of the terminal. Rejects if the folder cannot be used. */
+async function openStateFiles({ stateFolder, location }: TerminalOptions): Promise<StateFiles | undefined> {
+  if (!stateFolder) return undefined;
+  const [folder, module] = await Promise.all([stateFolder(), import("./state-files.js")]);
+  const files = new module.StateFiles(folder, location);
+  await files.prepare();
+  return files;
 }
 
 /** Continues a session and applies the given settings. */

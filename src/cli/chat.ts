@@ -1,5 +1,5 @@
 import { realpathSync } from "node:fs";
-import { resolve } from "node:path";
+import { join, resolve } from "node:path";
 import type { TerminalOptions } from "gantry/adapters/terminal";
 import { ConfigError } from "../ports/errors.js";
 import { getEnvironmentVariable } from "../serve/environment.js";
@@ -50,6 +50,7 @@ export const run: CommandHandler<typeof chat.flags> = async ({ args, flags, outp
         return listProjectFiles(realpathSync(searchFolder), signal);
       },
       location: address ? address.origin : folder,
+      stateFolder: async () => join((await import("../serve/config.js")).getHomeFolder(), "terminal"),
       hasColours: (getEnvironmentVariable("NO_COLOR") ?? "") === "",
       signal: handleInterrupts(),
     });

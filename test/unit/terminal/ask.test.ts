@@ -49,7 +49,7 @@ function openStore(hooks: Hooks, columns = 80, rows = 24) {
     newSessionOptions: {},
     location: "here",
     commands: [],
-    runCommand: noop,
+    loadCommands: async () => ({ runCommand: noop }),
     requestExit: noop,
     suspend: noop,
   };
