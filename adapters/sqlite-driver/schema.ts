@@ -40,6 +40,9 @@ const createTotalsTriggers = (condition: (row: "NEW" | "OLD") => string): string
  * - `runs`: `root` is the id of the chain's first session, `fence` of the lease of the last write, `record` all fields as
  *   JSON. `asks`: `ask` has all fields as JSON.
  * - `sessions_archived` begins with `archived`, so that SQLite prefers this index.
+ *
+ * The first search adds the tables and triggers of `search-index.ts`, without a migration. A migration that replaces
+ * `messages`, `pieces` or `sessions` must first drop them.
  */
 export const MIGRATIONS: readonly string[] = [
   `

@@ -12,6 +12,8 @@ import type {
   LeaseOptions,
   AcquiredLease,
   MessageQuery,
+  MessageSearchPage,
+  MessageSearchQuery,
   RunQuery,
   SessionChange,
   SessionDriver,
@@ -152,6 +154,18 @@ export class SqliteDriver implements SessionDriver {
 
   load(chain: ChainData): Promise<void> {
     return this.#write(true, (db) => loadChain(db, chain));
+  }
+
+  searchMessages(query: MessageSearchQuery): Promise<MessageSearchPage> {
+    return this.#lifecycle.run(async ({ db, hasWal, statements, writeQueue }) => {
+      // Loaded with the first search.
+      const { searchMessages } = await import("./search.js");
+      try {
+        return await searchMessages(statements, writeQueue, query);
+      } finally {
+        if (hasWal) this.#checkpointWhenIdle(db);
+      }
+    });
   }
 
   /** Whether another connection wrote to the file since the last call. */

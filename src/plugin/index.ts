@@ -66,7 +66,10 @@ export type {
 } from "../ports/session-driver.js";
 export type {
   AskQuery,
+  MessageMatch,
   MessageQuery,
+  MessageSearchPage,
+  MessageSearchQuery,
   RunQuery,
   SessionPage,
   SessionQuery,
@@ -93,6 +96,18 @@ export { ChainListeners, LocalNotifiers, PollingNotifier } from "../sessions/pol
 export { holderState, currentHolder } from "../sessions/holder.js";
 export { ProcessLock } from "../sessions/process-lock.js";
 export { createFolder } from "../base/create-folder.js";
+
+// Session drivers: full-text search.
+export { decodeSearchCursor, encodeSearchCursor } from "../sessions/search/cursor.js";
+export {
+  findSnippet,
+  parseSearchText,
+  toIndexTerms,
+  toQueryTerms,
+  type QueryTerm,
+  type QueryWord,
+} from "../sessions/search/message-search.js";
+export { scanMessages } from "../sessions/search/scan-messages.js";
 
 // Session drivers over a store of documents.
 export { DocumentDriver, type DocumentDriverOptions } from "../sessions/documents/document-driver.js";
@@ -168,6 +183,7 @@ export type { MessagesQuery } from "../sessions/sessions.js";
 export type { RevertOptions } from "../sessions/session-rewinds.js";
 export type { ChangedFilesQuery } from "../sessions/changed-files.js";
 export type { ChangeUndoOptions } from "../sessions/undo-change.js";
+export type { SearchInput } from "../sessions/search/search-messages.js";
 export type { UndoOptions } from "../sessions/undo.js";
 export type { CommandQuery, ListedCommand } from "../run/prompt/slash-commands.js";
 export type { SessionBudget } from "../run/budget/limits.js";

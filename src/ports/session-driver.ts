@@ -5,6 +5,7 @@ import type { Instruction, RunRecord } from "./run.js";
 import type { Session, Snapshot } from "./session.js";
 import type { SessionStart, SessionChange, ChangeResult } from "./session-change.js";
 import type { SessionQuery, SessionPage, MessageQuery, RunQuery, StoredRun, AskQuery } from "./session-queries.js";
+import type { MessageSearchPage, MessageSearchQuery } from "./session-queries.js";
 
 /** The part of a chain that its next run needs. */
 export interface LeaseHead {
@@ -251,4 +252,12 @@ export interface SessionDriver {
    * keys. Undefined: the kernel frees an old key when it is used again, and answers stay until their chain is deleted.
    */
   forgetKeys?(before: string): Promise<void>;
+  /**
+   * Finds messages by their words, also unfinished ones. Pages contain every message once that stays unchanged
+   * meanwhile. A call takes a few seconds at most: the driver may update an index during the call. Deleted and hidden
+   * messages are never found, whatever the index contains. Rejects with `InputError` for an invalid `before`.
+   *
+   * Undefined: the kernel reads the messages of all sessions, newest session first.
+   */
+  searchMessages?(query: MessageSearchQuery): Promise<MessageSearchPage>;
 }

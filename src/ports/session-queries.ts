@@ -1,4 +1,5 @@
 import type { LeaseHolder } from "./holder.js";
+import type { Role } from "./message.js";
 import type { RunRecord, RunState } from "./run.js";
 import type { Session } from "./session.js";
 
@@ -96,4 +97,51 @@ export interface AskQuery {
   limit: number;
   /** Starts after an entry, which may no longer exist. */
   before?: { createdAt: string; id: string };
+}
+
+/**
+ * Query of `searchMessages`: messages that contain all words of a text. Sessions of subagents are not searched, and
+ * neither are messages hidden by a revert.
+ */
+export interface MessageSearchQuery {
+  /**
+   * Words in any order; all other characters separate words. The last word also matches the start of a word. Case and
+   * accents are ignored. A text without words matches nothing.
+   */
+  text: string;
+  /** Compared as a complete string, so subfolders do not match. */
+  projectDir?: string;
+  /** `exclude`: without archived sessions. `include` (default): all. `only`: archived sessions only. */
+  archived?: "exclude" | "include" | "only";
+  limit: number;
+  /** `next` of the previous page. */
+  before?: string;
+  /** Rejects the call with the signal's reason. Changes that the call made stay. */
+  signal?: AbortSignal;
+}
+
+/** A message that a search found. */
+export interface MessageMatch {
+  /** Id of the chain's first session. */
+  sessionId: string;
+  /** Title of the chain's first session. */
+  title: string;
+  messageId: string;
+  seq: number;
+  role: Role;
+  createdAt: string;
+  /** Plain text around a match, on one line. */
+  snippet: string;
+  /** The matches in `snippet`: start and end in UTF-16 code units, ascending, without overlap. */
+  ranges: readonly (readonly [start: number, end: number])[];
+}
+
+/** Page of a search. */
+export interface MessageSearchPage {
+  /** Newest first, in an order of the driver: by the message, or by the session and then the message. */
+  matches: MessageMatch[];
+  /** Cursor of the next page, which may be empty. Undefined after the last page. */
+  next?: string;
+  /** Whether the time limit of a call ended this page early. More matches may follow with `next`. */
+  isIncomplete: boolean;
 }

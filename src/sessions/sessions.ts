@@ -1,3 +1,4 @@
+import { selectPage } from "./message-page.js";
 import { requireSession, requireHead } from "./require-session.js";
 import { listSubagentSessionIds } from "./subagents.js";
 import { hasLiveHolder } from "./lease.js";
@@ -7,8 +8,9 @@ import { InputError, SessionNotFoundError } from "../ports/errors.js";
 import type { Message } from "../ports/message.js";
 import type { Session, SessionMode } from "../ports/session.js";
 import type { SessionFields } from "../ports/session-change.js";
-import type { SessionPage, SessionQuery } from "../ports/session-queries.js";
+import type { MessageSearchPage, SessionPage, SessionQuery } from "../ports/session-queries.js";
 import type { WatchEvent, WatchOptions } from "../ports/watch.js";
+import type { SearchInput } from "./search/search-messages.js";
 import { cancelOpenRuns, checkSessionUpdate, type RunCanceller } from "./session-update.js";
 
 export type { NewSession } from "./new-session.js";
@@ -84,6 +86,11 @@ export class Sessions extends SessionRewinds {
     return store.list({ limit, ...filter, ...(parent && { spawnedBy: parent.chain.root }) });
   }
 
+  /** Finds messages by their words. Default `limit`: 50. A page may be empty although `next` is set. */
+  async search(query: SearchInput): Promise<MessageSearchPage> {
+    return (await import("./search/search-messages.js")).searchSessions(this.#options.store, query);
+  }
+
   /** Messages in ascending `seq`. Rejects with `SessionNotFoundError`. */
   async messages(id: string, query: MessagesQuery = {}): Promise<Message[]> {
     const store = await this.#options.store();
@@ -151,12 +158,4 @@ export class Sessions extends SessionRewinds {
     for (const deletedId of ids) this.#options.notifyWatchers(deletedId, true);
     this.#options.bus.emit("session.deleted", { ids });
   }
-}
-
-function selectPage(messages: Message[], page: { after?: number; before?: number; limit?: number }): Message[] {
-  const { after = -Infinity, before = Infinity, limit = Infinity } = page;
-  const matchingMessages = messages.filter((message) => message.seq > after && message.seq < before);
-  return page.before !== undefined && page.after === undefined
-    ? matchingMessages.slice(-limit)
-    : matchingMessages.slice(0, limit);
 }

@@ -11,6 +11,7 @@ import { messageRules } from "./session-driver/messages.js";
 import { StoreUnderTest, type StoreRules } from "./session-driver/store-under-test.js";
 import { raceRules } from "./session-driver/races.js";
 import { runRules } from "./session-driver/runs.js";
+import { searchRules } from "./session-driver/search.js";
 import { sessionRules } from "./session-driver/sessions.js";
 import { sharingRules } from "./session-driver/sharing.js";
 import { textRules } from "./session-driver/texts.js";
@@ -22,6 +23,7 @@ export function sessionDriverChecks(fixture: SessionDriverFixture): Check[] {
     sessions: { ...sessionRules, ...lifecycleRules },
     lists: listRules,
     messages: messageRules,
+    search: searchRules,
     changes: changeRules,
     chains: chainRules,
     leases: leaseRules,

@@ -9,6 +9,8 @@ import type {
   ChainHead,
   ChangeResult,
   MessageQuery,
+  MessageSearchPage,
+  MessageSearchQuery,
   RunQuery,
   SessionChange,
   SessionPage,
@@ -16,6 +18,7 @@ import type {
   SessionStart,
   StoredRun,
 } from "gantry/plugin";
+import { scanMessages } from "gantry/plugin";
 import { sessionDriverChecks, type Check } from "gantry/testing";
 import { assertCheckRejects } from "../../helpers/assert-check-rejects.js";
 import { Tables } from "../../helpers/tables.js";
@@ -738,6 +741,138 @@ const FAULTY_DRIVERS: [fault: string, WrongDriver: DriverClass, checkName: strin
     "open: repeated and concurrent calls have no effect; one close closes, and open reopens",
   ],
 ];
+
+/** A correct search, apart from the fault of a subclass. */
+class SearchingDriver extends Driver {
+  searchMessages(query: MessageSearchQuery): Promise<MessageSearchPage> {
+    return scanMessages(this, query);
+  }
+}
+
+FAULTY_DRIVERS.push(
+  [
+    "compares case in a search",
+    class extends SearchingDriver {
+      override async searchMessages(query: MessageSearchQuery): Promise<MessageSearchPage> {
+        const page = await super.searchMessages(query);
+        const words = query.text.split(/\W+/);
+        const hasWords = (snippet: string): boolean => words.every((word) => snippet.includes(word));
+        return { ...page, matches: page.matches.filter(({ snippet }) => hasWords(snippet)) };
+      }
+    },
+    "search: finds messages with all words, in any order, ignoring case and accents; the last word may be a start",
+  ],
+  [
+    "treats the text of a search as an expression",
+    class extends SearchingDriver {
+      override async searchMessages({ text, ...query }: MessageSearchQuery): Promise<MessageSearchPage> {
+        if ((text.match(/"/g)?.length ?? 0) % 2 === 1) throw new Error("syntax error");
+        return super.searchMessages({ ...query, text: text.replaceAll(" AND ", " ") });
+      }
+    },
+    "search: operators, quotes and wildcards have no meaning; a text without words finds nothing",
+  ],
+  [
+    "finds messages that a revert hides",
+    class extends SearchingDriver {
+      override async messages(id: string, query: MessageQuery = {}): Promise<Message[]> {
+        const { sessions = [] } = (await this.dump(id)) ?? {};
+        const { before = Infinity } = query;
+        return sessions
+          .flatMap(({ messages }) => messages.map(({ message }) => message))
+          .filter(({ seq }) => seq < before);
+      }
+    },
+    "search: never finds hidden messages, and finds restored ones",
+  ],
+  [
+    "finds messages of deleted sessions",
+    class extends SearchingDriver {
+      readonly #pagesByText = new Map<string, MessageSearchPage>();
+      override async searchMessages(query: MessageSearchQuery): Promise<MessageSearchPage> {
+        const page = this.#pagesByText.get(query.text) ?? (await super.searchMessages(query));
+        this.#pagesByText.set(query.text, page);
+        return page;
+      }
+    },
+    "search: never finds deleted sessions, also if their ids are used again",
+  ],
+  [
+    "searches the text of a growing message only at its start",
+    class extends SearchingDriver {
+      override async searchMessages(query: MessageSearchQuery): Promise<MessageSearchPage> {
+        const page = await super.searchMessages(query);
+        const texts = await Promise.all(page.matches.map(({ sessionId }) => this.messages(sessionId)));
+        const isFinished = (id: string): boolean =>
+          texts.flat().some((message) => message.id === id && message.finished);
+        return { ...page, matches: page.matches.filter(({ messageId }) => isFinished(messageId)) };
+      }
+    },
+    "search: finds the current text of growing messages, also of a crashed process",
+  ],
+  [
+    "searches archived sessions, whatever the query says",
+    class extends SearchingDriver {
+      override searchMessages({ archived: _, ...query }: MessageSearchQuery): Promise<MessageSearchPage> {
+        return super.searchMessages(query);
+      }
+    },
+    "search: filters by folder and archive state, and omits sessions of subagents",
+  ],
+  [
+    "starts each page of a search with the last match of the previous page",
+    class extends SearchingDriver {
+      override async searchMessages(query: MessageSearchQuery): Promise<MessageSearchPage> {
+        const page = await super.searchMessages(query);
+        const [matches, lastMatch] = [page.matches, page.matches.at(-1)];
+        return query.before !== undefined && lastMatch ? { ...page, matches: [lastMatch, ...matches.slice(1)] } : page;
+      }
+    },
+    "search: pages contain every match once, newest first, despite writes",
+  ],
+  [
+    "returns the offset of a word in the message as a range",
+    class extends SearchingDriver {
+      override async searchMessages(query: MessageSearchQuery): Promise<MessageSearchPage> {
+        const page = await super.searchMessages(query);
+        const shift = ([start, end]: readonly [number, number]): [number, number] => [start + 200, end + 200];
+        return { ...page, matches: page.matches.map((match) => ({ ...match, ranges: match.ranges.map(shift) })) };
+      }
+    },
+    "search: a match has the fields of its message, and a snippet with the ranges of the words",
+  ],
+  [
+    "ignores the cursor of a search",
+    class extends SearchingDriver {
+      override searchMessages({ before: _, ...query }: MessageSearchQuery): Promise<MessageSearchPage> {
+        return super.searchMessages(query);
+      }
+    },
+    "search: rejects an invalid cursor and an aborted signal",
+  ],
+  [
+    "indexes only words of ASCII letters",
+    class extends SearchingDriver {
+      override async searchMessages(query: MessageSearchQuery): Promise<MessageSearchPage> {
+        return /^\p{ASCII}*$/u.test(query.text) ? super.searchMessages(query) : { matches: [], isIncomplete: false };
+      }
+    },
+    "search: finds parts of names, and words of every script",
+  ],
+  [
+    "updates its index after a search instead of before",
+    class extends SearchingDriver {
+      #nextResult: Promise<MessageSearchPage> | undefined;
+      override searchMessages(query: MessageSearchQuery): Promise<MessageSearchPage> {
+        const result = this.#nextResult ?? super.searchMessages(query);
+        this.#nextResult = super.searchMessages(query);
+        this.#nextResult.catch(() => undefined);
+        return result;
+      }
+    },
+    "search: sees every earlier change of all drivers, while drivers write and search concurrently",
+  ],
+);
 
 /** File descriptors that a wrong driver leaves open. */
 const openFileDescriptors: number[] = [];
