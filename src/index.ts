@@ -15,6 +15,8 @@ export type { Run, RunInput, RunRecord, RunResult, RunState } from "./ports/run.
 export type { EndedBy, Usage } from "./ports/usage.js";
 
 // Members of an agent: sessions, runs, asks, models.
+export type { SessionContext } from "./ports/session-context.js";
+export type { UserCommand, UserCommandResult } from "./ports/user-command.js";
 export type { Sessions } from "./sessions/sessions.js";
 export type { NewSession } from "./sessions/new-session.js";
 export type { UndoResult } from "./sessions/undo.js";
@@ -57,6 +59,7 @@ export {
   AttachmentError,
   BudgetExceededError,
   GantryError,
+  CommandsDisabledError,
   hasCode,
   InputError,
   LeaseLostError,

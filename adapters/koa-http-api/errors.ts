@@ -103,6 +103,7 @@ const STATUS_BY_CODE: Readonly<Record<string, number>> = {
   undo_conflict: 409,
   ask_not_found: 404,
   ask_closed: 409,
+  commands_disabled: 403,
   project_folder: 400,
   attachment: 400,
   model_selection: 400,

@@ -64,3 +64,19 @@ export const failure = (description: string, ...headers: (keyof typeof RESPONSE_
   shapes: ["Failure"],
   headers,
 });
+
+/** Errors of every operation: access denied, server overloaded or stopping. */
+export const accessErrors = {
+  401: failure("A required header is absent or wrong"),
+  403: failure("The page, host, user or process is not allowed, or the request requires a person"),
+  503: failure("A limit is reached, the store is unavailable, or the server is stopping", "Retry-After"),
+};
+export const storeErrors = { ...accessErrors, 500: failure("Unexpected error; the log has the details") };
+export const queryErrors = { 400: failure("A query parameter is invalid") };
+export const notFound = (resource: string) => ({ 404: failure(`The ${resource} does not exist`) });
+export const pageErrors = { 415: failure("A browser page sent a POST without a JSON content type") };
+export const bodyErrors = {
+  400: failure("The body or one of its fields is invalid"),
+  413: failure("The body is too large"),
+  415: failure("A browser page sent a body without a JSON content type, or the body is compressed"),
+};

@@ -1,24 +1,24 @@
 import { IGNORED_HEADER, MODEL_HEADER, RUN_HEADER, SESSION_HEADER } from "./headers.js";
 import { SESSION_STREAM, WATCH_ALL_OPERATION } from "./openapi-events.js";
-import { failure, header, integerFrom, query, success, textSchema, type Operation } from "./openapi-operation.js";
+import {
+  accessErrors,
+  bodyErrors,
+  failure,
+  header,
+  integerFrom,
+  notFound,
+  pageErrors,
+  query,
+  queryErrors,
+  storeErrors,
+  success,
+  textSchema,
+  type Operation,
+} from "./openapi-operation.js";
 import { createRewindOperations } from "./openapi-rewind-paths.js";
+import { WORK_OPERATIONS } from "./openapi-work-paths.js";
 import { RunState } from "./request-shapes.js";
 
-/** Errors of every operation: access denied, server overloaded or stopping. */
-const accessErrors = {
-  401: failure("A required header is absent or wrong"),
-  403: failure("The page, host, user or process is not allowed, or the request requires a person"),
-  503: failure("A limit is reached, the store is unavailable, or the server is stopping", "Retry-After"),
-};
-const storeErrors = { ...accessErrors, 500: failure("Unexpected error; the log has the details") };
-const queryErrors = { 400: failure("A query parameter is invalid") };
-const notFound = (resource: string) => ({ 404: failure(`The ${resource} does not exist`) });
-const pageErrors = { 415: failure("A browser page sent a POST without a JSON content type") };
-const bodyErrors = {
-  400: failure("The body or one of its fields is invalid"),
-  413: failure("The body is too large"),
-  415: failure("A browser page sent a body without a JSON content type, or the body is compressed"),
-};
 const sizeParameter = query("size", integerFrom(1, { default: 20 }), "At most 100");
 const sessionFilter = query("session_id", textSchema, "Only entries of this session");
 const seqSchema = integerFrom(0);
@@ -259,6 +259,7 @@ export const OPERATIONS: readonly Operation[] = [
     },
   },
   ...createRewindOperations(storeErrors, bodyErrors),
+  ...WORK_OPERATIONS,
   {
     ...{ id: "listAsks", path: "/api/asks", method: "get", summary: "Questions of runs to users, newest first" },
     parameters: [

@@ -44,6 +44,9 @@ export const koaHttpOptions = option.section({
     "Folders that may contain the `project_dir` of a run, besides the served folder. Relative paths start at the folder of the config file.",
     { default: [] },
   ),
+  shell: option.flag("Whether people may run shell commands in a session (`POST /api/sessions/{id}/shell`).", {
+    default: true,
+  }),
   limits: option.section({ streams, json_depth }),
 });
 

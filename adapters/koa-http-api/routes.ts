@@ -65,6 +65,7 @@ export function addRoutes(
 
   addRewindRoutes(router, dependencies, bodyReader, readId);
   addStreams(router, dependencies, streamLimiter);
+  addWorkRoutes(router, dependencies, bodyReader, streamLimiter);
   return router;
 }
 
@@ -80,6 +81,25 @@ function addStreams(router: Router, dependencies: ApiDependencies, streamLimiter
     const { AllEvents } = await import("./all-events.js");
     await (allEvents ??= new AllEvents(dependencies, streamLimiter)).serve(ctx);
   });
+}
+
+/** Adds the endpoints of a session's context, of people's commands and of file previews. */
+function addWorkRoutes(
+  router: Router,
+  dependencies: ApiDependencies,
+  bodyReader: BodyReader,
+  streamLimiter: StreamLimiter,
+): void {
+  router.get("/api/sessions/:id/context", async (ctx) =>
+    (await import("./context-routes.js")).showContext(ctx, readId(ctx), dependencies.agent),
+  );
+  router.post("/api/sessions/:id/shell", async (ctx) => {
+    const { runShellCommand } = await import("./shell-routes.js");
+    await runShellCommand(ctx, readId(ctx), dependencies, bodyReader, streamLimiter);
+  });
+  router.get("/api/files/content", async (ctx) =>
+    (await import("./file-content.js")).showFileContent(ctx, dependencies),
+  );
 }
 
 /** Problem that this transport reports: the agent itself may still be ready. */

@@ -106,6 +106,8 @@ export class Agent {
       watch: (id, options) => this.#watchers.watch(id, options),
       stopRun: async (rootId) => this.#localRuns?.stop(rootId),
       runs: () => this.runs,
+      measureContext: async (id, signal) => (await this.#loadLocalRuns()).measureContext(id, signal),
+      runCommand: async (id, command) => (await this.#loadLocalRuns()).runCommand(id, command),
       background,
       fileHistory,
     });

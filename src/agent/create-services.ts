@@ -6,6 +6,7 @@ import { InputError } from "../ports/errors.js";
 import { Project } from "../project/project.js";
 import { AGENT_DEFAULTS } from "../ports/agent-options.js";
 import { ConversationCache } from "../run/context/conversation-cache.js";
+import { PromptReports } from "../run/context/prompt-reports.js";
 import { RunLimiter } from "../run/budget/limits.js";
 import type { AgentServices } from "../run/context/agent-services.js";
 import { AgentTools, ToolSources } from "../run/tools/tool-sources.js";
@@ -73,7 +74,11 @@ export function createServices(options: AgentOptions, { closeSignal, ...agentMem
       },
     },
     budget: createBudget(options),
-    caches: { conversations: new ConversationCache(), toolStates: new ToolStateCache() },
+    caches: {
+      conversations: new ConversationCache(),
+      toolStates: new ToolStateCache(),
+      promptReports: new PromptReports(),
+    },
     background: { tasks: new TaskSet(), closeSignal, sessionsBeingTitled: new Set() },
   };
 }

@@ -122,6 +122,11 @@ export class HeadTail {
     if (this.#head.length > MAX_CHUNKS) this.#head = [Buffer.concat(this.#head)];
   }
 
+  /** Whether bytes in the middle were not stored. */
+  get isCut(): boolean {
+    return this.#totalBytes > this.#headBytes + this.#tailBytes;
+  }
+
   /**
    * Returns the stored text, cleaned. `hint` is added to the line that replaces the removed middle. Bytes that are not
    * valid UTF-8 become U+FFFD.

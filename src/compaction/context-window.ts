@@ -4,6 +4,12 @@ import { compactView, type ViewCaller } from "./compact-view.js";
 import { shortenMessage } from "./fit.js";
 import { startFollowUp } from "./follow-up.js";
 import { shortenPrefix } from "./prompt-prefix.js";
+import {
+  computeMaxOutputBytes,
+  computeMaxPrefixBytes,
+  computeWindowSize,
+  DEFAULT_WINDOW_TOKENS,
+} from "./window-size.js";
 import type { Compaction } from "./compaction.js";
 import type { Conversation } from "../conversation/conversation.js";
 import { hasCode } from "../ports/errors.js";
@@ -15,14 +21,6 @@ import type { Message } from "../ports/message.js";
 import type { JsonSchema, ToolSpec } from "../ports/tool.js";
 import type { Recorder } from "../conversation/recorder.js";
 
-/** Assumed window of a model that reports none, in tokens. */
-const DEFAULT_WINDOW_TOKENS = 128_000;
-/** Maximum tokens reserved for the answer. The reserve is never more than a fifth of the window. */
-const MAX_ANSWER_TOKENS = 4_096;
-/** Maximum share of the limit for instructions and tools; larger ones are shortened. */
-const MAX_PREFIX_SHARE = 0.6;
-/** Maximum share of the tokens for messages that one tool output may take. */
-const MAX_OUTPUT_SHARE = 1 / 3;
 /** A requested compaction reduces the messages to at most this share of their size. */
 const REQUESTED_COMPACTION_SHARE = 0.5;
 /** A requested compaction does nothing if the messages have no more tokens than this. */
@@ -31,8 +29,6 @@ const MIN_COMPACTION_TOKENS = 500;
 const RETRY_SHARE = 0.6;
 /** Usable share of the remaining window. The rest covers errors of the prompt's estimate. */
 const USABLE_WINDOW_SHARE = 0.95;
-/** Minimum bytes of a tool output before it is cut, even in a small window. */
-const MIN_OUTPUT_BYTES = 600;
 /**
  * A reported prompt size is trusted if it has at least one token per this many bytes. Some servers omit cached tokens.
  */
@@ -42,6 +38,8 @@ const MAX_BYTES_PER_TOKEN = 8;
 export interface WindowContext extends ViewCaller {
   readonly effort: ReasoningEffort;
   readonly systemPrompt: string;
+  /** Sections of `systemPrompt` from instruction files and skills. */
+  readonly instructionTexts: readonly string[];
   readonly tools: readonly ToolSpec[];
   /** Schema of the final answer. Undefined: the answer is free text. */
   readonly outputSchema?: JsonSchema | undefined;
@@ -61,17 +59,14 @@ interface PromptPrefix {
 
 /** Opens the context window of one run. Logs a warning once per model if its window is unknown. */
 export function openWindow({ options, loggedModels }: Compaction, context: WindowContext): ContextWindow {
-  const { enabled, threshold, keepMessages, contextWindow } = options;
+  const { enabled, keepMessages } = options;
   const { provider, model, logger } = context;
-  const knownSize = contextWindow > 0 ? contextWindow : model.contextWindow;
+  const { size, limit, isKnown } = computeWindowSize(options, model);
   const name = `${provider.name}/${model.id}`;
-  if (knownSize === undefined && enabled && !loggedModels.has(name)) {
+  if (!isKnown && enabled && !loggedModels.has(name)) {
     loggedModels.add(name);
     logger.warn(`context window of the model is unknown; assuming ${DEFAULT_WINDOW_TOKENS} tokens`, { model: name });
   }
-  const size = knownSize ?? DEFAULT_WINDOW_TOKENS;
-  const answerTokens = Math.min(MAX_ANSWER_TOKENS, model.maxOutput ?? MAX_ANSWER_TOKENS, Math.floor(size / 5));
-  const limit = Math.floor(Math.min(size * threshold, size - answerTokens));
   return new ContextWindow(context, { enabled, size, limit, keepMessages, strategy: options.strategy });
 }
 
@@ -130,8 +125,11 @@ export class ContextWindow {
     return this.#createRequest();
   }
 
-  /** Records the usage of a completed model call. The answer must already be part of the conversation. */
-  recordAnswer(usage: ModelUsage): void {
+  /**
+   * Records the usage of a completed model call. The answer must already be part of the conversation. Returns the
+   * tokens of the conversation with its prefix, as counted by the provider; undefined without a valid count.
+   */
+  recordAnswer(usage: ModelUsage): number | undefined {
     this.#rejectedPrompts = undefined;
     const { messages } = this.#context.conversation;
     const requestBytes =
@@ -142,6 +140,7 @@ export class ContextWindow {
     this.#reportedSize = isCredible
       ? { tokens: usage.inputTokens + usage.outputTokens, count: messages.length }
       : undefined;
+    return this.#reportedSize?.tokens;
   }
 
   /** The prompts since the last answer that the provider rejected as too long. Undefined if there are none. */
@@ -236,10 +235,7 @@ export class ContextWindow {
 
   /** Maximum bytes of one tool output. */
   get #maxOutputBytes(): number {
-    return Math.max(
-      MIN_OUTPUT_BYTES,
-      Math.floor((this.#limit - this.#prefix.tokens) * MAX_OUTPUT_SHARE) * BYTES_PER_TOKEN,
-    );
+    return computeMaxOutputBytes(this.#limit, this.#prefix.tokens);
   }
 
   /** Whether no message has to be shortened. */
@@ -261,7 +257,7 @@ export class ContextWindow {
 
   #fitPrefix(): PromptPrefix {
     const { systemPrompt: system, tools, logger } = this.#context;
-    const maxBytes = Math.floor(Math.max(0, this.#limit) * MAX_PREFIX_SHARE) * BYTES_PER_TOKEN;
+    const maxBytes = computeMaxPrefixBytes(this.#limit);
     const bytes = bytesOfPrefix({ system, tools });
     const isShortened = this.#rules.enabled && bytes > maxBytes;
     const prefix = isShortened ? shortenPrefix(system, tools, maxBytes, logger) : { system, tools, bytes };

@@ -34,6 +34,7 @@ export type { PlanEntry, WatchOptions } from "../ports/watch.js";
 export { canRestart } from "../sessions/stored-run.js";
 export { SESSION_MODES } from "../sessions/session-modes.js";
 export { readAttachments, type AttachmentPolicy } from "../files/attachments.js";
+export { readFilePreview, type FilePreview } from "../tools/files/file-preview.js";
 
 // Model providers: the port and shared calculations.
 export type {

@@ -186,10 +186,7 @@ export class ModelSelectionError extends errorClass("model_selection", (reason: 
   `model selection failed: ${reason}`,
 ]) {}
 
-/**
- * No model became available in time. The specification fixes the message. `reason` has the last error of each
- * provider; `""`: none.
- */
+/** No model became available in time. The specification fixes the message. `reason`: the providers' last errors. */
 export class ModelTimeoutError extends errorClass("model_timeout", (reason?: string) => [
   "timed out selecting model",
   { reason: reason ?? "" },
@@ -200,6 +197,9 @@ export class TooManyRunsError extends errorClass("too_many_runs", (retryAfterMs?
   message ?? "too many concurrent runs",
   { retryAfterMs: retryAfterMs ?? RETRY_AFTER_MS },
 ]) {}
+
+/** The agent has no tool `bash`. */
+export class CommandsDisabledError extends errorClass("commands_disabled", () => ["the tool bash is disabled"]) {}
 
 /** The agent is closing. Also the abort reason of the runs that it cancels. */
 export class ShuttingDownError extends errorClass("shutting_down", () => ["server shutting down"]) {}

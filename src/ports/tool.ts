@@ -50,6 +50,19 @@ export interface ToolOutput {
    * without a throw.
    */
   failed?: boolean | undefined;
+  /** How a command of the tool ended, for people who run commands themselves. Neither stored nor sent to a model. */
+  commandEnd?: CommandEnd | undefined;
+}
+
+/** The end of a command. */
+export interface CommandEnd {
+  /** Null if a signal or the time limit ended the command. */
+  readonly exitCode: number | null;
+  /** The output without notes for the model. */
+  readonly output: string;
+  /** Whether the middle of the output was removed. */
+  readonly truncated: boolean;
+  readonly timedOut: boolean;
 }
 
 /** A permission request before a tool runs, or a running tool's question, to a person. */

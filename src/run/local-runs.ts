@@ -1,5 +1,7 @@
 import { hasCode, SessionNotFoundError, ShuttingDownError } from "../ports/errors.js";
 import type { Run, RunInput, RunResult } from "../ports/run.js";
+import type { SessionContext } from "../ports/session-context.js";
+import type { UserCommand, UserCommandResult } from "../ports/user-command.js";
 import { executeRun } from "./loop.js";
 import { createLateInstructionsInput } from "./queue/inbox.js";
 import type { RunQueue, QueueTicket } from "./queue/queue.js";
@@ -19,13 +21,17 @@ export interface LocalRunsOptions {
   freeKey: (key: string) => Promise<boolean>;
 }
 
+interface ActiveRun extends LocalRun {
+  readonly caller: RunContext["caller"];
+}
+
 /**
  * The runs of this process. Starts runs, tracks active ones, and starts another run for instructions that arrived too
  * late.
  */
 export class LocalRuns {
   readonly #options: LocalRunsOptions;
-  readonly #activeRuns = new Map<string, LocalRun>();
+  readonly #activeRuns = new Map<string, ActiveRun>();
   /** The runs that wait for their session; undefined before the first one. */
   queue: RunQueue<RunContext> | undefined;
 
@@ -44,11 +50,12 @@ export class LocalRuns {
     });
     const work = executeRun(run);
     const { id, sessionId } = run.info;
-    const localRun: LocalRun = {
+    const localRun: ActiveRun = {
       id,
       cancel: run.cancel,
       inbox: run.channels.inbox,
       completion: work.catch(() => undefined),
+      caller: run.caller,
     };
     this.#activeRuns.set(sessionId, localRun);
     const result = work.finally(() => {
@@ -65,8 +72,22 @@ export class LocalRuns {
   }
 
   /** Returns the active run of a chain in this process; undefined if there is none. */
-  find(rootId: string): LocalRun | undefined {
+  find(rootId: string): ActiveRun | undefined {
     return this.#activeRuns.get(rootId);
+  }
+
+  /** Like `Sessions.context`. */
+  async measureContext(id: string, signal?: AbortSignal): Promise<SessionContext> {
+    const { measureContext } = await import("./session-context.js");
+    return measureContext(this.#options.services, id, (rootId) => this.find(rootId)?.caller, signal);
+  }
+
+  /** Like `Sessions.runCommand`. */
+  async runCommand(id: string, command: UserCommand): Promise<UserCommandResult> {
+    const { services, isRejectingRuns } = this.#options;
+    const { runUserCommand } = await import("./user-command.js");
+    if (isRejectingRuns()) throw new ShuttingDownError();
+    return services.background.tasks.add(runUserCommand(services, id, command));
   }
 
   /** Ends the active and the queued runs of a deleted chain, and waits for them. Never rejects. */

@@ -144,10 +144,22 @@ export class ModelTurn {
       ? storeFinalAnswer(this.#run, message, usage, iterations, { output, finishReason, ...structured })
       : recorder.finish(message, { usage, run: { iterations } }));
     conversation.add(message);
-    this.#window.recordAnswer(answer.usage);
+    this.#reportPrompt(message.id, this.#window.recordAnswer(answer.usage));
     Object.assign(this.#progress, { output, iterations, usedTokens: usage.totalTokens });
     if (failure) throw failure.error;
     return { message, finishReason, isEnd, isBudgetExhausted, parsedOutput };
+  }
+
+  /** Stores the provider's count of the conversation up to an answer; undefined: no count is valid. */
+  #reportPrompt(messageId: string, tokens: number | undefined): void {
+    const { agent, info, session, model } = this.#run;
+    const report = tokens !== undefined && {
+      ...{ tokens, messageId },
+      sessionId: session.conversation.session.id,
+      provider: model.provider.name,
+      model: model.model.id,
+    };
+    agent.caches.promptReports.set(info.sessionId, report || undefined);
   }
 
   /** Checks a final answer against the output schema. `failure`: why that was not possible. Never rejects. */

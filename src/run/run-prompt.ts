@@ -7,7 +7,8 @@ import {
   findDanglingCalls,
   INTERRUPTED_CALL_RESULT,
 } from "../conversation/messages.js";
-import { withState } from "../conversation/conversation.js";
+import { withState, type StateChanges } from "../conversation/conversation.js";
+import type { PromptUse } from "../ports/agent-options.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import { hasCode } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
@@ -21,7 +22,12 @@ import type { AgentServices } from "./context/agent-services.js";
 import { createToolList, withMcpServers } from "./input/run-input.js";
 import type { OpenedSession, ResolvedRequest } from "./open-session.js";
 import type { ExpandedInput } from "./prompt/slash-commands.js";
-import { buildSystemPrompt, loadEnvironment } from "./prompt/system-prompt.js";
+import {
+  buildSystemPrompt,
+  createInstructionSections,
+  loadEnvironment,
+  type SystemPromptInput,
+} from "./prompt/system-prompt.js";
 import type { DeferredTools } from "./tools/deferred-tools.js";
 import type { RunTools } from "./tools/tool-sources.js";
 
@@ -35,6 +41,8 @@ export interface RunPrompt {
   /** The user's message. Not stored if the run only compacts its session. */
   readonly message: ModelMessage;
   readonly systemPrompt: string;
+  /** Sections of `systemPrompt` from instruction files and skills. */
+  readonly instructionTexts: readonly string[];
   readonly extraPrompt: string;
   /** Sorted by name. */
   readonly tools: readonly Tool[];
@@ -68,50 +76,91 @@ export async function buildPrompt(
   const { parentCall, projectDir, slot, structuredOutput, logger, usesFiles } = request;
   // A subagent has tools of its parent's sources, which it does not open itself.
   const sourceInstructions = parentCall?.sourceInstructions ?? ownSourceInstructions;
-  const { provider, model } = request.chosenModel;
   const isCommand = session.input.commands === true && session.input.message.trimStart().startsWith("/");
   const input = isCommand
     ? await (
         await import("./prompt/slash-commands.js")
       ).expandCommand(agent, session.input, { projectDir, prompts }, slot, request.cancel.signal)
     : session.input;
+  const extraPrompt = input.systemPrompt ?? agent.defaults.prompt.text;
+  const { newState, ...modelPrompt } = await buildModelPrompt(agent, {
+    ...{ projectDir, usesFiles, tools, sourceInstructions, missingSources, extraPrompt, logger },
+    chosenModel: request.chosenModel,
+    state: session.state,
+    environment: request.environment,
+    instructions: request.instructions,
+    // A subagent requests permission from its parent's clients, but it cannot ask users questions.
+    canAskUser: () =>
+      !parentCall &&
+      (input.ask !== undefined || session.tail.isShown || agent.permissions.unattended.policy === "wait"),
+    folders: input.folders ?? [],
+    promptUse: input.promptUse ?? agent.defaults.prompt.use,
+    answerInstructions: structuredOutput?.instructions ?? "",
+  });
+  const message = withState(toPromptMessage(input), newState);
+  return { input, message, extraPrompt, sourceInstructions, ...modelPrompt };
+}
+
+/** The values that determine the system prompt and the offered tools of a run. */
+export interface ModelPromptInput extends Pick<ResolvedRequest, "projectDir" | "usesFiles" | "logger"> {
+  readonly chosenModel: { readonly provider: { readonly name: string }; readonly model: SystemPromptInput["model"] };
+  /** All tools of the run. */
+  readonly tools: readonly Tool[];
+  readonly sourceInstructions: RunTools["instructions"];
+  readonly missingSources: RunTools["missingSources"];
+  /** State that tools store for the session. An environment that is read is added. */
+  readonly state: Map<string, unknown>;
+  readonly environment: ResolvedRequest["environment"];
+  readonly instructions: ResolvedRequest["instructions"];
+  readonly canAskUser: () => boolean;
+  readonly extraPrompt: string;
+  readonly promptUse: PromptUse;
+  readonly folders: readonly string[];
+  readonly answerInstructions: string;
+}
+
+type ModelPrompt = Pick<RunPrompt, "systemPrompt" | "instructionTexts" | "tools" | "deferredTools" | "skills">;
+
+/** Builds the part of a prompt before its messages. `newState`: state to store with the prompt. */
+export async function buildModelPrompt(
+  agent: Pick<AgentServices, "project">,
+  input: ModelPromptInput,
+): Promise<ModelPrompt & { readonly newState: StateChanges }> {
+  const { projectDir, usesFiles, tools, state, sourceInstructions, logger } = input;
+  const { provider, model } = input.chosenModel;
   const { environment, newState } = await loadEnvironment(
     agent.project,
     projectDir,
     usesFiles,
-    session.state,
-    request.environment,
+    state,
+    input.environment,
   );
-  const instructions = await request.instructions;
+  const instructions = await input.instructions;
   // Without a tool that reads skills, the prompt lists none.
   const skills = tools.some(({ needsSkills }) => needsSkills) ? instructions.skills : [];
-  // A subagent requests permission from its parent's clients, but it cannot ask users questions.
-  const canAskUser =
-    !parentCall && (input.ask !== undefined || session.tail.isShown || agent.permissions.unattended.policy === "wait");
-  const features = { canAskUser, hasSkills: skills.length > 0 };
+  const features = { canAskUser: input.canAskUser(), hasSkills: skills.length > 0 };
   const offeredTools = selectOfferedTools(tools, { provider: provider.name, id: model.id }, features, logger);
-  const deferredTools = await deferMcpTools(offeredTools, session.state);
-  const extraPrompt = input.systemPrompt ?? agent.defaults.prompt.text;
+  const deferredTools = await deferMcpTools(offeredTools, state);
+  const instructionTexts = createInstructionSections({ ...instructions, skills });
   const systemPrompt = buildSystemPrompt({
     model,
     tools: offeredTools,
     projectDir,
     environment,
-    instructions: { ...instructions, skills },
-    extraText: extraPrompt,
-    folders: input.folders ?? [],
-    promptUse: input.promptUse ?? agent.defaults.prompt.use,
+    instructionTexts,
+    extraText: input.extraPrompt,
+    folders: input.folders,
+    promptUse: input.promptUse,
     sourceSections: [
       sourceInstructions.length === 0
         ? ""
         : (await import("./prompt/source-instructions.js")).formatSourceInstructions(sourceInstructions),
       deferredTools?.section ?? "",
     ],
-    missingSources,
-    answerInstructions: structuredOutput?.instructions ?? "",
+    missingSources: input.missingSources,
+    answerInstructions: input.answerInstructions,
   });
-  const message = withState(toPromptMessage(input), newState);
-  return { input, message, systemPrompt, extraPrompt, tools: offeredTools, deferredTools, sourceInstructions, skills };
+  return { systemPrompt, instructionTexts, tools: offeredTools, deferredTools, skills, newState };
 }
 
 /**

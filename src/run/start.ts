@@ -150,7 +150,8 @@ function createRunContext(
 ): RunContext {
   const { id, parentCall, projectDir, store, cancel, chosenModel, limits, structuredOutput, logger } = request;
   const { id: sessionId, conversation, state, lease, releaseLease, recorder, inbox, tail } = opened;
-  const { input, tools, sourceInstructions, deferredTools, skills, systemPrompt, extraPrompt } = prompt;
+  const { input, tools, sourceInstructions, deferredTools, skills, systemPrompt, instructionTexts, extraPrompt } =
+    prompt;
   const { signal } = cancel;
   const parentBudget = parentCall?.parentRun.budget.allowance;
   const budgetOwner = { ...chosenModel, recorder, signal, parentBudget };
@@ -170,7 +171,7 @@ function createRunContext(
     info: { id, sessionId, agentId: newId(), projectDir, folders, parentCall, compactionInstruction },
     model: { provider, model, effort, extraPrompt, structuredOutput },
     caller: {
-      ...{ id, sessionId, provider, model, effort, systemPrompt, hooks, signal },
+      ...{ id, sessionId, provider, model, effort, systemPrompt, instructionTexts, hooks, signal },
       ...{ conversation, state, recorder, bus, events, logger, allowance },
       // The model can load tools during the run.
       get tools() {

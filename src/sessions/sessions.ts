@@ -1,9 +1,9 @@
 import { selectPage } from "./message-page.js";
+import { SessionServices, type SessionServicesOptions } from "./session-services.js";
 import { requireSession, requireHead } from "./require-session.js";
 import { listSubagentSessionIds } from "./subagents.js";
 import { hasLiveHolder } from "./lease.js";
 import { checkFolder, createNewSession, type NewSession } from "./new-session.js";
-import { SessionRewinds, type RewindServices } from "./session-rewinds.js";
 import { InputError, SessionNotFoundError } from "../ports/errors.js";
 import type { Message } from "../ports/message.js";
 import type { Session, SessionMode } from "../ports/session.js";
@@ -16,7 +16,7 @@ import { cancelOpenRuns, checkSessionUpdate, type RunCanceller } from "./session
 export type { NewSession } from "./new-session.js";
 
 /** Dependencies of `Sessions`, from its agent. */
-export interface SessionsOptions extends RewindServices {
+export interface SessionsOptions extends SessionServicesOptions {
   projectDir: string;
   /** Default for new sessions. */
   mode: SessionMode;
@@ -46,7 +46,7 @@ export interface MessagesQuery {
 const PAGE_SIZE = 50;
 
 /** The rules of sessions. Every id may be an alias, or the id of any session of a chain. */
-export class Sessions extends SessionRewinds {
+export class Sessions extends SessionServices {
   readonly #options: SessionsOptions;
 
   constructor(options: SessionsOptions) {

@@ -75,10 +75,11 @@ export function redactToolSource(source: ToolSource, redactor: Redactor): ToolSo
 }
 
 function redactOutput(output: ToolOutput, redactor: Redactor): ToolOutput {
-  const { text, diff } = output;
+  const { text, diff, commandEnd } = output;
   return {
     ...output,
     text: redactor.hide(String(text)),
+    ...(commandEnd && { commandEnd: { ...commandEnd, output: redactor.hide(commandEnd.output) } }),
     ...(diff && {
       diff: diff.map(({ path, oldText, newText }) => ({
         path,

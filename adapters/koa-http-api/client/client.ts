@@ -1,4 +1,5 @@
 import type {
+  ApiFileContent,
   Command,
   GitState,
   Health,
@@ -90,6 +91,16 @@ export class GantryClient {
   async watchAll(options: WatchAllOptions = {}): Promise<WatchAll> {
     const { WatchAll } = await import("./watch-all.js");
     return new WatchAll(this.#connection, options);
+  }
+
+  /** The beginning of a file in the folder of a session or in another folder, else in the served folder. */
+  async fileContent(
+    path: string,
+    { sessionId, projectDir }: { sessionId?: string | undefined; projectDir?: string | undefined } = {},
+    { signal }: CallOptions = {},
+  ): Promise<ApiFileContent> {
+    const query = { path, session_id: sessionId, project_dir: projectDir };
+    return (await this.#connection.requestJson<ApiFileContent>("files/content", { query, signal })).body;
   }
 
   /** Starts a run and resolves when the run has ended. Aborting the signal cancels the run. */

@@ -16,6 +16,7 @@ export type { RunIds, RunStream } from "./run-stream.js";
 export type { RewindInput, SessionRewindsApi, UndoChangeInput, UndoInput } from "./rewind.js";
 export { SessionMirror, type ApiSessionState } from "./session-mirror.js";
 export type { AsksApi, RunsApi, SessionsApi } from "./sessions.js";
+export type { ApiShellCommand } from "./shell.js";
 export type { ConnectionState, WatchedEvent, ApiWatchOptions } from "./watch.js";
 export type { SharedWatchOptions, WatchAll, WatchAllOptions } from "./watch-all.js";
 export type {
@@ -31,6 +32,7 @@ export type {
   ApiAsk,
   ContentPart,
   ApiDiff,
+  ApiFileContent,
   DoneEvent,
   Effort,
   Health,
@@ -50,6 +52,8 @@ export type {
   ApiRunState,
   ApiSession,
   ApiSessionChange,
+  ApiSessionContext,
+  ApiShellResult,
   SessionEvent,
   SessionList,
   ApiToolCall,

@@ -6,6 +6,8 @@ import type {
   AnswerRequest,
   ApiSession,
   ApiSessionChange,
+  ApiSessionContext,
+  ApiShellResult,
   SessionList,
 } from "../shapes.js";
 import {
@@ -16,6 +18,7 @@ import {
   type ServerConnection,
 } from "./connection.js";
 import { SessionRewindsApi } from "./rewind.js";
+import { runShellCommand, type ApiShellCommand } from "./shell.js";
 import { watch, type WatchedEvent, type ApiWatchOptions } from "./watch.js";
 
 const hasId = ({ id }: { id: string }): boolean => areIds(id);
@@ -94,6 +97,25 @@ export class SessionsApi extends SessionRewindsApi {
   /** Sends a message to the active run. Rejects with `ApiError` with the code `no_run` if no run is active. */
   steer(id: string, message: string, { signal }: CallOptions = {}): Promise<{ run_id: string }> {
     return this.#request(id, "/steer", { method: "POST", body: { message }, signal });
+  }
+
+  /** Measures what the next model call of a session would contain, in tokens. Starts no run. */
+  context(id: string, { signal }: CallOptions = {}): Promise<ApiSessionContext> {
+    return this.#request<ApiSessionContext>(id, "/context", { signal }, ({ parts }) => Array.isArray(parts));
+  }
+
+  /**
+   * Runs a person's shell command in the project folder of a session. Aborting the signal stops the command. `onOutput`
+   * receives the output while the command runs. Rejects with `BusyError` if the session has an active run, unless
+   * `share` is false.
+   */
+  shell(
+    id: string,
+    command: ApiShellCommand,
+    { signal, onOutput }: CallOptions & { onOutput?: ((text: string) => void) | undefined } = {},
+  ): Promise<ApiShellResult> {
+    const path = `${createResourcePath("session", id)}/shell`;
+    return runShellCommand(this.#connection, path, command, signal, onOutput);
   }
 
   /**

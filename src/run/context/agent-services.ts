@@ -22,6 +22,7 @@ import type { CommandOptions } from "../prompt/slash-commands.js";
 import type { AgentTools, SourceInstructions, ToolSources } from "../tools/tool-sources.js";
 import type { ToolStateCache } from "../tools/tool-state.js";
 import type { ConversationCache } from "./conversation-cache.js";
+import type { PromptReports } from "./prompt-reports.js";
 
 /** The services that all runs of an agent share, in groups. Created once, with the agent. */
 export interface AgentServices {
@@ -62,6 +63,7 @@ export interface AgentServices {
   readonly caches: {
     readonly conversations: ConversationCache;
     readonly toolStates: ToolStateCache;
+    readonly promptReports: PromptReports;
   };
   /**
    * Starts, runs and background work. The agent waits for them before it closes its store. `closeSignal` aborts when

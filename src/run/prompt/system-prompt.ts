@@ -19,7 +19,8 @@ export interface SystemPromptInput {
   tools: readonly ToolSpec[];
   projectDir: string;
   environment: Environment;
-  instructions: ProjectInstructions;
+  /** Sections with the texts of instruction files and skills. */
+  instructionTexts: readonly string[];
   extraText: string;
   folders: readonly string[];
   promptUse: PromptUse;
@@ -42,25 +43,30 @@ Written instructions for certain tasks. If a skill fits your task, read it with 
  * inputs only, for example an instruction file or the date.
  */
 export function buildSystemPrompt(input: SystemPromptInput): string {
-  const { model, tools, extraText, folders, promptUse, instructions, missingSources, answerInstructions } = input;
+  const { model, tools, extraText, folders, promptUse, instructionTexts, missingSources, answerInstructions } = input;
   const parts = [
     promptUse === "replace" ? "" : createWorkInstructions(findFamily(model), tools),
     withFolders(extraText, folders).trim(),
   ];
-  if (instructions.user) parts.push(`# User instructions\n${formatInstruction(instructions.user)}`);
-  if (instructions.project.length > 0)
-    parts.push([PROJECT_HEADER, ...instructions.project.map(formatInstruction)].join("\n"));
-  if (instructions.skills.length > 0) {
-    const skillLines = instructions.skills.map(
-      ({ name, description, origin }) => `- ${name} (${origin})${description === "" ? "" : `: ${description}`}`,
-    );
-    parts.push([SKILLS_HEADER, ...skillLines].join("\n"));
-  }
-  parts.push(...input.sourceSections, formatEnvironment(input));
+  parts.push(...instructionTexts, ...input.sourceSections, formatEnvironment(input));
   if (missingSources.length > 0)
     parts.push(`Unavailable tools: those of ${missingSources.join(", ")}. Report it if the task needs one of them.`);
   parts.push(answerInstructions);
   return parts.filter((part) => part !== "").join("\n\n");
+}
+
+/** Returns the sections of a system prompt with the texts of instruction files and the list of skills. */
+export function createInstructionSections({ user, project, skills }: ProjectInstructions): string[] {
+  const sections: string[] = [];
+  if (user) sections.push(`# User instructions\n${formatInstruction(user)}`);
+  if (project.length > 0) sections.push([PROJECT_HEADER, ...project.map(formatInstruction)].join("\n"));
+  if (skills.length > 0) {
+    const skillLines = skills.map(
+      ({ name, description, origin }) => `- ${name} (${origin})${description === "" ? "" : `: ${description}`}`,
+    );
+    sections.push([SKILLS_HEADER, ...skillLines].join("\n"));
+  }
+  return sections;
 }
 
 /** Appends the additional folders to the system prompt text, because the model does not know them otherwise. */

@@ -185,6 +185,11 @@ export class ToolSources {
     return listPrompts(this.#openSessions.get(createKey(session)), sources);
   }
 
+  /** Returns the tools of the session's last run; undefined if no source is open in this folder. */
+  listOpenTools(session: ToolSession): readonly Tool[] | undefined {
+    return this.#openSessions.get(createKey(session))?.tools;
+  }
+
   async close(): Promise<void> {
     for (const key of [...this.#openSessions.keys()]) this.#closeSession(key);
     await this.#opener.settled();

@@ -179,6 +179,12 @@ async function executeCommand(
   return {
     text: [shownOutput.replace(/\n+$/, "") || "(no output)", ...notes].join("\n"),
     failed: end.reason !== "exit" || end.code !== 0,
+    commandEnd: {
+      exitCode: end.code,
+      output: shownOutput,
+      truncated: shownOutput !== outputText || output.isCut,
+      timedOut: end.reason === "timeout",
+    },
   };
 }
 

@@ -22,6 +22,7 @@ it("parse fills in the defaults", () => {
     onDisconnect: "cancel",
     openProbes: false,
     projectRoots: [],
+    shell: true,
     limits: { streams: 1024, jsonDepth: 64 },
   });
 });
@@ -34,6 +35,7 @@ it("parse reads every option of the configuration", () => {
     on_disconnect: "continue",
     open_probes: true,
     project_roots: ["../repos"],
+    shell: false,
     limits: { streams: 2, json_depth: 8 },
   };
   assert.deepEqual(descriptor.parse(raw, CONTEXT), {
@@ -43,6 +45,7 @@ it("parse reads every option of the configuration", () => {
     onDisconnect: "continue",
     openProbes: true,
     projectRoots: ["../repos"],
+    shell: false,
     limits: { streams: 2, jsonDepth: 8 },
   });
 });

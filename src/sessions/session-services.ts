@@ -1,0 +1,39 @@
+import type { SessionContext } from "../ports/session-context.js";
+import type { UserCommand, UserCommandResult } from "../ports/user-command.js";
+import { SessionRewinds, type RewindServices } from "./session-rewinds.js";
+
+/** The parts of an agent that `SessionServices` uses. */
+export interface SessionServicesOptions extends RewindServices {
+  measureContext: (id: string, signal: AbortSignal | undefined) => Promise<SessionContext>;
+  runCommand: (id: string, command: UserCommand) => Promise<UserCommandResult>;
+}
+
+/** The methods of sessions that need more of the agent than the store. */
+export class SessionServices extends SessionRewinds {
+  readonly #options: SessionServicesOptions;
+
+  constructor(options: SessionServicesOptions) {
+    super(options);
+    this.#options = options;
+  }
+
+  /**
+   * Measures what the next model call would contain, for an idle or a running session. Starts no run and calls no
+   * model. Rejects with `SessionNotFoundError`, `StoreError` or the signal's reason.
+   */
+  context(id: string, { signal }: { signal?: AbortSignal | undefined } = {}): Promise<SessionContext> {
+    return this.#options.measureContext(id, signal);
+  }
+
+  /**
+   * Runs a person's shell command in the project folder, with the environment, sandbox and limits of the tool `bash`.
+   * Permission rules and modes do not apply. A shared command holds the session until its end: no run can start.
+   *
+   * Rejects with `InputError`, `CommandsDisabledError` (no tool `bash`), `SessionNotFoundError`, `SessionBusyError` (a
+   * run is active), `TooManyRunsError`, `ShuttingDownError`, `ProjectFolderError`, `ToolError` (the command could not
+   * start), `StoreError` or the signal's reason. A cancelled command stores nothing.
+   */
+  runCommand(id: string, command: UserCommand): Promise<UserCommandResult> {
+    return this.#options.runCommand(id, command);
+  }
+}
