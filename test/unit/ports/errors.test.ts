@@ -38,6 +38,7 @@ describe("an error in JSON", () => {
     [new original.AskNotFoundError("a1"), { askId: "a1" }],
     [new original.AttachmentError("a.png", "x"), { path: "a.png" }],
     [new original.BudgetExceededError(), {}],
+    [new original.CommandsDisabledError(), {}],
     [new original.ConfigError("x", { cause }), {}],
     [new original.InputError("message", "a text"), { field: "message" }],
     [new original.LeaseLostError("s1"), { rootId: "s1" }],
