@@ -104,6 +104,7 @@ describe("the check of API exchanges against docs/openapi.json", () => {
       useMcpServers,
       sendRejectedRequests,
       useFailingStore,
+      useSessionWork,
       useSlowModels,
       useStoppingServer,
     ])
@@ -327,7 +328,39 @@ async function useFailingStore(t: Hooks): Promise<void> {
   failure.isEnabled = true;
   await sendEachOperation(api, id);
   await api.send(`/api/commands?session_id=${id}`);
+  await api.send(`/api/files/content?path=x&session_id=${id}`);
   failure.isEnabled = false;
+}
+
+/** Measures a context, runs commands of a person and previews files. The tool `bash` prints its command, or fails. */
+async function useSessionWork(t: Hooks): Promise<void> {
+  const bash = defineTool({
+    name: "bash",
+    description: "Print the command",
+    schema: { type: "object", properties: { command: { type: "string" } }, required: ["command"] },
+    run: ({ command }, { progress }) => {
+      progress(command);
+      return command === "fail" ? Promise.reject(new Error("failed")) : Promise.resolve(command);
+    },
+  });
+  const gate = createGate();
+  const api = await startApi(t, { steps: [[gate.wait()]], http: { maxBodyBytes: 1000 }, agent: { tools: [bash] } });
+  const { id } = await api.agent.sessions.create();
+  await api.send(`/api/sessions/${id}/context`);
+  for (const path of ["package.json", "none"]) await api.send(`/api/files/content?path=${path}`);
+  const sendCommand = (body: object) => api.send(`/api/sessions/${id}/shell`, createJsonBody(body));
+  for (const body of [
+    { command: "x" },
+    { command: "x", stream: true },
+    { command: "fail", stream: true },
+    { command: "" },
+    { command: "x".repeat(2_000) },
+  ])
+    await sendCommand(body);
+  const run = await api.agent.run({ message: "hi", sessionId: id });
+  await sendCommand({ command: "x" });
+  gate.open();
+  await run.result;
 }
 
 /** Sends requests to a server for which no model becomes available in time. */
