@@ -1,9 +1,9 @@
-import type { ChangedFile as File } from "gantry/plugin";
+import type { FileDifference } from "gantry/plugin";
 import type { Context } from "koa";
 import { sendJson, type ApiDependencies } from "./api.js";
 import { type BodyReader, createFieldError, Fields } from "./body.js";
 import { MAX_PAGE_SIZE, PAGE_SIZE, QueryParameters } from "./query.js";
-import { readPersonBody, withConflictAnswer } from "./rewind-routes.js";
+import { readPersonBody } from "./rewind-routes.js";
 import { UndoChangeRequest } from "./rewind-shapes.js";
 import type { ChangedFileList, UndoneFile } from "./shapes.js";
 
@@ -36,7 +36,7 @@ export async function undoChange(
   const version = fields.get("version");
   const hunk = fields.get("hunk");
   if (hunk && !version) throw createFieldError("version");
-  const undo = dependencies.agent.sessions.undoChange(id, {
+  const file = await dependencies.agent.sessions.undoChange(id, {
     ...{ path, version, runId: fields.getText("run_id") },
     ...(hunk && {
       hunk: {
@@ -48,10 +48,9 @@ export async function undoChange(
     }),
     ...{ dryRun: fields.get("dry_run"), force: fields.get("force") },
   });
-  const file = await withConflictAnswer(ctx, undo);
-  if (file) sendJson<typeof UndoneFile>(ctx, file);
+  sendJson<typeof UndoneFile>(ctx, file);
 }
 
-function toWireFile({ runIds, oldText, newText, ...file }: File) {
+function toWireFile({ runIds, oldText, newText, ...file }: FileDifference) {
   return { ...file, run_ids: runIds, old_text: oldText, new_text: newText };
 }

@@ -74,8 +74,9 @@ export function toRefusal(error: unknown): Refusal {
   if (hasCode(error, "invalid_input")) {
     const { field } = error;
     if (field === "message") return { status: 400, message: "message is required", code: "message_required" };
-    // The reason is sent for schemas and commands only, where clients cannot guess it.
-    const reason = field === "outputSchema" || field === "commands" ? error.message.slice(field.length) : "";
+    // The reason is sent for schemas, commands and retries only, where clients cannot guess it.
+    const reason =
+      field === "outputSchema" || field === "commands" || field === "retry" ? error.message.slice(field.length) : "";
     return {
       status: 400,
       message: `invalid field: ${WIRE_FIELD_NAMES[field] ?? field}${reason}`,

@@ -1,7 +1,9 @@
 import { once } from "node:events";
-import { startProcess } from "gantry/plugin";
+import { SessionNotFoundError } from "gantry";
+import { createDeadline, startProcess } from "gantry/plugin";
 import type { Context } from "koa";
 import { createDisconnectController, sendJson, type ApiDependencies } from "./api.js";
+import type { KoaHttpOptions } from "./options.js";
 import { resolveProjectFolder } from "./projects.js";
 import { QueryParameters } from "./query.js";
 import type { GitState } from "./shapes.js";
@@ -12,6 +14,12 @@ const TIMEOUT_MS = 5_000;
 const MAX_OUTPUT_CHARACTERS = 1_000_000;
 /** Programs that Git starts for files, by settings of a repository. `%` stands for the driver's name. */
 const FILTER_SETTINGS = ["clean", "process"];
+
+/** A folder, and the environment of Git. */
+interface GitLocation {
+  folder: string;
+  environment: KoaHttpOptions["environment"];
+}
 
 type State = {
   branch: string | null;
@@ -29,7 +37,6 @@ export async function showGitState(ctx: Context, { agent, options }: ApiDependen
   const query = new QueryParameters(ctx);
   const sessionId = query.getText("session_id") || undefined;
   const session = sessionId === undefined ? undefined : await agent.sessions.get(sessionId);
-  const { SessionNotFoundError } = await import("gantry");
   if (sessionId !== undefined && !session) throw new SessionNotFoundError(sessionId);
   const requestedDir = query.getText("project_dir") || undefined;
   const rules = { projectDir: agent.projectDir, roots: options.projectRoots, deniedPaths: options.deniedPaths };
@@ -37,7 +44,10 @@ export async function showGitState(ctx: Context, { agent, options }: ApiDependen
     requestedDir === undefined
       ? (session?.projectDir ?? agent.projectDir)
       : await resolveProjectFolder(requestedDir, rules);
-  sendJson<typeof GitState>(ctx, await readGitState(folder, createDisconnectController(ctx).signal));
+  sendJson<typeof GitState>(
+    ctx,
+    await readGitState({ folder, environment: options.environment }, createDisconnectController(ctx).signal),
+  );
 }
 
 /**
@@ -46,15 +56,18 @@ export async function showGitState(ctx: Context, { agent, options }: ApiDependen
  *
  * The repository is not trusted: no command from its settings runs.
  */
-export async function readGitState(folder: string, requestSignal: AbortSignal): Promise<State> {
-  const signal = AbortSignal.any([requestSignal, AbortSignal.timeout(TIMEOUT_MS)]);
+export async function readGitState(location: GitLocation, requestSignal: AbortSignal): Promise<State> {
+  const deadline = createDeadline(TIMEOUT_MS, requestSignal);
+  const { signal } = deadline;
   try {
-    const settings = await runGit(folder, ["config", "--null", "--name-only", "--list"], signal);
+    const settings = await runGit(location, ["config", "--null", "--name-only", "--list"], signal);
     if (settings === undefined) return NO_REPOSITORY;
-    const status = await runGit(folder, [...createFilterOverrides(settings), ...STATUS_ARGUMENTS], signal);
+    const status = await runGit(location, [...createFilterOverrides(settings), ...STATUS_ARGUMENTS], signal);
     return status === undefined ? NO_REPOSITORY : parseStatus(status);
   } catch {
     return NO_REPOSITORY;
+  } finally {
+    deadline.clear();
   }
 }
 
@@ -86,22 +99,22 @@ function createFilterOverrides(settings: string): string[] {
 }
 
 /** Environment of Git: the user's own settings apply, and no variable that changes what Git runs. */
-function createEnvironment(): Record<string, string> {
-  const { PATH = "", HOME = "", USERPROFILE, SystemRoot, XDG_CONFIG_HOME } = process.env;
+function createEnvironment({ PATH = "", HOME = "" }: KoaHttpOptions["environment"]): Record<string, string> {
   return {
     ...{ PATH, HOME, LC_ALL: "C", GIT_OPTIONAL_LOCKS: "0", GIT_TERMINAL_PROMPT: "0" },
     // Missing objects of a partial clone are not fetched, and no transport can run a command.
     ...{ GIT_NO_LAZY_FETCH: "1", GIT_ALLOW_PROTOCOL: "none" },
-    ...(USERPROFILE !== undefined && { USERPROFILE }),
-    ...(SystemRoot !== undefined && { SystemRoot }),
-    ...(XDG_CONFIG_HOME !== undefined && { XDG_CONFIG_HOME }),
   };
 }
 
 /** Runs Git in a folder. Resolves with its output, or with undefined if it fails. Rejects with the system's error. */
-async function runGit(folder: string, args: readonly string[], signal: AbortSignal): Promise<string | undefined> {
+async function runGit(
+  { folder, environment }: GitLocation,
+  args: readonly string[],
+  signal: AbortSignal,
+): Promise<string | undefined> {
   signal.throwIfAborted();
-  const program = { file: "git", args: [...SAFE_SETTINGS, ...args], cwd: folder, env: createEnvironment() };
+  const program = { file: "git", args: [...SAFE_SETTINGS, ...args], cwd: folder, env: createEnvironment(environment) };
   const git = await startProcess(program);
   const stop = () => void git.stop(0);
   signal.addEventListener("abort", stop, { once: true });

@@ -10,8 +10,9 @@ export default defineAdapter({
   kind: "transport",
   name: "koa-http-api",
   schema: koaHttpOptions,
-  create: ({ limits, ...options }, { http, logger, configDir, allowPaths, deniedPaths }) => {
+  create: ({ limits, ...options }, { http, logger, configDir, allowPaths, deniedPaths, environment }) => {
     const projectRoots = options.projectRoots.map((path) => resolve(configDir, path));
-    return new KoaHttpTransport({ ...options, ...limits, projectRoots, allowPaths, deniedPaths }, http, logger);
+    const paths = { projectRoots, allowPaths, deniedPaths };
+    return new KoaHttpTransport({ ...options, ...limits, ...paths, environment }, http, logger);
   },
 });

@@ -36,6 +36,16 @@ export function createRewindOperations(storeErrors: Responses, bodyErrors: Respo
     post(["restoreSnapshot", "restore", "Show the messages that a rewind hid"], ["RestoreRequest", "Restored"], {
       409: busy,
     }),
+    post(["undoChange", "changes/undo", "Undo the changes of one file"], ["UndoChangeRequest", "UndoneFile"], {
+      404: failure("The session or run does not exist, or `session.rewind` is false"),
+      409: conflict,
+    }),
+    ...createReadOperations(missing, storeErrors),
+  ];
+}
+
+function createReadOperations(missing: Responses, storeErrors: Responses): Operation[] {
+  return [
     {
       ...{ id: "listSnapshots", path: "/api/sessions/{id}/snapshots", method: "get" },
       summary: "The snapshots that can be restored, oldest first",
@@ -56,10 +66,6 @@ export function createRewindOperations(storeErrors: Responses, bodyErrors: Respo
         ...storeErrors,
       },
     },
-    post(["undoChange", "changes/undo", "Undo the changes of one file"], ["UndoChangeRequest", "UndoneFile"], {
-      404: failure("The session or run does not exist, or `session.rewind` is false"),
-      409: conflict,
-    }),
     {
       ...{ id: "git", path: "/api/git", method: "get", summary: "The Git branch and state of a folder" },
       parameters: [

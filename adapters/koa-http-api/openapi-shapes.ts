@@ -51,6 +51,7 @@ export const SHAPES = {
   AskClosed: shapes.AskClosed,
   Budget: shapes.Budget,
   Attachment: shapes.Attachment,
+  RunRewind: shapes.RunRewind,
   RunRequest: shapes.RunRequest,
   SessionChange: shapes.SessionChange,
   SteerRequest: shapes.SteerRequest,

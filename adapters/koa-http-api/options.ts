@@ -77,6 +77,8 @@ export interface KoaHttpOptions
    * default none.
    */
   deniedPaths: readonly string[];
+  /** Environment variables of Git, of which it gets `PATH` and `HOME`. Default none: then no repository is found. */
+  environment: Readonly<Record<string, string>>;
 }
 
 /** Adds the defaults. Throws `ConfigError` for a header that cannot be sent. */
@@ -93,6 +95,7 @@ export function completeOptions(options: Partial<KoaHttpOptions>): KoaHttpOption
     allowPaths: [],
     projectRoots: [],
     deniedPaths: [],
+    environment: {},
     ...definedOptions,
   };
 }

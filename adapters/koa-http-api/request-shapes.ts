@@ -16,6 +16,11 @@ const flag = optional(v.boolean());
 const optionalMode = optional(oneOf(["", ...Mode.options]));
 export const Budget = v.strictObject({ usd: positiveNumber, tokens: positiveNumber, seconds: positiveNumber });
 export const Attachment = v.object({ filename: string, media_type: string, data: text("base64") });
+export const RunRewind = v.object({
+  before_message_id: text("the first message that is hidden"),
+  files: optional(describe(v.boolean(), "restore the files that tools changed since")),
+  force: optional(describe(v.boolean(), "overwrite files that changed outside the session")),
+});
 export const RunRequest = v.object({
   message: text("the prompt"),
   provider: optionalText,
@@ -36,6 +41,13 @@ export const RunRequest = v.object({
   budget: optional(Budget),
   compact: optional(
     describe(v.boolean(), "compact the session instead; the message may be empty or name what to keep"),
+  ),
+  rewind: optional(describe(RunRewind, "hide earlier messages, which the message replaces; requires session_id")),
+  retry: optional(
+    describe(
+      v.boolean(),
+      "continue the session's last run, which failed, was cancelled or was interrupted; the message must be empty",
+    ),
   ),
   commands: optional(describe(v.boolean(), "whether to expand a message that is a slash command")),
   output_schema: optional(describe(v.record(string, v.unknown()), "JSON Schema of the answer")),

@@ -1,4 +1,4 @@
-import { hasCode, type UndoResult as Result } from "gantry";
+import type { UndoResult as Result } from "gantry";
 import type { Context } from "koa";
 import { sendJson, type ApiDependencies } from "./api.js";
 import { type BodyReader, createFieldError, Fields } from "./body.js";
@@ -6,7 +6,7 @@ import { HttpError } from "./errors.js";
 import { SESSION_HEADER } from "./headers.js";
 import { requirePerson } from "./person.js";
 import { ForkRequest, RedoRequest, RestoreRequest, RewindRequest, UndoRequest } from "./rewind-shapes.js";
-import type { Restored, Session, SnapshotList, UndoConflict, UndoResult } from "./shapes.js";
+import type { Restored, Session, SnapshotList, UndoResult } from "./shapes.js";
 import { toWireSession } from "./wire-stored.js";
 
 /** A request to one session that changes what it did before. */
@@ -18,9 +18,10 @@ interface RewindContext {
   bodyReader: BodyReader;
 }
 
-/** Throws `HttpError` if `session.rewind` is false. */
-export function requireRewind({ agent }: ApiDependencies): void {
-  if (!agent.canRewind) throw new HttpError(404, "not found", {}, "rewind_disabled");
+/** Throws `HttpError` if `session.rewind` is false, or if `personContext` is set and no person sent its request. */
+export function requireRewind(dependencies: ApiDependencies, personContext?: Context): void {
+  if (!dependencies.agent.canRewind) throw new HttpError(404, "not found", {}, "rewind_disabled");
+  if (personContext) requirePerson(personContext, dependencies);
 }
 
 /** `POST /api/sessions/{id}/fork`. */
@@ -84,27 +85,12 @@ export async function listSnapshots(ctx: Context, id: string, dependencies: ApiD
 
 /** Reads the body of a request that only a person may send. Rejects with `HttpError`. */
 export async function readPersonBody({ ctx, dependencies, bodyReader }: RewindContext) {
-  requireRewind(dependencies);
-  requirePerson(ctx, dependencies);
+  requireRewind(dependencies, ctx);
   return bodyReader.readJson(ctx);
 }
 
-/** Answers with the result of an undo, or with its conflicts. Rejects like the undo for other errors. */
+/** Answers with the result of an undo. Rejects like the undo. */
 async function sendUndoResult(ctx: Context, undo: Promise<Result>): Promise<void> {
-  const result = await withConflictAnswer(ctx, undo);
-  if (!result) return;
-  const { files, snapshot, to } = result;
+  const { files, snapshot, to } = await undo;
   sendJson<typeof UndoResult>(ctx, { files, snapshot_id: snapshot?.id ?? "", last_message_id: to });
-}
-
-/** Resolves with the result of `work`. Answers with the files of an `UndoConflictError`, and resolves with undefined. */
-export async function withConflictAnswer<T>(ctx: Context, work: Promise<T>): Promise<T | undefined> {
-  try {
-    return await work;
-  } catch (error) {
-    if (!hasCode(error, "undo_conflict")) throw error;
-    const { message, files } = error;
-    sendJson<typeof UndoConflict>(ctx, { error: message, code: "undo_conflict", files }, 409);
-    return undefined;
-  }
 }

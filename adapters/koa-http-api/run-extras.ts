@@ -3,7 +3,7 @@ import { isRecord } from "gantry/plugin";
 import * as v from "valibot";
 import { readAttachedFiles } from "./attachments.js";
 import { createFieldError, type Fields } from "./body.js";
-import { Budget, type RunRequest } from "./request-shapes.js";
+import { Budget, RunRequest } from "./request-shapes.js";
 
 type Body = Readonly<Record<string, unknown>>;
 
@@ -26,7 +26,16 @@ export interface RunExtras {
   input: Partial<
     Pick<
       RunInput,
-      "mode" | "budget" | "compact" | "commands" | "outputSchema" | "hasResponder" | "attachments" | "reasoningEffort"
+      | "mode"
+      | "budget"
+      | "compact"
+      | "rewind"
+      | "retry"
+      | "commands"
+      | "outputSchema"
+      | "hasResponder"
+      | "attachments"
+      | "reasoningEffort"
     >
   >;
 }
@@ -46,12 +55,19 @@ export function readRunExtras(body: Body, fields: Fields<(typeof RunRequest)["en
       mode: fields.getText("mode"),
       budget: checkBudget(readRecord(body, "budget")),
       compact: fields.get("compact") ?? false,
+      rewind: readRewind(fields.get("rewind")),
+      retry: fields.get("retry") ?? false,
       commands: fields.get("commands") ?? false,
       outputSchema: readRecord(body, "output_schema"),
       attachments: readAttachedFiles(Object.hasOwn(body, "attachments") ? body["attachments"] : undefined),
       reasoningEffort: fields.getText("reasoning_effort"),
     },
   };
+}
+
+function readRewind(rewind: RunRequest["rewind"]): RunInput["rewind"] {
+  if (rewind?.before_message_id === "") throw createFieldError("rewind");
+  return rewind && { before: rewind.before_message_id, files: rewind.files, force: rewind.force };
 }
 
 /**

@@ -64,6 +64,10 @@ export class RunEndpoint {
       const { requirePersonForMode } = await import("./person.js");
       await requirePersonForMode(ctx, this.#dependencies, { mode: request.input.mode, sessionId: request.sessionId });
     }
+    if (request.input.rewind) {
+      const { requireRewind } = await import("./rewind-routes.js");
+      requireRewind(this.#dependencies, ctx);
+    }
     // Set the header also for runs that fail: a misspelled field may be the cause.
     if (request.ignoredFields.length > 0)
       ctx.set(IGNORED_HEADER, request.ignoredFields.map(encodeHeaderValue).join(", "));
@@ -204,11 +208,12 @@ export class RunEndpoint {
 /** Checks the body of `POST /api/run`. Rejects with `HttpError`. */
 async function readRunRequest(body: Readonly<Record<string, unknown>>): Promise<ParsedRunRequest> {
   const fields = new Fields(RunRequest, body);
-  const message = Object.hasOwn(body, "message") && body["message"];
+  const isRetry = Object.hasOwn(body, "retry") && body["retry"] === true;
+  const message = Object.hasOwn(body, "message") ? body["message"] : isRetry && "";
   const attachments = Object.hasOwn(body, "attachments") && body["attachments"];
   const hasAttachments = Array.isArray(attachments) && attachments.length > 0;
   const isCompaction = Object.hasOwn(body, "compact") && body["compact"] === true;
-  if (typeof message !== "string" || (!hasAttachments && !isCompaction && message.trim() === ""))
+  if (typeof message !== "string" || (!hasAttachments && !isCompaction && !isRetry && message.trim() === ""))
     throw new HttpError(400, "message is required", {}, "message_required");
   const files = fields.get("files") ?? [];
   const stream = fields.get("stream") ?? false;

@@ -48,7 +48,6 @@ export class Agent {
   readonly models: Models;
   /** Opens the MCP servers that a run's input names. Undefined: runs cannot name MCP servers. */
   readonly mcpServerFactory: McpServerFactory | undefined;
-
   /** Whether transports offer fork, rewind and undo to their clients. */
   readonly canRewind: boolean;
 

@@ -1,4 +1,4 @@
-import type { ChangedFile, ChangedFiles, ChangesQuery } from "../ports/file-history.js";
+import type { FileDifference, ChangedFiles, ChangesQuery } from "../ports/file-history.js";
 import { hashOf } from "./content-store.js";
 import type { StoredFileState } from "./journal.js";
 import { comparePaths } from "./plan.js";
@@ -34,7 +34,7 @@ export async function listChanges(query: ChangesQuery, files: RecordedFiles): Pr
   });
   changedPaths.sort(comparePaths);
   const pagePaths = changedPaths.slice(query.offset, query.offset + query.limit);
-  const changedFiles: ChangedFile[] = [];
+  const changedFiles: FileDifference[] = [];
   let remainingBytes = MAX_TOTAL_BYTES;
   for (const { path, runIds, before, after = before } of pagePaths) {
     const oldContent = await readContent(path, before, files);
@@ -51,14 +51,14 @@ function collectPaths({ runIds, path: requestedPath }: ChangesQuery, { journal }
   for (const { change, run, undo, steps } of journal.changes)
     for (const { path, before, after, isWay } of steps) {
       if (requestedPath !== undefined && path !== requestedPath) continue;
-      const known = changesByPath.get(path);
+      const pathChanges = changesByPath.get(path);
       if (undo === "" && isWay !== true && (runIds?.has(run) ?? true)) {
-        const entry = known ?? { path, runIds: new Set(), before, after: undefined };
+        const entry = pathChanges ?? { path, runIds: new Set(), before, after: undefined };
         entry.runIds.add(run);
         // Whether an unconfirmed change was made is known from the state before the next change, or from the disk.
         entry.after = runIds && journal.confirmedChangeIds.has(change) ? after : undefined;
         changesByPath.set(path, entry);
-      } else if (known && runIds) known.after ??= before;
+      } else if (pathChanges && runIds) pathChanges.after ??= before;
     }
   return [...changesByPath.values()];
 }
@@ -94,7 +94,7 @@ function createChangedFile(
   { path, runIds, before, after }: PathChanges & { after: StoredFileState },
   contents: readonly [Content, Content],
   remainingBytes: number,
-): ChangedFile {
+): FileDifference {
   const [oldText, newText] = contents.map((content) => (content.kind === "text" ? content.text : null));
   const textLength = (oldText?.length ?? 0) + (newText?.length ?? 0);
   const omission = contents.map(({ kind }) => (kind === "none" || kind === "text" ? "" : kind)).find(Boolean);

@@ -59,6 +59,8 @@ export interface AdapterContext<Kind extends AdapterKind = AdapterKind> extends 
   readonly deniedPaths: readonly string[];
   /** Whether packaged data, such as prices, may be updated from the network (`catalogue.refresh`). Default false. */
   readonly canRefresh?: boolean;
+  /** Environment variables for programs that the adapter starts: those of tool processes. Default none. */
+  readonly environment?: Readonly<Record<string, string>>;
 }
 
 /** Definition of an adapter by its author. */

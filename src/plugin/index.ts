@@ -86,7 +86,7 @@ export type {
   SessionStart,
 } from "../ports/session-change.js";
 export type { ChainLink, PermissionGrant, Snapshot, SpawnedBy } from "../ports/session.js";
-export type { Instruction, RunAnswer } from "../ports/run.js";
+export type { Instruction, RunAnswer, RunRewind } from "../ports/run.js";
 export type { AskChoice, AskKind, AskState } from "../ports/ask.js";
 export type { LeaseHolder } from "../ports/holder.js";
 
@@ -151,12 +151,12 @@ export type { HookSet } from "../ports/hooks.js";
 
 // File histories and compaction strategies.
 export type {
-  ChangedFile,
   ChangedFiles,
   ChangeOrigin,
   ChangesQuery,
   ExpectedChange,
   FileChange,
+  FileDifference,
   FileHistory,
   FileRecorder,
   FileState,

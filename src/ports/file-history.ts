@@ -141,7 +141,7 @@ export interface ChangesQuery {
 }
 
 /** A file that tools of a session changed, if its content now differs. Links count as files without text. */
-export interface ChangedFile {
+export interface FileDifference {
   /** Absolute path. */
   readonly path: string;
   readonly kind: "created" | "changed" | "deleted";
@@ -165,7 +165,7 @@ export interface ChangedFile {
 
 /** One page of changed files, ordered by path. */
 export interface ChangedFiles {
-  readonly files: readonly ChangedFile[];
+  readonly files: readonly FileDifference[];
   /** Number of changed files on all pages. */
   readonly total: number;
 }

@@ -14,13 +14,23 @@ export type { Budget } from "./usage.js";
 
 /** Input of a run. */
 export interface RunInput {
-  /** The prompt. Must not be empty, unless there are attachments or `compact` is true. */
+  /** The prompt. Must not be empty, unless there are attachments, or `compact` or `retry` is true. */
   message: string;
   /**
    * Whether only to compact the session's conversation. The model gives no answer; `message` is not added to the
    * conversation but states what to keep. Requires `sessionId`. A conversation of a few hundred tokens stays unchanged.
    */
   compact?: boolean | undefined;
+  /**
+   * Replaces earlier messages: hides a message and all later ones, then adds `message`, under one lease. If the run does
+   * not start, nothing is hidden. Requires `sessionId`. Undefined: nothing is hidden.
+   */
+  rewind?: RunRewind | undefined;
+  /**
+   * Whether to continue a last run that failed, was cancelled or was interrupted, without another prompt. Finished tool
+   * calls keep their results; an answer that broke off is hidden. `message` must be empty. Requires `sessionId`.
+   */
+  retry?: boolean | undefined;
   /**
    * Whether a message `/name words` is replaced by the command of that name from `Agent.commands`. Default false.
    * Unknown names are sent unchanged.
@@ -116,6 +126,16 @@ export interface RunInput {
   fingerprint?: string | undefined;
   /** Client name, stored with the answers that it gives. Default `sdk`. */
   clientName?: string | undefined;
+}
+
+/** The messages that a run replaces. */
+export interface RunRewind {
+  /** Id of the first message to hide. */
+  before: string;
+  /** Whether to restore the files that tools changed since. Default false. */
+  files?: boolean | undefined;
+  /** With `files`: whether to overwrite files changed outside the session. Default false. */
+  force?: boolean | undefined;
 }
 
 /** Result of a successful run. */

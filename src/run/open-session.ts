@@ -38,6 +38,8 @@ export interface RunOrigin {
   readonly slot: RunSlot;
   /** Ends the run, also while it starts. */
   readonly cancel: AbortController;
+  /** Called if the run does not start, while it still has the lease. They never reject. */
+  readonly rollbacks: (() => Promise<void>)[];
 }
 
 /** A request with its session, folder, model, effort and budget. */
@@ -100,12 +102,18 @@ export async function openSession(
   // The head is read with the lease, because another process may have continued, compacted or deleted the session.
   const headRequest = storedSession && createHeadRequest(storedSession, conversations.getFence(id));
   const onLeaseLost = (reason: Error) => cancel.abort(reason);
-  const [lease, head] = await ActiveLease.takeWithHead(store, id, headRequest, logger, onLeaseLost);
+  const [lease, leaseHead] = await ActiveLease.takeWithHead(store, id, headRequest, logger, onLeaseLost);
   const releaseLease = scope.defer(() => lease.releaseWithRetries(agent.background));
   await handover?.takeOver();
   const input = await readAttachments(request);
-  if (storedSession && !head) throw new SessionNotFoundError(id);
-  if (head?.unfinished.some((run) => isAhead(run, handover?.record))) throw new SessionBusyError();
+  if (storedSession && !leaseHead) throw new SessionNotFoundError(id);
+  if (leaseHead?.unfinished.some((run) => isAhead(run, handover?.record))) throw new SessionBusyError();
+  const replacesMessages = input.rewind !== undefined || input.retry === true;
+  const rewoundHead =
+    leaseHead && replacesMessages
+      ? await (await import("./rewind.js")).rewindForRun(agent, request, lease.fence)
+      : undefined;
+  const head = rewoundHead ?? leaseHead;
   const fields = {
     provider: chosenModel.provider.name,
     model: chosenModel.model.id,
@@ -115,7 +123,8 @@ export async function openSession(
     ...(head?.root.archived && { archived: false }),
   };
   const session = { ...(head ? createContinuedSession(head) : firstSession), ...fields };
-  const cachedConversation = head && conversations.take(id, lease.previousFence);
+  const unchangedConversation = head && conversations.take(id, lease.previousFence);
+  const cachedConversation = rewoundHead ? undefined : unchangedConversation;
   const isCached = cachedConversation !== undefined;
   const messages = head && !isCached ? await loadMessages(store, head, headRequest, lease.previousFence) : [];
   const conversation = cachedConversation ?? new Conversation(session, messages);

@@ -38,7 +38,7 @@ const MAX_SENT_MCP_TOOLS = 40;
 export interface RunPrompt {
   /** The run's input, with a command replaced by its prompt. */
   readonly input: ExpandedInput;
-  /** The user's message. Not stored if the run only compacts its session. */
+  /** The user's message. Not stored if the run compacts its session or retries its last run. */
   readonly message: ModelMessage;
   readonly systemPrompt: string;
   /** Sections of `systemPrompt` from instruction files and skills. */
@@ -239,7 +239,7 @@ async function continueSession(
   );
   const messages: Message[] = [
     ...repairResults,
-    ...(prompt.input.compact ? [] : [conversation.compose(prompt.message)]),
+    ...(prompt.input.compact || prompt.input.retry ? [] : [conversation.compose(prompt.message)]),
   ];
   const deadRuns = unfinished.filter((record) => record.id !== recorder.run.id && !isQueued(record));
   const change = { sync: "later", set: { ...fields, updatedAt: now() }, add: messages } as const;

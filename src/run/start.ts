@@ -37,10 +37,11 @@ export async function startRun(
 ): Promise<RunContext> {
   const scope = new AsyncScope();
   const slot = scope.use(agent.budget.limiter.takeSlot(), (takenSlot) => takenSlot.release());
+  const rollbacks: (() => Promise<void>)[] = [];
   const cancel = createCancel(scope, [agent.background.closeSignal, input.signal, handover?.signal]);
   try {
     slot.reserveBytes(countAttachedBytes(input.attachments));
-    const request = await resolveRequest(agent, { input, handover, parentCall, slot, cancel });
+    const request = await resolveRequest(agent, { input, handover, parentCall, slot, cancel, rollbacks });
     const session = await openSession(agent, request, scope);
     const tools = await openTools(agent, request, session, scope);
     const prompt = await buildPrompt(agent, request, session, tools);
@@ -50,6 +51,7 @@ export async function startRun(
     if (handover) void session.inbox.read();
     return createRunContext(agent, request, session, prompt, scope);
   } catch (error) {
+    for (const rollBack of rollbacks) await rollBack();
     await scope.close();
     throw toRunError(error, cancel.signal);
   }

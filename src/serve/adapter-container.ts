@@ -14,6 +14,7 @@ import {
 import type { HookSet } from "../ports/hooks.js";
 import { AdapterError, hasCode } from "../ports/errors.js";
 import { parseOptions } from "./parse-options.js";
+import { createChildEnvironment } from "./environment.js";
 import { reasonOf } from "./error-reason.js";
 import { findAdapterFault } from "./port-check.js";
 import { loadAdapter } from "./plugins.js";
@@ -65,6 +66,9 @@ export async function buildAdapter<Kind extends AdapterKind>(
     deniedPaths: selection.deniedPaths(),
     canRefresh: config.catalogue.refresh !== false,
     logger: child.resolve(LOGGER),
+    get environment() {
+      return createChildEnvironment(config.tools.env);
+    },
     // A getter, so that the port is created only for adapters that read it.
     get http() {
       const host = isTransport && child.isRegistered(HTTP_HOST, true) ? child.resolve(HTTP_HOST) : undefined;

@@ -37,7 +37,7 @@ export interface UndoResult {
 }
 
 /** Context of an undo; the caller holds the chain's lease. */
-interface UndoContext {
+export interface UndoContext {
   store: SessionDriver;
   history: FileHistory | undefined;
   session: Session;

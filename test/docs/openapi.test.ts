@@ -12,6 +12,7 @@ import { waitUntil } from "../helpers/server-runs.js";
 import type { Hooks } from "../helpers/temp-dir.js";
 import { startApi, type TestApi } from "../helpers/http-api.js";
 import { editTool, failTool } from "../helpers/http-api-tools.js";
+import { REWIND_BODIES, useRewinds } from "../helpers/rewind-requests.js";
 
 const readJson = async (file: string) =>
   JSON.parse(await readFile(new URL(`../../${file}`, import.meta.url), "utf8")) as Record<string, unknown>;
@@ -99,6 +100,7 @@ describe("the check of API exchanges against docs/openapi.json", () => {
   it("sees each path, status and event of the document, except GET /api/models 500", async (t) => {
     for (const makeRequests of [
       runRequests,
+      useRewinds,
       watchSession,
       answerAsk,
       useMcpServers,
@@ -117,22 +119,23 @@ describe("the check of API exchanges against docs/openapi.json", () => {
   });
 });
 
+/** A body that each operation with a body accepts. */
+const OPERATION_BODIES: Readonly<Record<string, object>> = {
+  "POST /api/run": { message: "x" },
+  "POST /api/sessions/{id}/steer": { message: "x" },
+  "POST /api/mcp-servers/{id}/login": {},
+  "POST /api/asks/{id}": {},
+  "PATCH /api/sessions/{id}": {},
+  ...REWIND_BODIES,
+};
+
 type OperationRequest = { method: string; path: string; body?: string };
 const OPERATIONS: OperationRequest[] = [
   ...new Set(listDocumentedOperations().map((entry) => entry.split(" ").slice(0, 2).join(" "))),
 ].map((operation) => {
   const [method = "", path = ""] = operation.split(" ");
-  const body =
-    path === "/api/run" || path.endsWith("/steer")
-      ? '{"message":"x"}'
-      : method === "PATCH" || path.endsWith("/login")
-        ? "{}"
-        : undefined;
-  return {
-    method,
-    path,
-    body: body ?? (path === "/api/asks/{id}" && method === "POST" ? "{}" : undefined),
-  } as OperationRequest;
+  const body = OPERATION_BODIES[`${method} ${path}`];
+  return { method, path, ...(body !== undefined && { body: JSON.stringify(body) }) };
 });
 
 /** Sends a request for each operation with this id. */
@@ -278,12 +281,13 @@ async function sendRejectedRequests(t: Hooks): Promise<void> {
   for (const list of ["runs", "asks"])
     for (const query of ["session_id=none", "size=x"]) await api.send(`/api/${list}?${query}`);
   await api.send("/api/sessions?page=x");
-  for (const query of ["session_id=none", "project_dir=none"]) await api.send(`/api/commands?${query}`);
+  for (const path of ["commands", "git"])
+    for (const query of ["session_id=none", "project_dir=none"]) await api.send(`/api/${path}?${query}`);
   const { headers } = await api.postRun({ message: "hi" });
   const id = String(headers["x-session-id"]);
   await api.postRun({ message: "hi", session_id: "none" });
-  for (const path of [`sessions/${id}/messages?limit=x`, `sessions/${id}/events?follow=x`])
-    await api.send(`/api/${path}`);
+  for (const path of ["messages?limit=x", "events?follow=x", "changes?size=x"])
+    await api.send(`/api/sessions/${id}/${path}`);
   const [run] = await api.agent.runs.list();
   assert.ok(run);
   const openAsk = await createOpenAsk(t);
@@ -291,6 +295,7 @@ async function sendRejectedRequests(t: Hooks): Promise<void> {
     [api, "POST", "/api/run"],
     [api, "PATCH", `/api/sessions/${id}`],
     [api, "POST", `/api/sessions/${id}/steer`],
+    ...Object.keys(REWIND_BODIES).map((name) => [api, "POST", name.slice(5).replace("{id}", id)] as const),
     [openAsk.api, "POST", `/api/asks/${openAsk.id}`],
   ] as const)
     for (const body of ["x", `"${"x".repeat(2000)}"`])
@@ -327,8 +332,7 @@ async function useFailingStore(t: Hooks): Promise<void> {
   const { id } = await api.agent.sessions.create();
   failure.isEnabled = true;
   await sendEachOperation(api, id);
-  await api.send(`/api/commands?session_id=${id}`);
-  await api.send(`/api/files/content?path=x&session_id=${id}`);
+  for (const path of ["commands?", "git?", "files/content?path=x&"]) await api.send(`/api/${path}session_id=${id}`);
   failure.isEnabled = false;
 }
 

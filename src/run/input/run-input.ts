@@ -2,7 +2,8 @@ import { isAbsolute } from "node:path";
 import { InputError } from "../../ports/errors.js";
 import { EFFORTS } from "../../models/efforts.js";
 import { PROMPT_USES } from "../../ports/agent-options.js";
-import type { RunInput } from "../../ports/run.js";
+import { isRecord } from "../../base/json.js";
+import type { RunInput, RunRewind } from "../../ports/run.js";
 import { checkBudget } from "./budget-check.js";
 import { checkServers } from "./server-check.js";
 import type { Tool } from "../../ports/tool.js";
@@ -19,6 +20,8 @@ export type FieldTypes<T> = Readonly<Record<keyof T, FieldType>>;
 const INPUT_TYPES: FieldTypes<RunInput> = {
   message: "string",
   compact: "boolean",
+  rewind: "any",
+  retry: "boolean",
   commands: "boolean",
   attachments: "any",
   attach: "any",
@@ -76,6 +79,8 @@ export function checkInput(input: RunInput): void {
     throw new InputError("folders", "a list of absolute paths");
   if (input.tools !== undefined) createToolList(input.tools);
   if (input.mcpServers !== undefined) checkServers("mcpServers", input.mcpServers);
+  if (input.rewind !== undefined) checkRewind(input);
+  if (input.retry) return checkRetry(input);
   if (input.compact) return checkCompact(input);
   if (input.message.trim() === "" && (input.attachments ?? []).length === 0)
     throw new InputError("message", "a non-empty prompt");
@@ -87,6 +92,27 @@ function checkCompact({ sessionId, attachments = [], attach, outputSchema }: Run
   if (attachments.length > 0) throw new InputError("attachments", "none beside compact");
   if (attach) throw new InputError("attach", "none beside compact");
   if (outputSchema !== undefined) throw new InputError("outputSchema", "none beside compact");
+}
+
+const REWIND_TYPES: FieldTypes<RunRewind> = { before: "string", files: "boolean", force: "boolean" };
+
+function checkRewind({ rewind, sessionId, compact, queue }: RunInput): void {
+  if (!isRecord(rewind)) throw new InputError("rewind", "an object with before");
+  checkFields(rewind as unknown as RunRewind, REWIND_TYPES);
+  if (typeof rewind["before"] !== "string" || rewind["before"] === "")
+    throw new InputError("rewind", "an object with before");
+  if (sessionId === undefined) throw new InputError("sessionId", "the session to rewind");
+  if (compact) throw new InputError("compact", "false beside rewind");
+  // The results of the runs that are ahead would be hidden.
+  if (queue) throw new InputError("queue", "false beside rewind");
+}
+
+/** Rejects what belongs to a prompt, because a retry has none. */
+function checkRetry({ message, sessionId, attachments = [], attach, compact, rewind, commands }: RunInput): void {
+  if (sessionId === undefined) throw new InputError("sessionId", "the session to continue");
+  if (message !== "") throw new InputError("retry", "false beside a message");
+  if (attachments.length > 0 || attach) throw new InputError("retry", "false beside attachments");
+  if (compact || rewind || commands) throw new InputError("retry", "false beside compact, rewind and commands");
 }
 
 /** Throws `InputError` unless `value` is one of the names. */

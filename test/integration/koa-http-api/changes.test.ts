@@ -16,8 +16,10 @@ async function createSetup(t: TestContext, steps: readonly ScriptedStep[], files
   const folder = await tempDir(t, Object.fromEntries([["home/x", ""], ...projectFiles]));
   await mkdir(folder.at("project"), { recursive: true });
   const rules = { deniedPaths: [folder.at("home")] };
+  const { PATH = "" } = process.env;
   const api = await startApi(t, {
     steps,
+    http: { environment: { PATH, HOME: folder.path } },
     agent: {
       projectDir: folder.at("project"),
       tools: builtinTools({ ...rules, bash: { sandbox: "off" } }),
