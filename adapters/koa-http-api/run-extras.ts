@@ -3,7 +3,7 @@ import { isRecord } from "gantry/plugin";
 import * as v from "valibot";
 import { readAttachedFiles } from "./attachments.js";
 import { createFieldError, type Fields } from "./body.js";
-import { Budget, RunRequest } from "./request-shapes.js";
+import { Budget, type RunRequest } from "./request-shapes.js";
 
 type Body = Readonly<Record<string, unknown>>;
 
