@@ -74,6 +74,7 @@ export class AcpConnection implements ClientFacts {
       [METHODS.authenticate, (params, { signal }) => this.#authenticate(params, signal)],
       [METHODS.logout, () => Promise.resolve(this.#logOut())],
     ]);
+    if (!dependencies.agent.canRewind) methods.delete(METHODS.sessionFork);
     this.#methods = methods;
   }
 
@@ -195,7 +196,8 @@ export class AcpConnection implements ClientFacts {
         sessionCapabilities: {
           ...{ list: {}, delete: {}, resume: {}, close: {}, additionalDirectories: {} },
           // From the unstable part of the schema. Clients of the interface specification get its capabilities only.
-          ...(isEditor && { fork: {}, title: {}, archive: {}, systemPrompt: { mode: { override: {} } } }),
+          ...(isEditor && agent.canRewind && { fork: {} }),
+          ...(isEditor && { title: {}, archive: {}, systemPrompt: { mode: { override: {} } } }),
         },
         ...(authMethods.length > 0 && { auth: { logout: {} } }),
       },

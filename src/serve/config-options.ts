@@ -95,7 +95,7 @@ export const configOptions = option.section(
           default: "sqlite",
         }),
         rewind: option.flag(
-          "Whether clients may fork and rewind sessions and undo changes. `false`: the HTTP routes answer 404, and `gantry sessions undo` is refused. See [sessions.md](sessions.md#undo).",
+          "Whether clients may fork and rewind sessions and undo changes. `false`: the HTTP routes answer 404, and `session/fork` and `gantry sessions undo` are refused. See [sessions.md](sessions.md#undo).",
           { default: true },
         ),
       },

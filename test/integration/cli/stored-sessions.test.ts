@@ -177,6 +177,14 @@ describe("gantry sessions undo", () => {
     assert.equal(await readFile(file, "utf8"), "mine\n");
     assert.match((await gantry("sessions", "show", id)).stdout, /--- User/);
     assert.equal((await gantry("sessions", "undo", "nowhere")).code, 1);
+    const config = { ...options.config, session: { rewind: false } };
+    const disabledRun = await runGantry(t, ["sessions", "undo", id], { ...options, config });
+    assert.deepEqual(
+      [disabledRun.code, disabledRun.stderr],
+      [1, "gantry: sessions undo: disabled by session.rewind in the config\n"],
+    );
+    assert.equal(await readFile(file, "utf8"), "mine\n");
+    await gantry("sessions", "list");
     assert.match(
       (await gantry("sessions", "undo", id, "--redo", "--to", "x")).stderr,
       /it cannot be combined with --to, --files-only or --messages-only/,

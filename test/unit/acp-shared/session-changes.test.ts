@@ -20,6 +20,16 @@ async function connectPeer(t: Hooks, options = {}) {
 }
 
 describe("session/fork", () => {
+  it("is unknown and not advertised if the agent does not offer it", async (t) => {
+    const { cwd, agent, connect } = await connectPeer(t, { rewind: false });
+    assert.equal(agent.canRewind, false);
+    const peer = await connect();
+    const { agentCapabilities } = await peer.initialize(EDITOR);
+    assert.deepEqual(Object.keys(agentCapabilities.sessionCapabilities).includes("fork"), false);
+    const sessionId = await peer.newSession(cwd);
+    assert.equal((await peer.call("session/fork", { sessionId, cwd, mcpServers: [] })).error?.code, -32601);
+  });
+
   it("copies the conversation into an open session with its own id, and leaves the original", async (t) => {
     const { path: otherFolder } = await tempDir(t);
     const { cwd, agent, provider, peer } = await connectPeer(t);
