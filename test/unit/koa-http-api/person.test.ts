@@ -68,6 +68,31 @@ describe("requests that set a session mode", { concurrency: true }, () => {
     });
 });
 
+it("requests that rewind or undo need the token, and a fork needs none", async (t) => {
+  const { agent, sendRequest, tokenFile } = await serveInMode(t, "auto");
+  const token = readFileSync(tokenFile, "utf8");
+  const run = await agent.run({ message: "x" });
+  await run.result;
+  const [prompt] = await agent.sessions.messages(run.sessionId);
+  const path = `/api/sessions/${run.sessionId}`;
+  const rewind = { before_message_id: prompt!.id };
+  const runRequest = { message: "y", session_id: run.sessionId, rewind };
+  for (const [action, body, expectedAnswer] of [
+    ["undo", { dry_run: true }, "200"],
+    ["redo", {}, "409 nothing_to_undo"],
+    ["restore", { snapshot_id: "x" }, "404 point_not_found"],
+    ["changes/undo", { path: "a" }, "409 nothing_to_undo"],
+  ] as const) {
+    assert.equal(await sendRequest("POST", `${path}/${action}`, body), "403 person_required", action);
+    assert.equal(await sendRequest("POST", `${path}/${action}`, body, token), expectedAnswer, action);
+  }
+  assert.equal(await sendRequest("POST", `${path}/fork`, {}), "200");
+  assert.equal(await sendRequest("POST", `${path}/rewind`, rewind), "403 person_required");
+  assert.equal(await sendRequest("POST", "/api/run", runRequest), "403 person_required");
+  assert.equal((await agent.sessions.messages(run.sessionId)).length, 2);
+  assert.equal(await sendRequest("POST", "/api/run", runRequest, token), "200");
+});
+
 it("openHttpHost replaces an empty token file with a new token", async (t) => {
   const folder = await tempDir(t);
   writeFileSync(folder.at("token"), "\n");
