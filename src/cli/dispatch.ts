@@ -10,6 +10,7 @@ const COMMAND_LOADERS: Readonly<
   Record<string, () => Promise<{ run: (context: never) => ReturnType<CommandHandler> }>>
 > = {
   chat: () => import("./chat.js"),
+  init: () => import("./init.js"),
   serve: () => import("./serve.js"),
   console: () => import("./console.js"),
   run: () => import("./run.js"),

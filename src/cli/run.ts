@@ -87,7 +87,7 @@ async function executeRun(
     await printer.begin(startedRun);
     // A job without its key would use the offline guide's answer as a result.
     if (startedRun.provider === "offline")
-      printer.report("gantry: no language model configured; the offline guide answers (see gantry models)");
+      printer.report("gantry: no language model configured; the offline guide answers (connect one with gantry init)");
     await reportMode(startedRun, agent, loadedConfig, context, printer);
     return await printEvents(startedRun, printer, runController, context);
   } catch (error) {

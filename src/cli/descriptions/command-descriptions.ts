@@ -6,6 +6,7 @@ import { chat } from "./chat.js";
 import { completion } from "./completion.js";
 import { webConsole } from "./console.js";
 import { mcp } from "./mcp.js";
+import { init } from "./init.js";
 import { models } from "./models.js";
 import { run } from "./run.js";
 import { serve } from "./serve.js";
@@ -13,6 +14,7 @@ import { sessions } from "./sessions.js";
 
 /** All commands, in the order of the help. */
 export const COMMAND_DESCRIPTIONS: readonly CommandDescription[] = [
+  init,
   chat,
   run,
   serve,

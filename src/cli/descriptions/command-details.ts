@@ -5,6 +5,9 @@
 export const COMMAND_DETAILS: Readonly<Record<string, string>> = {
   chat: `  Without --url, chat starts an agent in this folder that stops with it. With --url it connects to a running agent, whose
   runs continue. /help explains multi-line prompts, files named with @, and commands such as /model.`,
+  init: `At a terminal, init lists the providers whose key is in the environment and the local servers that run, and asks for
+the rest. A typed key is not shown. The key is checked with a request for the list of models. The config in gantry's home
+folder is changed in place: comments and other keys are kept. The project folder is never written to.`,
   run: `The model's text is streamed to stdout, its tool calls are reported on stderr. The prompt is the arguments, or
 standard input, or both, the arguments first. Put a prompt that begins with - after --.
 

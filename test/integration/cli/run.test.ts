@@ -96,7 +96,7 @@ describe("gantry run", () => {
     const offlineRun = await runGantry(t, ["run", "--quiet", "hi"], { home: home.path });
     assert.deepEqual(
       [offlineRun.code, offlineRun.stderr],
-      [0, "gantry: no language model configured; the offline guide answers (see gantry models)\n"],
+      [0, "gantry: no language model configured; the offline guide answers (connect one with gantry init)\n"],
     );
   });
 

@@ -7,6 +7,8 @@ const COMMANDS = [
   ["serve", "--port", "0"],
   ["run", "Hello"],
   ["sessions", "list"],
+  ["models"],
+  ["init", "--provider", "ollama"],
 ] as const;
 
 const linuxOnly = { skip: process.platform === "linux" ? false : "needs /proc and mount" };
