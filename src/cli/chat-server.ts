@@ -1,10 +1,14 @@
 import { randomBytes } from "node:crypto";
+import { createDeadline } from "../base/abort.js";
 import { createLogger } from "../base/log.js";
 import { ConfigError } from "../ports/errors.js";
 import { getHomeFolder, loadConfig, type LoadedConfig } from "../serve/config.js";
 import { isLoopback } from "../http/web-safety.js";
 import type { FlagsOf } from "./command-description.js";
 import type { chat } from "./descriptions/chat.js";
+
+/** Time for a server to answer the first request, in ms. */
+const HEALTH_TIMEOUT_MS = 10_000;
 
 type ChatFlags = FlagsOf<typeof chat.flags>;
 
@@ -43,8 +47,8 @@ export async function openChatServer(
  * Connects to a running server. While the server is down, any process can listen on its port, so each connection is
  * checked before data is sent.
  *
- * Rejects with `ConfigError` if the first connection is not trusted. For later connections, `report` receives the
- * reason.
+ * Rejects with `ConfigError` if no server answers, or if the first connection is not trusted. For later connections,
+ * `report` receives the reason.
  */
 async function connectToServer(
   { origin }: URL,
@@ -52,7 +56,10 @@ async function connectToServer(
   allowsAnyUser: boolean,
   report: (line: string) => void,
 ): Promise<ChatServer> {
-  if (allowsAnyUser) return { url: origin, headers, close: async () => undefined };
+  if (allowsAnyUser) {
+    await requestHealth(origin, globalThis.fetch);
+    return { url: origin, headers, close: async () => undefined };
+  }
   const { createCheckedFetch, findRejection, createServerCheck } = await import("./server-check.js");
   const { fetch, close } = await createCheckedFetch(createServerCheck(origin, Object.keys(headers).length > 0));
   let reportedMessage = "";
@@ -62,17 +69,36 @@ async function connectToServer(
       if (message !== "" && message !== reportedMessage) report((reportedMessage = message));
       throw error;
     });
-  // The first request makes a connection, which is checked. Other errors are ignored, because the chat waits for a
-  // server that is not running yet.
-  const rejection = await fetch(`${origin}/api/health`).then(
-    async ({ body }) => void (await body?.cancel()),
-    (error: unknown) => findRejection(error),
-  );
-  if (rejection) {
+  // The first request makes a connection, which is checked.
+  try {
+    await requestHealth(origin, fetch);
+  } catch (error) {
     await close();
-    throw rejection;
+    throw findRejection((error as Error).cause) ?? error;
   }
   return { url: origin, headers, fetch: reportingFetch, close };
+}
+
+/** Requests the server's health. Rejects with `ConfigError` if no server answers; the cause is the request's error. */
+async function requestHealth(origin: string, fetch: typeof globalThis.fetch): Promise<void> {
+  const deadline = createDeadline(HEALTH_TIMEOUT_MS);
+  try {
+    const { body } = await fetch(`${origin}/api/health`, { signal: deadline.signal });
+    await body?.cancel();
+  } catch (error) {
+    throw new ConfigError(
+      `no server at ${origin} (${deadline.hasExpired ? "no answer" : describeRequestError(error)}): run gantry serve in the project folder, or check the host and port of --url`,
+      { cause: error },
+    );
+  } finally {
+    deadline.clear();
+  }
+}
+
+/** Returns the system's code of a failed request, which `fetch` reports as the cause; otherwise the message. */
+function describeRequestError(error: unknown): string {
+  const { cause, message } = error as Error & { cause?: { code?: unknown; message?: string } };
+  return typeof cause?.code === "string" ? cause.code : (cause?.message ?? message);
 }
 
 /**
@@ -104,6 +130,8 @@ async function startLocalServer(
   const level = log.level === "error" ? "error" : "warn";
   const logger = createLogger({ level, write: report, secrets: () => loadedConfig.secrets });
   const composition = await compose({ loadedConfig, home: getHomeFolder(), projectDir: folder, logger });
+  if (composition.providerNames.every((name) => name === "offline"))
+    report("no language model configured; the offline guide answers (connect one with gantry init)");
   const [{ address: url } = { address: "" }] = composition.startedTransports;
   return { url, headers: server.requiredHeaders, close: () => composition.stop() };
 }

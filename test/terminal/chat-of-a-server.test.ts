@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer, type AddressInfo } from "node:net";
 import { describe, it } from "node:test";
 import { GantryClient } from "gantry/client";
 import { callStep, textStep } from "../helpers/fake-model-server.js";
@@ -16,6 +18,24 @@ describe("gantry chat without a terminal", () => {
     assert.equal(code, 2);
     assert.equal(stdout, "");
     assert.match(stderr, /^gantry: chat needs a terminal; .*gantry run "prompt".*\n$/);
+  });
+});
+
+describe("gantry chat --url without a server", { skip: NO_TMUX }, () => {
+  it("exits with 1 and one line with the address and what to check, also with --any-user", async (t) => {
+    const server = createServer().listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const { port } = server.address() as AddressInfo;
+    await new Promise((resolve) => server.close(resolve));
+    for (const flags of [[], ["--any-user"]]) {
+      const pane = await openPane(t, { args: ["chat", "--url", `http://127.0.0.1:${port}`, ...flags], columns: 200 });
+      const { code, screen } = await pane.waitForExit();
+      assert.equal(code, 1);
+      assert.match(
+        screen,
+        /gantry: no server at http:\/\/127\.0\.0\.1:\d+ \(ECONNREFUSED\): run gantry serve .*, or check the host and port of --url/,
+      );
+    }
   });
 });
 
