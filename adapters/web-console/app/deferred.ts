@@ -5,6 +5,8 @@
 export { startDesktopNotifications } from "./attention/desktop-notifications.js";
 export { Help } from "./help.js";
 export { McpServers } from "./mcp-servers.js";
+export { Palette } from "./palette.js";
 export { Questions } from "./questions.js";
 export { Runs } from "./runs.js";
+export { Settings } from "./settings.js";
 export { Spending } from "./spending.js";

@@ -13,13 +13,16 @@ const SHORTCUT_GROUPS: readonly { context: string; shortcuts: readonly Shortcut[
   {
     context: "Everywhere",
     shortcuts: [
+      { keys: ["Ctrl", "K"], description: "Commands and sessions (Cmd K on a Mac)" },
       { keys: ["?"], description: "Show this list" },
       { keys: ["n"], description: "New session" },
       { keys: ["/"], description: "Search the sessions" },
       { keys: ["i"], description: "Go to the prompt" },
       { keys: ["g", "r"], description: "Runs of all sessions" },
       { keys: ["g", "q"], description: "Open questions of all sessions" },
+      { keys: ["g", "s"], description: "Settings" },
       { keys: ["g", "c"], description: "Tokens and cost of the session" },
+      { keys: ["Alt", "M"], description: "Next mode of the session" },
       { keys: ["t"], description: "Switch between dark and light" },
       { keys: ["Esc"], description: "Leave the field, close the open panel" },
       { keys: ["Esc", "Esc"], description: "Stop the run" },

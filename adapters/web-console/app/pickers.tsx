@@ -1,14 +1,10 @@
 import type { Effort, Mode } from "gantry/client";
 import { ModelPicker } from "./model-picker.js";
+import { MODES } from "./modes.js";
 import "./pickers.css";
 import { useConsole } from "./state/context.js";
 import type { WatchedSession } from "./state/watched-session.js";
 
-const MODES: Readonly<Record<Mode, readonly [label: string, description: string]>> = {
-  auto: ["Auto", "Tools run without asking"],
-  ask: ["Ask", "Edits and commands need your approval"],
-  plan: ["Plan", "The agent changes nothing and makes a plan"],
-};
 const EFFORTS: Readonly<Record<Effort, string>> = {
   "": "Default effort",
   minimal: "Minimal effort",

@@ -1,4 +1,5 @@
 import { focusAsk } from "./asks.js";
+import { switchMode } from "./mode-switch.js";
 import { listenToKeys } from "./shortcuts.js";
 import { announce } from "./state/announce.js";
 import type { Console } from "./state/console.js";
@@ -21,6 +22,9 @@ export function installShortcuts(store: Console): () => void {
     focusPrompt: () => focusField("prompt"),
     openRuns: () => store.navigate({ name: "runs" }),
     openQuestions: () => store.navigate({ name: "questions" }),
+    openSettings: () => store.navigate({ name: "settings" }),
+    togglePalette: () => (store.openPanel.value = store.openPanel.peek() === "palette" ? "" : "palette"),
+    switchMode: () => switchMode(store),
     toggleSpending: () => {
       if (store.session.peek()) store.openPanel.value = store.openPanel.peek() === "spending" ? "" : "spending";
     },

@@ -6,6 +6,9 @@ export interface ShortcutActions {
   focusPrompt(): void;
   openRuns(): void;
   openQuestions(): void;
+  openSettings(): void;
+  togglePalette(): void;
+  switchMode(): void;
   toggleSpending(): void;
   toggleTheme(): void;
   focusAsk(): void;
@@ -19,7 +22,7 @@ export interface ShortcutActions {
 const MAX_SEQUENCE_MS = 1_500;
 
 /**
- * Listens to keys that are not typed into a field, and to Escape everywhere. Returns a function that removes the
+ * Listens to keys that are not typed into a field, and to Escape and keys with a modifier everywhere. Returns a function that removes the
  * listener. `now`: clock in ms.
  */
 export function listenToKeys(target: EventTarget, actions: ShortcutActions, now: () => number = Date.now): () => void {
@@ -34,6 +37,7 @@ export function listenToKeys(target: EventTarget, actions: ShortcutActions, now:
   const actionsAfterG: Readonly<Record<string, () => void>> = {
     r: actions.openRuns,
     q: actions.openQuestions,
+    s: actions.openSettings,
     c: actions.toggleSpending,
   };
   let lastKey = { key: "", pressedAtMs: 0 };
@@ -42,6 +46,12 @@ export function listenToKeys(target: EventTarget, actions: ShortcutActions, now:
   };
   const onKeyDown = (event: Event) => {
     const { key, ctrlKey, metaKey, altKey, isComposing, defaultPrevented, target } = event as KeyboardEvent;
+    const chordAction = defaultPrevented || isComposing ? undefined : findChordAction(event as KeyboardEvent, actions);
+    if (chordAction) {
+      event.preventDefault();
+      chordAction();
+      return;
+    }
     if (ctrlKey || metaKey || altKey || isComposing || defaultPrevented) return;
     const previousKey = now() - lastKey.pressedAtMs < MAX_SEQUENCE_MS ? lastKey.key : "";
     const isEscape = key === "Escape";
@@ -64,6 +74,17 @@ export function listenToKeys(target: EventTarget, actions: ShortcutActions, now:
   };
   target.addEventListener("keydown", onKeyDown);
   return () => target.removeEventListener("keydown", onKeyDown);
+}
+
+/** The action of a key with a modifier, which also works in fields. */
+function findChordAction(
+  { key, code, ctrlKey, metaKey, altKey, shiftKey }: KeyboardEvent,
+  actions: ShortcutActions,
+): (() => void) | undefined {
+  if (shiftKey) return undefined;
+  if (ctrlKey !== metaKey && !altKey && key.toLowerCase() === "k") return actions.togglePalette;
+  // With Alt, the key's character depends on the keyboard.
+  return altKey && !ctrlKey && !metaKey && code === "KeyM" ? actions.switchMode : undefined;
 }
 
 function isField(target: EventTarget | null): boolean {

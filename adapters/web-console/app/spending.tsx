@@ -38,7 +38,7 @@ export function Spending({ session }: { session: WatchedSession }) {
           <Sum name="Tokens" value={usage.total_tokens.toLocaleString("en")} />
           <Sum name="Input" value={usage.prompt_tokens.toLocaleString("en")} />
           <Sum name="Output" value={usage.completion_tokens.toLocaleString("en")} />
-          <Sum name="Cost" value={formatCost(usage.cost) || "unknown"} />
+          <Sum name="Cost" value={formatCost(usage.cost) || (usage.total_tokens > 0 ? "no price known" : "–")} />
         </dl>
       )}
       {usage && usage.total_tokens > 0 && (

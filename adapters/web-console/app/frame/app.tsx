@@ -1,6 +1,7 @@
 import { useComputed, useSignalEffect } from "@preact/signals";
 import { Asks } from "../asks.js";
 import { Composer } from "../composer.js";
+import { hasLanguageModel } from "../language-models.js";
 import { escapeInvisible } from "../content/escape.js";
 import { Icon } from "../parts/icon.js";
 import { IconButton } from "../parts/button.js";
@@ -20,14 +21,18 @@ import "../asks.css";
 import "../diff.css";
 import "../help.css";
 import "../mcp-servers.css";
+import "../palette.css";
 import "../questions.css";
 import "../runs.css";
+import "../settings.css";
 import "../spending.css";
 
 const Help = createLazyView(async () => (await import("../deferred.js")).Help, "");
 const McpServers = createLazyView(async () => (await import("../deferred.js")).McpServers);
+const Palette = createLazyView(async () => (await import("../deferred.js")).Palette, "");
 const Questions = createLazyView(async () => (await import("../deferred.js")).Questions);
 const Runs = createLazyView(async () => (await import("../deferred.js")).Runs);
+const Settings = createLazyView(async () => (await import("../deferred.js")).Settings);
 const Spending = createLazyView(async () => (await import("../deferred.js")).Spending);
 
 export function App() {
@@ -41,16 +46,15 @@ export function App() {
   const session = store.session.value;
   return (
     <div class={`app ${store.isDrawerOpen.value ? "with-drawer" : ""}`}>
-      <a class="skip" href="#prompt" onClick={skipToPrompt}>
-        To the prompt
-      </a>
+      <SkipLink targetId={name === "new" || session ? "prompt" : "content"} />
       <Sessions />
       <div class="app-shade" onClick={() => (store.isDrawerOpen.value = false)} />
-      <main class="app-main">
+      <main id="content" class="app-main" tabIndex={-1}>
         <Header />
         {name === "runs" && <Runs />}
         {name === "questions" && <Questions />}
         {name === "mcp" && <McpServers />}
+        {name === "settings" && <Settings />}
         {name === "new" && <NewSession />}
         {session && <SessionView key={session.id} session={session} />}
       </main>
@@ -64,6 +68,7 @@ export function App() {
         </aside>
       )}
       {store.openPanel.value === "help" && <Help />}
+      {store.openPanel.value === "palette" && <Palette />}
       <Notices />
       <div id="announcer" class="visually-hidden" aria-live="polite">
         {announcement.value}
@@ -72,10 +77,21 @@ export function App() {
   );
 }
 
-function skipToPrompt(event: MouseEvent): void {
-  // The link must not change the URL fragment, which names the open session.
-  event.preventDefault();
-  document.getElementById("prompt")?.focus();
+/** Link for keyboards that skips the session list: to the prompt, or to the content of a view without one. */
+function SkipLink({ targetId }: { targetId: "prompt" | "content" }) {
+  return (
+    <a
+      class="skip"
+      href={`#${targetId}`}
+      onClick={(event) => {
+        // The link must not change the URL fragment, which names the open session.
+        event.preventDefault();
+        (document.getElementById(targetId) ?? document.getElementById("content"))?.focus();
+      }}
+    >
+      {targetId === "prompt" ? "To the prompt" : "To the content"}
+    </a>
+  );
 }
 
 function SessionView({ session }: { session: WatchedSession }) {
@@ -110,11 +126,26 @@ function SessionView({ session }: { session: WatchedSession }) {
 }
 
 function NewSession() {
+  const store = useConsole();
+  const models = store.models.value;
+  const projectDir = store.newSessionSettings.projectDir.value;
   return (
     <div class="new-session">
       <div class="new-intro">
         <h2>What should the agent do?</h2>
-        <p>The agent reads and changes files and runs commands in its project folder. All sessions are stored.</p>
+        <p>
+          The agent reads and changes files and runs commands in{" "}
+          {projectDir === "" ? "its project folder" : <bdi>{projectDir}</bdi>}. All sessions are stored.
+        </p>
+        {models && !hasLanguageModel(models) && (
+          <p class="new-missing">
+            <Icon name="warning" />
+            <span>
+              No language model is connected. The built-in guide answers by fixed rules.{" "}
+              <a href="#/settings">Connect a model</a>
+            </span>
+          </p>
+        )}
       </div>
       <div class="foot">
         <Composer session={undefined} />
@@ -128,6 +159,7 @@ export function LoginRequired({ reason, retry }: { reason: string; retry?: (() =
   return (
     <main class="empty locked">
       <Icon name="shield" />
+      <h1>gantry</h1>
       <p>{reason}</p>
       {retry ? (
         <button type="button" class="button" onClick={retry}>

@@ -54,7 +54,17 @@ export function Header() {
       >
         <Icon name="plug" />
       </a>
+      <a
+        class="icon-button"
+        href="#/settings"
+        aria-label="Settings"
+        title="Settings"
+        aria-current={name === "settings" ? "page" : undefined}
+      >
+        <Icon name="settings" />
+      </a>
       <IconButton
+        class="wide"
         icon={isDark ? "sun" : "moon"}
         label={isDark ? "Light theme" : "Dark theme"}
         onClick={() => (store.theme.value = isDark ? "light" : "dark")}

@@ -28,7 +28,7 @@ const PATHS = {
   retry: "M4 12a8 8 0 1 0 2.5-5.8M4 4v4.5h4.5",
   search: "M11 4a7 7 0 1 0 0 14 7 7 0 0 0 0-14ZM16 16l4.5 4.5",
   send: "M12 19V5M6 11l6-6 6 6",
-  settings: "M4 7h9M17 7h3M15 5v4M4 17h3M11 17h9M9 15v4M4 12h11M19 12h1M17 10v4",
+  settings: "M4 8h9M17 8h3M15 6v4M4 16h3M11 16h9M9 14v4",
   shield: "M12 3l7 3v5c0 4.5-3 8-7 10-4-2-7-5.5-7-10V6l7-3Z",
   sidebar: "M4 5h16v14H4V5ZM14.5 5v14",
   stop: "M7 7h10v10H7V7Z",

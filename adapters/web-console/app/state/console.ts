@@ -62,7 +62,7 @@ export class Console {
     projectDir: signal(""),
   };
   /** `""` if no panel is open. */
-  readonly openPanel = signal<"" | "spending" | "help">("");
+  readonly openPanel = signal<"" | "spending" | "help" | "palette">("");
   /** Whether the session list covers the page on a narrow screen. */
   readonly isDrawerOpen = signal(false);
   readonly theme: Signal<Theme> = signal(readPreferredTheme());
