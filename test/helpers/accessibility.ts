@@ -4,19 +4,16 @@ import type { Page } from "playwright-core";
 
 const AXE_FILE = fileURLToPath(new URL("../../node_modules/axe-core/axe.min.js", import.meta.url));
 
-/** Serious or critical accessibility findings of axe on a page, a line each. */
+/** Accessibility findings of axe on a page, a line each. */
 export async function findAccessibilityFaults(page: Page): Promise<string[]> {
   // Injected through the debugger, because the page's policy blocks foreign scripts.
   await page.evaluate(await readFile(AXE_FILE, "utf8"));
   const violations = await page.evaluate<Violation[]>("axe.run().then(({ violations }) => violations)");
-  return violations
-    .filter(({ impact }) => impact === "serious" || impact === "critical")
-    .flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html.slice(0, 200)}`));
+  return violations.flatMap(({ id, nodes }) => nodes.map(({ html }) => `${id}: ${html.slice(0, 200)}`));
 }
 
 interface Violation {
   id: string;
-  impact: string;
   nodes: { html: string }[];
 }
 
