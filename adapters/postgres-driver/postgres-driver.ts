@@ -11,6 +11,8 @@ import type {
   LeaseOptions,
   AcquiredLease,
   MessageQuery,
+  MessageSearchPage,
+  MessageSearchQuery,
   RunQuery,
   SessionChange,
   SessionDriver,
@@ -183,6 +185,14 @@ export class PostgresDriver implements SessionDriver {
     for (const { session } of chain.sessions) this.#keyQueue.cacheRoot(session.id, root);
     // Unknown keys, because a chain may have any number of ids, aliases and keys.
     return this.#change([undefined], () => loadChain(chain, this.#isFullyDurable));
+  }
+
+  searchMessages(query: MessageSearchQuery): Promise<MessageSearchPage> {
+    return this.#lifecycle.run(async (store) => {
+      // Loaded with the first search.
+      const { searchMessages } = await import("./search.js");
+      return searchMessages(this, store, query);
+    });
   }
 
   #toChainKey(root: string): string {
