@@ -165,6 +165,28 @@ export const OPERATIONS: readonly Operation[] = [
     responses: { 200: success("One page", "SessionList"), ...queryErrors, ...storeErrors },
   },
   {
+    id: "searchMessages",
+    path: "/api/search",
+    method: "get",
+    summary: "Messages of all sessions that contain all words of a text, newest first",
+    parameters: [
+      query("query", textSchema, "Words, at most 1000 characters; the last one may be the start of a word"),
+      query("project_dir", textSchema, "Only sessions of this folder"),
+      query("limit", integerFrom(1, { default: 20 }), "At most 100"),
+      query("before", textSchema, "`next` of the previous page"),
+      query(
+        "archived",
+        { enum: ["exclude", "include", "only"], default: "exclude" },
+        "Whether to search archived sessions",
+      ),
+    ],
+    responses: {
+      200: success("One page, which may be empty although `next` is present", "MessageMatchList"),
+      ...queryErrors,
+      ...storeErrors,
+    },
+  },
+  {
     ...{ id: "showSession", path: "/api/sessions/{id}", method: "get", summary: "One session" },
     responses: {
       200: { ...success("The current state", "Session"), headers: [SESSION_HEADER] },

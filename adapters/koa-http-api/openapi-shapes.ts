@@ -38,6 +38,8 @@ export const SHAPES = {
   Location: shapes.Location,
   Message: shapes.Message,
   MessageList: shapes.MessageList,
+  MessageMatch: shapes.MessageMatch,
+  MessageMatchList: shapes.MessageMatchList,
   RunResult: shapes.RunResult,
   RunAccepted: shapes.RunAccepted,
   Run: shapes.Run,

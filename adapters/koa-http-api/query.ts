@@ -1,11 +1,14 @@
 import type { Context } from "koa";
 import { HttpError } from "./errors.js";
 
+/** The error of an invalid query parameter. */
 export const createQueryError = (name: string) =>
   new HttpError(400, `invalid query parameter: ${name}`, {}, "invalid_query");
 
 export const PAGE_SIZE = 20;
 export const MAX_PAGE_SIZE = 100;
+/** Values of `archived` in the query of a list, as in the ACP schema. */
+export const ARCHIVE_FILTERS = ["exclude", "include", "only"] as const;
 
 /**
  * The query of a request. The methods return undefined for an absent parameter and throw `HttpError` for an invalid

@@ -52,6 +52,8 @@ export function addRoutes(
   );
   router.post("/api/mcp-servers/:id/logout", async (ctx) => (await loadMcp()).logOutOfMcpServer(ctx, dependencies));
 
+  router.get("/api/search", async (ctx) => (await import("./search.js")).searchMessages(ctx, agent));
+
   const loadSessions = () => import("./session-routes.js");
   router.get("/api/models", async (ctx) => (await loadSessions()).listModels(ctx, agent));
   router.get("/api/commands", async (ctx) => (await loadSessions()).listCommands(ctx, dependencies));

@@ -5,15 +5,13 @@ import { createDisconnectController, sendJson, type ApiDependencies } from "./ap
 import type { BodyReader } from "./body.js";
 import { SESSION_HEADER } from "./headers.js";
 import { resolveProjectFolder } from "./projects.js";
-import { MAX_PAGE_SIZE, PAGE_SIZE, QueryParameters } from "./query.js";
+import { ARCHIVE_FILTERS, MAX_PAGE_SIZE, PAGE_SIZE, QueryParameters } from "./query.js";
 import { updateSession } from "./session-update.js";
 import type { CommandList, Deleted, MessageList, ModelList, Session, SessionList } from "./shapes.js";
 import { ACTIVE_STATES, findActiveRun } from "./run-routes.js";
 import { toWireMessage, toWireModel, toWireSession } from "./wire-stored.js";
 
 const MAX_MESSAGES = 1000;
-/** Values of `archived` in the query of a list, as in the ACP schema. */
-const ARCHIVE_FILTERS = ["exclude", "include", "only"] as const;
 /** Maximum number of active runs that the list of sessions shows. */
 const MAX_ACTIVE_RUNS = 1000;
 

@@ -13,6 +13,7 @@ export * from "./request-shapes.js";
 export * from "./response-shapes.js";
 export * from "./rewind-shapes.js";
 export * from "./work-shapes.js";
+export * from "./search-shapes.js";
 
 /** Deeply read-only output of a shape, for response bodies. */
 export type ResponseBody<Shape extends v.GenericSchema> = DeepReadonly<v.InferOutput<Shape>>;

@@ -37,6 +37,8 @@ export type {
   Effort,
   Health,
   ApiMessage,
+  ApiMessageMatch,
+  MessageMatchList,
   Mode,
   Command,
   ApiMcpServer,

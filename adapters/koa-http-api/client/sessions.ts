@@ -8,6 +8,7 @@ import type {
   ApiSessionChange,
   ApiSessionContext,
   ApiShellResult,
+  MessageMatchList,
   SessionList,
 } from "../shapes.js";
 import {
@@ -57,6 +58,25 @@ export class SessionsApi extends SessionRewindsApi {
     const query = { page, size, search, project_dir: projectDir, spawned_by: spawnedBy, archived };
     const hasSessions = ({ sessions }: SessionList) => Array.isArray(sessions);
     return (await this.#connection.requestJson<SessionList>("sessions", { query, signal }, hasSessions)).body;
+  }
+
+  /**
+   * Finds messages of all sessions that contain all words of a text, newest first. `before`: `next` of the previous
+   * page, which may be empty. Archived sessions are not searched unless `archived` is `include` or `only`.
+   */
+  async search(
+    text: string,
+    {
+      projectDir,
+      limit,
+      before,
+      archived,
+    }: { projectDir?: string; limit?: number; before?: string; archived?: "exclude" | "include" | "only" } = {},
+    { signal }: CallOptions = {},
+  ): Promise<MessageMatchList> {
+    const query = { query: text, project_dir: projectDir, limit, before, archived };
+    const hasMatches = ({ matches }: MessageMatchList) => Array.isArray(matches);
+    return (await this.#connection.requestJson<MessageMatchList>("search", { query, signal }, hasMatches)).body;
   }
 
   /** Returns a session. Rejects with `NotFoundError`. */
