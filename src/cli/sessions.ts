@@ -3,7 +3,7 @@ import type { CommandHandler } from "./command.js";
 /** `gantry sessions ...`: loads only the requested subcommand. */
 export const run: CommandHandler = async (context) => {
   const descriptions = await import("./descriptions/sessions.js");
-  const { archive, exportDescription, importDescription, list, show, unarchive, undo } = descriptions;
+  const { archive, exportDescription, importDescription, list, search, show, unarchive, undo } = descriptions;
   switch (context.name) {
     case archive.name:
     case unarchive.name:
@@ -13,6 +13,8 @@ export const run: CommandHandler = async (context) => {
       return (await import("./transfer/transfer.js")).run(context);
     case list.name:
       return (await import("./sessions-list.js")).run(context);
+    case search.name:
+      return (await import("./sessions-search.js")).run(context);
     case show.name:
       return (await import("./sessions-show.js")).run(context);
     case undo.name:

@@ -20,6 +20,25 @@ export const list = {
   },
 } as const satisfies CommandDescription;
 
+export const search = {
+  name: "sessions search",
+  summary: "find messages by their words, in all sessions",
+  usage: ["TEXT ... [options]"],
+  flags: {
+    folder: {
+      type: "string",
+      value: "FOLDER",
+      description: "only sessions of this folder (. for the current one)",
+      completionKind: "folder",
+    },
+    archived: { type: "boolean", description: "archived sessions only" },
+    limit: { type: "number", value: "COUNT", description: "maximum number; 0 for all (default 20)" },
+    ...JSON_FLAG,
+    ...CONFIG_FLAGS,
+  },
+  details: "A message matches if it contains all words. The last word may be the start of a word.",
+} as const satisfies CommandDescription;
+
 export const show = {
   name: "sessions show",
   summary: "show the messages of a session",
@@ -90,11 +109,11 @@ export const importDescription = {
 
 export const sessions = {
   name: "sessions",
-  summary: "list, show, archive, undo, delete, export and import sessions",
+  summary: "list, search, show, archive, undo, delete, export and import sessions",
   usage: ["COMMAND [options]"],
   flags: {},
   commands: {
-    ...{ list, show, archive, unarchive, undo, delete: remove },
+    ...{ list, search, show, archive, unarchive, undo, delete: remove },
     ...{ export: exportDescription, import: importDescription },
   },
 } as const satisfies CommandDescription;
