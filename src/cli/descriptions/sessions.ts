@@ -113,7 +113,7 @@ export const sessions = {
   usage: ["COMMAND [options]"],
   flags: {},
   commands: {
-    ...{ list, search, show, archive, unarchive, undo, delete: remove },
-    ...{ export: exportDescription, import: importDescription },
+    ...{ list, show, archive, unarchive, undo, delete: remove },
+    ...{ export: exportDescription, import: importDescription, search },
   },
 } as const satisfies CommandDescription;
