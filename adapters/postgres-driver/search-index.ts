@@ -90,7 +90,7 @@ interface Entry {
  * changed since the last search. Several processes may update the index at once, because each statement replaces the
  * entries that it writes.
  */
-export class SearchIndex {
+export class TsvectorIndex {
   readonly #store: SchemaStore;
 
   constructor(store: SchemaStore) {

@@ -4,7 +4,7 @@ import type { MessageMatch, MessageSearchPage, MessageSearchQuery, QueryTerm, Se
 import type { ParameterValue } from "./connections.js";
 import { errorCode } from "./errors.js";
 import { toMessage } from "./rows.js";
-import { SearchIndex } from "./search-index.js";
+import { TsvectorIndex } from "./search-index.js";
 import type { SchemaStore } from "./store.js";
 import { decodeText, encodeText } from "./text-encoding.js";
 
@@ -52,7 +52,7 @@ async function searchIndex(store: SchemaStore, query: MessageSearchQuery): Promi
   const words = parseSearchText(query.text);
   if (words.length === 0 || query.limit <= 0) return { matches: [], isIncomplete: false };
   query.signal?.throwIfAborted();
-  const index = new SearchIndex(store);
+  const index = new TsvectorIndex(store);
   await index.create();
   const isIndexComplete = await index.update(Date.now() + MAX_INDEX_MS, query.signal);
   let before = query.before === undefined ? START : decodeSearchCursor<Position>(query.before, START);

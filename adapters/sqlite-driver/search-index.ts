@@ -76,7 +76,7 @@ interface Entry {
  * Index of the words of all messages. Writers do not maintain it: each search first adds the messages stored since the
  * last search. Several processes may update the index at once, because each transaction checks the progress.
  */
-export class SearchIndex {
+export class FtsIndex {
   readonly #db: Statements;
   readonly #writeQueue: WriteQueue;
 

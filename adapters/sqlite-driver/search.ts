@@ -4,7 +4,7 @@ import type { Message } from "gantry";
 import type { MessageMatch, MessageSearchPage, MessageSearchQuery, QueryTerm } from "gantry/plugin";
 import { readMessage } from "./reads.js";
 import type { MessageRow } from "./rows.js";
-import { INDEX, SearchIndex } from "./search-index.js";
+import { INDEX, FtsIndex } from "./search-index.js";
 import type { SqlValue, Statements } from "./statements.js";
 import { retryWhileBusy, type WriteQueue } from "./write-queue.js";
 
@@ -22,7 +22,7 @@ export async function searchMessages(
   const words = parseSearchText(query.text);
   const before = query.before === undefined ? [Number.MAX_SAFE_INTEGER] : decodeSearchCursor(query.before, [0]);
   if (words.length === 0 || query.limit <= 0) return { matches: [], isIncomplete: false };
-  const index = new SearchIndex(db, writeQueue);
+  const index = new FtsIndex(db, writeQueue);
   const status = await index.update(Date.now() + MAX_INDEX_MS, query.signal);
   // Without the newest messages no page is correct: the caller asks for the same page again.
   if (!status.hasNewest) return { matches: [], next: query.before ?? encodeSearchCursor(before), isIncomplete: true };

@@ -3,12 +3,12 @@ const MAX_TERM_CHARACTERS = 64;
 /** Maximum number of parts of a name in camel case. A word with more parts is data, for instance Base64. */
 const MAX_NAME_PARTS = 8;
 
-/** Characters of scripts that write words without spaces between them. */
-const UNSPACED =
-  "\\p{Script=Han}\\p{Script=Hiragana}\\p{Script=Katakana}\\p{Script=Thai}\\p{Script=Lao}\\p{Script=Khmer}\\p{Script=Myanmar}ー";
 const ASCII_WORD_PATTERN = /[A-Za-z0-9]+/g;
-const WORD_PATTERN = new RegExp(`[${UNSPACED}][${UNSPACED}\\p{M}]*|[[\\p{L}\\p{N}\\p{M}]--[${UNSPACED}]]+`, "gv");
-const UNSPACED_PATTERN = new RegExp(`^[${UNSPACED}]`, "v");
+/** A run of characters of a script that writes words without spaces, or a word of another script. */
+const WORD_PATTERN =
+  /[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}ー][\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}ー\p{M}]*|(?:(?![\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}ー])[\p{L}\p{N}\p{M}])+/gu;
+const UNSPACED_PATTERN =
+  /^[\p{Script=Han}\p{Script=Hiragana}\p{Script=Katakana}\p{Script=Thai}\p{Script=Lao}\p{Script=Khmer}\p{Script=Myanmar}ー]/u;
 const NON_ASCII_PATTERN = /[^\0-\x7f]/;
 const ACCENT_PATTERN = /[\u0300-\u036f]/g;
 const NON_WORD_PATTERN = /[^\p{L}\p{N}\p{M}]/gu;
