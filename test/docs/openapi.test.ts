@@ -184,6 +184,7 @@ async function runRequests(t: Hooks): Promise<void> {
   for (const path of ["health", "ready", "models", "openapi.json", "runs", `runs/${run!.id}`, "asks", "sessions"])
     await api.send(`/api/${path}`);
   for (const path of ["", "/messages"]) await api.send(`/api/sessions/${session_id}${path}`);
+  await api.send("/api/search?query=hi");
   await api.send(`/api/sessions/${session_id}`, { method: "PATCH", ...createJsonBody({ title: "Mine" }) });
   await api.send(`/api/sessions/${session_id}`, { method: "DELETE" });
 }
@@ -333,6 +334,7 @@ async function useFailingStore(t: Hooks): Promise<void> {
   failure.isEnabled = true;
   await sendEachOperation(api, id);
   for (const path of ["commands?", "git?", "files/content?path=x&"]) await api.send(`/api/${path}session_id=${id}`);
+  await api.send("/api/search?query=hi");
   failure.isEnabled = false;
 }
 
