@@ -68,13 +68,11 @@ export class SessionsApi extends SessionRewindsApi {
     text: string,
     {
       projectDir,
-      limit,
-      before,
-      archived,
+      ...filters
     }: { projectDir?: string; limit?: number; before?: string; archived?: "exclude" | "include" | "only" } = {},
     { signal }: CallOptions = {},
   ): Promise<MessageMatchList> {
-    const query = { query: text, project_dir: projectDir, limit, before, archived };
+    const query = { query: text, project_dir: projectDir, ...filters };
     const hasMatches = ({ matches }: MessageMatchList) => Array.isArray(matches);
     return (await this.#connection.requestJson<MessageMatchList>("search", { query, signal }, hasMatches)).body;
   }
