@@ -65,6 +65,26 @@ export const OPERATIONS: readonly Operation[] = [
     },
   },
   {
+    ...{
+      id: "listFiles",
+      path: "/api/files",
+      method: "get",
+      summary: "Files of a project folder, found by their path",
+    },
+    parameters: [
+      query("session_id", textSchema, "A session: files of its folder"),
+      query("project_dir", textSchema, "A folder: files of this folder. Default: the served folder"),
+      query("query", textSchema, "Characters of the path in this order, at most 200. Default: all files"),
+      query("limit", integerFrom(1, { default: 20 }), "At most 100"),
+    ],
+    responses: {
+      200: success("The best matches first, without files that ignore files exclude", "FileList"),
+      ...queryErrors,
+      ...notFound("session"),
+      ...storeErrors,
+    },
+  },
+  {
     ...{ id: "listMcpServers", path: "/api/mcp-servers", method: "get", summary: "The configured MCP servers" },
     responses: { 200: success("All servers, in the order of the config", "McpServerList"), ...accessErrors },
   },

@@ -25,6 +25,7 @@ export const SHAPES = {
   SpawnedBy: shapes.SpawnedBy,
   Command: shapes.Command,
   CommandList: shapes.CommandList,
+  FileList: shapes.FileList,
   McpServerStatus: shapes.McpServerStatus,
   McpServerList: shapes.McpServerList,
   McpLoginRequest: shapes.McpLoginRequest,

@@ -45,6 +45,10 @@ export const Command = v.object({
   origin: text("source of the command, for users"),
 });
 export const CommandList = v.object({ commands: v.array(Command) });
+export const FileList = v.object({
+  files: v.array(v.object({ path: text("relative to the project folder, with `/`") })),
+  incomplete: describe(v.boolean(), "whether the folder has too many files to compare all of them"),
+});
 
 export const Session = v.object({
   id: string,

@@ -57,6 +57,7 @@ export function addRoutes(
   const loadSessions = () => import("./session-routes.js");
   router.get("/api/models", async (ctx) => (await loadSessions()).listModels(ctx, agent));
   router.get("/api/commands", async (ctx) => (await loadSessions()).listCommands(ctx, dependencies));
+  router.get("/api/files", async (ctx) => (await import("./files-routes.js")).listFiles(ctx, dependencies));
   router.get("/api/sessions", async (ctx) => (await loadSessions()).listSessions(ctx, agent));
   router.get("/api/sessions/:id", async (ctx) => (await loadSessions()).showSession(ctx, readId(ctx), agent));
   router.patch("/api/sessions/:id", async (ctx) =>

@@ -103,6 +103,29 @@ export class GantryClient {
     return (await this.#connection.requestJson<ApiFileContent>("files/content", { query, signal })).body;
   }
 
+  /**
+   * Paths of files in the folder of a session or in a project folder, best match first. `query`: characters of the path
+   * in this order. `limit`: at most 100, default 20.
+   */
+  async files(
+    {
+      sessionId,
+      projectDir,
+      query: text,
+      limit,
+    }: {
+      sessionId?: string | undefined;
+      projectDir?: string | undefined;
+      query?: string | undefined;
+      limit?: number | undefined;
+    } = {},
+    { signal }: CallOptions = {},
+  ): Promise<string[]> {
+    const query = { session_id: sessionId, project_dir: projectDir, query: text, limit };
+    const files = await this.#connection.requestList<{ path: string }>("files", "files", { query, signal });
+    return files.map(({ path }) => path);
+  }
+
   /** Starts a run and resolves when the run has ended. Aborting the signal cancels the run. */
   async run(request: ApiRunInput, { key, signal }: RunOptions = {}): Promise<ApiRunResult & RunIds> {
     const { body, headers } = await this.#connection.requestJson<ApiRunResult>(

@@ -1,0 +1,11 @@
+import type { FileMatches, FileQuery } from "../processes/file-completion.js";
+
+export type { FileMatches, FileQuery };
+
+/**
+ * Finds files of a folder by a part of their path, best match first. Leaves out files that ignore files or
+ * `deniedPaths` exclude. Rejects if the folder cannot be read.
+ */
+export async function findProjectFiles(query: FileQuery): Promise<FileMatches> {
+  return (await import("../processes/file-completion.js")).completeFiles(query);
+}
