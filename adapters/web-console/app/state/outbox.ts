@@ -64,6 +64,8 @@ export class Outbox {
     send: () => Promise<T>,
   ): Promise<T | undefined> {
     const entry = { ...fields, id: createRandomId(), runId: "", sentAt: Date.now(), tabId: this.#tabId };
+    // Before the entry is visible, so that no reader of the list sends the request again.
+    this.#requestIds.add(entry.id);
     if (entry.text.trim() !== "") this.#put(entry);
     return this.#sendEntry(entry, send);
   }
