@@ -35,7 +35,7 @@ export { canRestart } from "../sessions/stored-run.js";
 export { SESSION_MODES } from "../sessions/session-modes.js";
 export { readAttachments, type AttachmentPolicy } from "../files/attachments.js";
 export { readFilePreview, type FilePreview } from "../tools/files/file-preview.js";
-export { findProjectFiles, type FileMatches, type FileQuery } from "./project-files.js";
+export { findProjectFiles, type ProjectFileMatches, type FileQuery } from "./project-files.js";
 
 // Model providers: the port and shared calculations.
 export type {

@@ -1,11 +1,11 @@
-import type { FileMatches, FileQuery } from "../processes/file-completion.js";
+import type { ProjectFileMatches, FileQuery } from "../processes/file-completion.js";
 
-export type { FileMatches, FileQuery };
+export type { ProjectFileMatches, FileQuery };
 
 /**
  * Finds files of a folder by a part of their path, best match first. Leaves out files that ignore files or
  * `deniedPaths` exclude. Rejects if the folder cannot be read.
  */
-export async function findProjectFiles(query: FileQuery): Promise<FileMatches> {
+export async function findProjectFiles(query: FileQuery): Promise<ProjectFileMatches> {
   return (await import("../processes/file-completion.js")).completeFiles(query);
 }

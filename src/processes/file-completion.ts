@@ -19,7 +19,7 @@ export interface FileQuery {
   readonly signal: AbortSignal;
 }
 
-export interface FileMatches {
+export interface ProjectFileMatches {
   /** Paths relative to the folder, with `/`, best match first. */
   readonly paths: readonly string[];
   /** Whether the folder has too many files to compare all of them. */
@@ -27,7 +27,7 @@ export interface FileMatches {
 }
 
 /** Finds files of a folder by a part of their path. Rejects with `PathError`, or with the signal's reason. */
-export async function completeFiles(query: FileQuery): Promise<FileMatches> {
+export async function completeFiles(query: FileQuery): Promise<ProjectFileMatches> {
   const { folder, limit, deniedPaths, signal } = query;
   const guard = await PathGuard.create({ roots: [folder], deniedPaths });
   const start = await guard.resolve(folder);

@@ -3,7 +3,7 @@ import { escapeInvisible } from "./content/escape.js";
 import { IconButton } from "./parts/button.js";
 import { QueuedRuns } from "./queued-runs.js";
 import { useConsole } from "./state/context.js";
-import type { OutboxEntry } from "./state/outbox.js";
+import type { OutboxEntry } from "./state/console-outbox.js";
 import type { WatchedSession } from "./state/watched-session.js";
 
 /** The texts of a session that are in no message yet, above the prompt field. */

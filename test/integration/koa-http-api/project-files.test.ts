@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { ApiError, GantryClient } from "gantry/client";
+import { type ApiError, GantryClient } from "gantry/client";
 import { startApi } from "../../helpers/http-api.js";
 import { tempDir, type Hooks } from "../../helpers/temp-dir.js";
 

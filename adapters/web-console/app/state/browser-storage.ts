@@ -18,15 +18,19 @@ export function readStored(key: string): unknown {
 
 /** Stores a value as JSON; undefined removes the key. All windows of the browser read the same value. */
 export function writeStored(key: string, value: unknown): void {
-  const text = value === undefined ? undefined : JSON.stringify(value);
+  unstoredTexts.set(key, value === undefined ? "null" : JSON.stringify(value));
+  // Room for one key may be room for the others too.
+  for (const [unstoredKey, text] of unstoredTexts) storeText(unstoredKey, text);
+  isFull.value = unstoredTexts.size > 0;
+}
+
+function storeText(key: string, text: string): void {
   try {
-    if (text === undefined) localStorage.removeItem(key);
+    if (text === "null") localStorage.removeItem(key);
     else localStorage.setItem(key, text);
     unstoredTexts.delete(key);
-    isFull.value = unstoredTexts.size > 0;
   } catch {
-    unstoredTexts.set(key, text ?? "null");
-    isFull.value = true;
+    // The next write tries again.
   }
 }
 

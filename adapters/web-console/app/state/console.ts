@@ -11,7 +11,7 @@ import {
 } from "gantry/client";
 import { Drafts } from "../drafts.js";
 import { announce } from "./announce.js";
-import { Outbox } from "./outbox.js";
+import { ConsoleOutbox } from "./console-outbox.js";
 import { createRandomId } from "./random-id.js";
 import { WatchedSession } from "./watched-session.js";
 import { createRouter, type Route } from "./router.js";
@@ -52,7 +52,7 @@ const MAX_NOTICES = 4;
 export class Console {
   readonly client: GantryClient;
   readonly mcpServers: McpServersClient;
-  readonly outbox = new Outbox();
+  readonly outbox = new ConsoleOutbox();
   readonly drafts = new Drafts((sessionId, text) => this.outbox.addHeld(sessionId, text));
   readonly sessionBrowser: SessionBrowser;
   readonly newSessionSettings: NewSessionSettings = {

@@ -1,5 +1,5 @@
 import type { ApiMessage } from "gantry/client";
-import type { OutboxEntry } from "./outbox.js";
+import type { OutboxEntry } from "./console-outbox.js";
 
 /** The server joins late instructions of an ended run with this text. */
 const SEPARATOR = "\n\n";

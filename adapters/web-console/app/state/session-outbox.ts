@@ -2,7 +2,7 @@ import { computed, effect, untracked, type ReadonlySignal } from "@preact/signal
 import { NotFoundError, type ApiMessage, type ApiRunState, type GantryClient, type SessionMirror } from "gantry/client";
 import type { Drafts } from "../drafts.js";
 import { announce } from "./announce.js";
-import type { Outbox, OutboxEntry } from "./outbox.js";
+import type { ConsoleOutbox, OutboxEntry } from "./console-outbox.js";
 import { findReadEntries } from "./read-entries.js";
 
 const ACTIVE_STATES: ReadonlySet<ApiRunState> = new Set(["queued", "running", "waiting"]);
@@ -18,7 +18,7 @@ interface SessionOutboxOptions {
   sessionId: string;
   client: GantryClient;
   mirror: SessionMirror;
-  outbox: Outbox;
+  outbox: ConsoleOutbox;
   drafts: Drafts;
   /** Aborts when the page closes the session. */
   closeSignal: AbortSignal;

@@ -16,7 +16,7 @@ import {
   type WatchedEvent,
 } from "gantry/client";
 import type { Drafts } from "../drafts.js";
-import type { Outbox } from "./outbox.js";
+import type { ConsoleOutbox } from "./console-outbox.js";
 import { TimelineRows, type Row } from "./rows.js";
 import { SessionOutbox } from "./session-outbox.js";
 import { StreamSchedule } from "./stream-schedule.js";
@@ -33,7 +33,7 @@ const LOAD_RETRY_DELAY_MS = 1_000;
 /** Functions of the page that an open session uses. */
 export interface SessionHost {
   client: GantryClient;
-  outbox: Outbox;
+  outbox: ConsoleOutbox;
   drafts: Drafts;
   reportError(error: unknown): void;
   /** Called with the session's state each time it changes. */

@@ -35,7 +35,7 @@ const ABANDONED_AFTER_MS = 30_000;
  * The texts that this browser has sent, until they are in a message. All windows share the list, which outlives the
  * page and the server.
  */
-export class Outbox {
+export class ConsoleOutbox {
   readonly #entries = signal<readonly OutboxEntry[]>(readEntries());
   readonly #tabId = readTabId();
   /** Ids of entries whose request this page has sent without an answer so far. */
