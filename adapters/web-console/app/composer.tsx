@@ -3,6 +3,9 @@ import { ApiError } from "gantry/client";
 import { useEffect, useRef } from "preact/hooks";
 import { readFiles, type AttachedFile } from "./attachments.js";
 import { ComposerCommands, useCommands } from "./composer-commands.js";
+import { ComposerHistory } from "./composer-history.js";
+import { ComposerPaths, usePathSuggestions } from "./composer-paths.js";
+import { addToPromptHistory, HistoryWalk } from "./prompt-history.js";
 import { ComposerFiles } from "./composer-files.js";
 import "./composer.css";
 import { listenForDroppedFiles } from "./file-drops.js";
@@ -24,6 +27,7 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
   const store = useConsole();
   const sessionId = session?.id ?? "";
   const text = store.drafts.getText(sessionId);
+  const setText = (value: string) => store.drafts.setText(sessionId, value);
   const files = useSignal<readonly AttachedFile[]>([]);
   /** Number of unfinished reads of attached files. */
   const readCount = useSignal(0);
@@ -37,10 +41,23 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
   const fileInput = useRef<HTMLInputElement>(null);
   const isBusy = session?.isBusy.value ?? false;
   const commands = useCommands(store.client, text, session?.id, store.newSessionSettings.projectDir.value);
+  const caret = useSignal(0);
+  const isHistoryOpen = useSignal(false);
+  const history = useRef(new HistoryWalk());
+  const showText = (value: string, newCaret: number) => {
+    setText(value);
+    caret.value = newCaret;
+    // The field has the new text only after it is drawn.
+    requestAnimationFrame(() => {
+      textArea.current?.focus();
+      textArea.current?.setSelectionRange(newCaret, newCaret);
+    });
+  };
+  const pathScope = { sessionId: session?.id, projectDir: store.newSessionSettings.projectDir.value };
+  const paths = usePathSuggestions(store.client, { text, caret }, pathScope, showText);
   const isSteer = isBusy && delivery.value === "steer" && files.value.length === 0 && !commands.isCommand(text.value);
   const isEmpty = text.value.trim() === "" && files.value.length === 0;
 
-  const setText = (value: string) => store.drafts.setText(sessionId, value);
   const attachFiles = async (addedFiles: readonly File[]) => {
     if (addedFiles.length === 0) return;
     readCount.value++;
@@ -69,6 +86,7 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
     // The request stores the text, before the field is cleared.
     const request = isSteer && session ? steerOrPrompt(session, prompt, sendPrompt) : sendPrompt();
     setText("");
+    addToPromptHistory(prompt);
     files.value = [];
     try {
       await request;
@@ -84,7 +102,18 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
     }
   };
   const onKeyDown = (event: KeyboardEvent) => {
-    if (!event.isComposing && commands.handleKey(event, setText)) return event.preventDefault();
+    const isHandled = !event.isComposing && (paths.handleKey(event) || commands.handleKey(event, setText));
+    if (isHandled) return event.preventDefault();
+    if (event.ctrlKey && event.key === "r") {
+      event.preventDefault();
+      isHistoryOpen.value = true;
+      return;
+    }
+    const earlierPrompt = event.shiftKey || event.isComposing ? undefined : history.current.move(event.key, text.value);
+    if (earlierPrompt !== undefined) {
+      event.preventDefault();
+      return showText(earlierPrompt, earlierPrompt.length);
+    }
     if (event.key !== "Enter" || event.shiftKey || event.altKey || event.isComposing) return;
     // A phone's keyboard has no other key for a new line.
     if (matchMedia("(pointer: coarse)").matches && !event.ctrlKey && !event.metaKey) return;
@@ -139,6 +168,15 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
         </p>
       )}
       <ComposerCommands commands={commands} setPrompt={setText} />
+      <ComposerPaths suggestions={paths} />
+      <ComposerHistory
+        isOpen={isHistoryOpen}
+        onChosen={(prompt) => {
+          // The typed text stays in the field.
+          if (prompt !== undefined) setText(text.value === "" ? prompt : `${text.value}\n${prompt}`);
+          textArea.current?.focus();
+        }}
+      />
       <div class="composer-card">
         <ComposerFiles files={files} isReading={readCount.value > 0} onRemoved={() => textArea.current?.focus()} />
         <textarea
@@ -150,7 +188,14 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
           aria-describedby="composer-hint"
           placeholder={isSteer ? "An instruction for the run…" : "Ask a question or describe a task…"}
           value={text.value}
-          onInput={(event) => setText(event.currentTarget.value)}
+          aria-controls={paths.paths.length > 0 ? "composer-paths" : undefined}
+          aria-activedescendant={paths.paths.length > 0 ? `composer-path-${paths.selectedIndex}` : undefined}
+          onInput={({ currentTarget }) => {
+            setText(currentTarget.value);
+            caret.value = currentTarget.selectionEnd;
+          }}
+          onKeyUp={({ currentTarget }) => (caret.value = currentTarget.selectionEnd)}
+          onClick={({ currentTarget }) => (caret.value = currentTarget.selectionEnd)}
           onKeyDown={onKeyDown}
           onPaste={onPaste}
         />

@@ -33,6 +33,9 @@ const SHORTCUT_GROUPS: readonly { context: string; shortcuts: readonly Shortcut[
     shortcuts: [
       { keys: ["Enter"], description: "Send, or instruct the active run" },
       { keys: ["Shift", "Enter"], description: "New line" },
+      { keys: ["@"], description: "Complete the path of a file" },
+      { keys: ["↑"], description: "In an empty field: earlier prompts" },
+      { keys: ["Ctrl", "R"], description: "Search earlier prompts" },
       { keys: ["Ctrl", "V"], description: "Attach files from the clipboard" },
     ],
   },

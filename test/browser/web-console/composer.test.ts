@@ -3,6 +3,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import type { Page } from "playwright-core";
+import { findAccessibilityFaults } from "../../helpers/accessibility.js";
 import {
   NO_BROWSER,
   openWindow,
@@ -111,6 +112,54 @@ describe("the prompt field", { skip: NO_BROWSER }, () => {
     await page.getByText("/review a.ts", { exact: true }).first().waitFor();
     const lastRequest = consoleServer.models.requests.filter(({ tools }) => tools.length > 0).at(-1);
     assert.ok(JSON.stringify(lastRequest).includes("Review a.ts now."));
+  });
+
+  it("completes the path of a file after @, by keyboard and by click", async (t) => {
+    const { projectDir } = consoleServer.server;
+    await mkdir(join(projectDir, "src"), { recursive: true });
+    await writeFile(join(projectDir, "src/complete me.ts"), "");
+    await writeFile(join(projectDir, "src/completion.ts"), "");
+    const page = await openPage(t);
+    await getPromptField(page).pressSequentially("Read @completi");
+    await page.getByRole("option", { name: "src/completion.ts" }).waitFor();
+    assert.deepEqual(await findAccessibilityFaults(page), []);
+    await page.keyboard.press("Enter");
+    await waitForPage(page, `document.getElementById("prompt").value === "Read src/completion.ts "`);
+    await getPromptField(page).pressSequentially("and @complete");
+    await page.getByRole("option", { name: "src/complete me.ts" }).click();
+    await waitForPage(
+      page,
+      `document.getElementById("prompt").value === 'Read src/completion.ts and "src/complete me.ts" '`,
+    );
+    await getPromptField(page).fill("");
+  });
+
+  it("shows earlier prompts on Arrow Up, and searches them on Ctrl+R", async (t) => {
+    const page = await openPage(t);
+    for (const text of ["The oldest prompt", "The newest prompt"]) {
+      await page.goto(`${consoleServer.url}#/`);
+      await page.getByRole("heading", { name: "New session" }).waitFor();
+      await getPromptField(page).fill(text);
+      await page.keyboard.press("Enter");
+      await page.getByText("OK.", { exact: true }).waitFor();
+    }
+    const waitForText = (text: string) =>
+      waitForPage(page, `document.getElementById("prompt").value === ${JSON.stringify(text)}`);
+    await getPromptField(page).press("ArrowUp");
+    await waitForText("The newest prompt");
+    await getPromptField(page).press("ArrowUp");
+    await waitForText("The oldest prompt");
+    await getPromptField(page).press("ArrowDown");
+    await waitForText("The newest prompt");
+    await getPromptField(page).fill("typed");
+    // A typed text is not replaced.
+    await getPromptField(page).press("ArrowUp");
+    await getPromptField(page).press("Control+r");
+    await page.getByRole("combobox", { name: "Search earlier prompts" }).fill("OLDEST");
+    await page.getByRole("option", { name: "The oldest prompt" }).waitFor();
+    assert.deepEqual(await findAccessibilityFaults(page), []);
+    await page.keyboard.press("Enter");
+    await waitForText("typed\nThe oldest prompt");
   });
 
   it("stops a run during a command, and the process of the command ends", async (t) => {
