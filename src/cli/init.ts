@@ -9,7 +9,7 @@ import type { CommandHandler, CommandOutput } from "./command.js";
 import type { init } from "./descriptions/init.js";
 import { findNearest } from "./nearest-name.js";
 import { refuseArguments } from "./refuse-arguments.js";
-import { findCandidates, type Preset } from "./setup/candidates.js";
+import { findCandidates, type ProviderPreset } from "./setup/candidates.js";
 import { listModels, type ProviderEntry } from "./setup/provider-check.js";
 import type { Questions } from "./setup/questions.js";
 import { writeProvider } from "./setup/write-config.js";
@@ -21,7 +21,7 @@ type InitFlags = FlagsOf<typeof init.flags>;
 interface Setup {
   readonly flags: InitFlags;
   readonly questions: Questions | undefined;
-  readonly presets: readonly Preset[];
+  readonly presets: readonly ProviderPreset[];
   readonly home: string;
   readonly signal: AbortSignal;
   readonly output: CommandOutput;
@@ -91,8 +91,8 @@ async function chooseProvider(setup: Setup): Promise<{ entry: ProviderEntry; mod
   }
 }
 
-async function askProvider({ questions, presets, output, signal }: Setup): Promise<string> {
-  const candidates = await findCandidates(presets, signal);
+async function askProvider({ questions, presets, home, output, signal }: Setup): Promise<string> {
+  const candidates = await findCandidates(presets, home, signal);
   for (const [i, { id, reason }] of candidates.entries()) output.report(`  ${i + 1}  ${id.padEnd(12)}  ${reason}`);
   output.report(`Known providers: ${presets.map(({ id }) => id).join(", ")}`);
   const [first] = candidates;
@@ -100,13 +100,18 @@ async function askProvider({ questions, presets, output, signal }: Setup): Promi
   return candidates[Number(answer) - 1]?.id ?? (answer || (first?.id ?? ""));
 }
 
-async function findKnownPreset(name: string): Promise<Preset | undefined> {
+async function findKnownPreset(name: string): Promise<ProviderPreset | undefined> {
   const { findPreset } = await loadPresets();
   return findPreset(name);
 }
 
 /** Returns the entry with a reference to the key's variable, or with the key that the user types. */
-async function chooseKey(name: string, preset: Preset | undefined, setup: Setup, attempt: number): Promise<Choice> {
+async function chooseKey(
+  name: string,
+  preset: ProviderPreset | undefined,
+  setup: Setup,
+  attempt: number,
+): Promise<Choice> {
   const { flags, questions, presets } = setup;
   const { baseUrl, keyEnv } = flags;
   if (!preset && baseUrl === undefined) throw createUnknownProviderError(name, presets);
@@ -130,7 +135,7 @@ async function chooseKey(name: string, preset: Preset | undefined, setup: Setup,
   return key === "" ? { entry } : { entry: { ...entry, api_key: key.replaceAll("${", () => "$${") }, key };
 }
 
-function findKeyVariable(preset: Preset | undefined): string | undefined {
+function findKeyVariable(preset: ProviderPreset | undefined): string | undefined {
   return preset?.keyVariables.find((variable) => (getEnvironmentVariable(variable) ?? "") !== "");
 }
 
@@ -140,7 +145,7 @@ async function askModel(models: readonly string[], questions: Questions | undefi
   return questions.ask(`Models: ${examples}${models.length > MAX_SHOWN_MODELS ? ", …" : ""}\nModel [any]: `);
 }
 
-function createUnknownProviderError(name: string, presets: readonly Preset[]): ConfigError {
+function createUnknownProviderError(name: string, presets: readonly ProviderPreset[]): ConfigError {
   const ids = presets.map(({ id }) => id);
   const suggestion = findNearest(name, ids);
   const advice = suggestion === undefined ? "" : `; did you mean ${suggestion}?`;

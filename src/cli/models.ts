@@ -5,6 +5,7 @@ import type { ModelEntry } from "../models/models.js";
 import { compose } from "../serve/compose.js";
 import type { models } from "./descriptions/models.js";
 import { loadConfigWithFlags, type CommandHandler } from "./command.js";
+import { createLogWriter } from "./log-writer.js";
 import { SIGNAL_EXIT_CODES } from "./signal-exit-codes.js";
 import { formatCount, formatTable } from "./table.js";
 import { WaitingLine } from "./waiting-line.js";
@@ -20,7 +21,7 @@ export const run: CommandHandler<typeof models.flags> = async ({ args, flags, ou
   const logger = createLogger({
     // Warnings name the providers that could not list their models.
     level: config.log.level,
-    write: (line) => waitingLine.report(line),
+    write: await createLogWriter({ columns: output.columns, report: (line) => waitingLine.report(line) }),
     secrets: () => secrets,
   });
   const signal = handleInterrupts();

@@ -10,6 +10,7 @@ import { getEnvironmentVariable } from "../serve/environment.js";
 import { Selection } from "../serve/selected-adapters.js";
 import type { run as runDescription } from "./descriptions/run.js";
 import { loadConfigWithFlags, type CommandHandler, type CommandContext } from "./command.js";
+import { createLogWriter } from "./log-writer.js";
 import { SIGNAL_EXIT_CODES } from "./signal-exit-codes.js";
 import { toBudget, readPrompt, readSchema } from "./run-input.js";
 import { toModelUsageError, resolveModel } from "./run-model.js";
@@ -75,7 +76,7 @@ async function executeRun(
       loadedConfig,
       home,
       projectDir: resolve("."),
-      logger: createRunLogger(loadedConfig, context),
+      logger: await createRunLogger(loadedConfig, context),
       isProcessLocal: true,
     });
     const { agent } = composition;
@@ -196,12 +197,12 @@ async function loadRunConfig({ flags }: RunCommandContext) {
   );
 }
 
-function createRunLogger({ config, secrets }: LoadedConfig, { flags, output }: RunCommandContext) {
+async function createRunLogger({ config, secrets }: LoadedConfig, { flags, output }: RunCommandContext) {
   const { level } = config.log;
   return createLogger({
     // Informational messages of the agent are not progress of the run.
     level: flags.quiet ? "error" : level === "info" ? "warn" : level,
-    write: (line) => output.report(line),
+    write: await createLogWriter(output),
     secrets: () => secrets,
   });
 }

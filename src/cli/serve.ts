@@ -6,6 +6,7 @@ import { limitHeapGrowth } from "../base/limit-heap-growth.js";
 import type { Logger } from "../ports/logger.js";
 import type { serve } from "./descriptions/serve.js";
 import { loadConfigWithFlags, type CommandHandler, type CommandOutput } from "./command.js";
+import { createLogWriter } from "./log-writer.js";
 import { refuseArguments } from "./refuse-arguments.js";
 
 // `main` uses this function if the start fails. The export is here because a separate entry would split the bundle that
@@ -30,7 +31,7 @@ const MAX_IDLE_CHECKS = 25;
 export const run: CommandHandler<typeof serve.flags> = async ({ args, flags, output }) => {
   refuseArguments(args);
   const { loadedConfig, home } = await loadConfigWithFlags(flags);
-  const logger = createServerLogger(loadedConfig, output);
+  const logger = await createServerLogger(loadedConfig, output);
   if (flags.stdio) output.redirectConsoleToStderr();
   const composition = await compose({ loadedConfig, home, projectDir: resolve("."), logger });
   serveUntilStopped(composition, loadedConfig.config.server.drainDelay * 1000, logger);
@@ -62,8 +63,8 @@ function callWhenIdle(work: () => void, remainingChecks = MAX_IDLE_CHECKS): void
   }, IDLE_CHECK_INTERVAL_MS).unref();
 }
 
-function createServerLogger({ config, secrets }: LoadedConfig, output: CommandOutput): Logger {
-  return createLogger({ level: config.log.level, write: (entry) => output.report(entry), secrets: () => secrets });
+async function createServerLogger({ config, secrets }: LoadedConfig, output: CommandOutput): Promise<Logger> {
+  return createLogger({ level: config.log.level, write: await createLogWriter(output), secrets: () => secrets });
 }
 
 /** Prints the addresses. Handles signals, fatal errors and the end of a transport. */

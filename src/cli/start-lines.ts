@@ -12,7 +12,7 @@ export async function logStart(
 ): Promise<void> {
   logger.info(`working in ${composition.agent.projectDir} with ${describeModels(loadedConfig, composition)}`);
   if (composition.providerNames.every((name) => name === "offline"))
-    logger.warn("no language model configured; the offline guide answers (connect one with gantry init)");
+    logger.info("no language model configured; the offline guide answers (connect one with gantry init)");
   logger.info(`sessions in ${describeStore(loadedConfig, home)}`);
   await composition.logSandbox();
   const address = composition.startedTransports.find(({ transportName }) => transportName === "web-console")?.address;

@@ -24,6 +24,7 @@ Exit codes
   serve: "The agent works in the current folder. Its tools run without permission requests.",
   console: `If the server requires headers, the address contains a code that works once, for one minute.
 Without a browser the address is printed.`,
+  "sessions search": "A message matches if it contains all words. The last word may be the start of a word.",
   "sessions delete": "Active runs of these sessions are cancelled first.",
   "sessions undo":
     "Files are restored to their content before gantry's own tools changed them. Changes by commands, other programs and other machines remain. " +

@@ -36,7 +36,6 @@ export const search = {
     ...JSON_FLAG,
     ...CONFIG_FLAGS,
   },
-  details: "A message matches if it contains all words. The last word may be the start of a word.",
 } as const satisfies CommandDescription;
 
 export const show = {

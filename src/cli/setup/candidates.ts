@@ -1,9 +1,9 @@
 import { createDeadline } from "../../base/abort.js";
-import { isRecord } from "../../base/json.js";
 import { getEnvironmentVariable } from "../../serve/environment.js";
 import type { loadPresets } from "../../serve/plugins.js";
+import { listModels } from "./provider-check.js";
 
-export type Preset = Awaited<ReturnType<typeof loadPresets>>["PRESETS"][number];
+export type ProviderPreset = Awaited<ReturnType<typeof loadPresets>>["PRESETS"][number];
 
 /** A provider that can be used at once. */
 export interface Candidate {
@@ -16,11 +16,15 @@ export interface Candidate {
 const PROBE_TIMEOUT_MS = 1_000;
 
 /** Returns the local servers that run, then the providers whose key is in the environment. */
-export async function findCandidates(presets: readonly Preset[], signal: AbortSignal): Promise<Candidate[]> {
+export async function findCandidates(
+  presets: readonly ProviderPreset[],
+  home: string,
+  signal: AbortSignal,
+): Promise<Candidate[]> {
   const candidates = await Promise.all(
-    presets.map(async ({ id, name, isLocal, baseUrl, keyVariables }): Promise<Candidate | undefined> => {
+    presets.map(async ({ id, name, isLocal, keyVariables }): Promise<Candidate | undefined> => {
       if (isLocal) {
-        const count = await countLocalModels(baseUrl, signal);
+        const count = await countLocalModels(id, home, signal);
         return count === 0 ? undefined : { id, reason: `${name} on this machine, ${count} models` };
       }
       const variable = keyVariables.find((name) => (getEnvironmentVariable(name) ?? "") !== "");
@@ -33,12 +37,10 @@ export async function findCandidates(presets: readonly Preset[], signal: AbortSi
 }
 
 /** Returns the number of models that a local server lists; 0 if no such server runs. */
-async function countLocalModels(baseUrl: string, signal: AbortSignal): Promise<number> {
+async function countLocalModels(provider: string, home: string, signal: AbortSignal): Promise<number> {
   const deadline = createDeadline(PROBE_TIMEOUT_MS, signal);
   try {
-    const response = await fetch(`${baseUrl}/models`, { signal: deadline.signal, redirect: "error" });
-    const body: unknown = await response.json();
-    return response.ok && isRecord(body) && Array.isArray(body["data"]) ? body["data"].length : 0;
+    return (await listModels({ provider }, undefined, home, deadline.signal)).length;
   } catch {
     return 0;
   } finally {
