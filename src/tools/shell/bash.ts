@@ -149,7 +149,10 @@ async function executeCommand(
     reach: redactor.reach,
   });
   const liveOutput = new LiveOutput(redactor, (newText) => context.progress(newText));
+  let hasPrintedBeforeAbort = false;
   const onOutput = (chunk: Buffer): void => {
+    // A shell reports the signals that end its commands.
+    hasPrintedBeforeAbort ||= !signal.aborted;
     output.push(chunk);
     outputFile.push(chunk);
     liveOutput.push(chunk);
@@ -164,7 +167,7 @@ async function executeCommand(
   }
   const removedPaths = await preparedCommand.tidy();
   // The user and the model see what a stopped command has printed.
-  if (end.reason === "abort" && output.text().trim() === "") throw signal.reason;
+  if (end.reason === "abort" && !hasPrintedBeforeAbort) throw signal.reason;
   if (end.sandboxFault !== undefined)
     throw new ToolError(`the sandbox could not start: ${end.sandboxFault}. The command did not run. Tell the user.`);
   const outputText = output.text();

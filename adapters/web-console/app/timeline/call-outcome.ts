@@ -18,7 +18,7 @@ const MAX_REASON_CHARACTERS = 200;
 
 /** Texts with which the server describes calls that did not run or did not end. The model receives the same texts. */
 const DESCRIPTIONS: readonly [pattern: RegExp, outcome: Omit<CallOutcome, "reason">][] = [
-  [/^The user rejected this call/, { state: "refused", label: "rejected by you", hasOutput: false }],
+  [/^The user rejected this call/, { state: "refused", label: "refused by you", hasOutput: false }],
   [/^This call is not allowed:/, { state: "refused", label: "refused by a rule", hasOutput: false }],
   [/^This call was refused:/, { state: "refused", label: "refused by a hook", hasOutput: false }],
   [/^The session is in plan mode:/, { state: "refused", label: "refused in plan mode", hasOutput: false }],
