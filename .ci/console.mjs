@@ -9,6 +9,8 @@ import { ROOT, inRoot, replaceFolder } from "./project.mjs";
 
 export const APP = "adapters/web-console/app";
 const PAGE = "index.html";
+/** The script of the shared worker. Pages get its path as a constant. */
+const WORKER = "worker.ts";
 /** Files that the page references. esbuild finds their imports. */
 const REFERENCED_FILES = /(?<=\s(?:src|href)=")(?:\.\/)?([\w.-]+\.(?:tsx?|css|svg|png|ico|webmanifest))(?=")/g;
 /** URL path of the console; the same as in adapters/web-console. */
@@ -42,16 +44,25 @@ export async function buildConsole(outdir) {
   const { build } = await import("esbuild");
   const page = await readFile(inRoot(APP, PAGE), "utf8");
   const entryPoints = [...page.matchAll(REFERENCED_FILES)].map(([, name]) => `${APP}/${name}`);
-  const { metafile } = await build({ ...OPTIONS, entryPoints, outdir: path.join(outdir, "assets") });
+  const outputOptions = { ...OPTIONS, outdir: path.join(outdir, "assets") };
+  const workerOptions = { ...outputOptions, splitting: false, format: "iife", entryPoints: [`${APP}/${WORKER}`] };
+  const { metafile: workerMetafile } = await build(workerOptions);
+  const [workerFile] = Object.keys(workerMetafile.outputs);
+  const define = { ...OPTIONS.define, EVENTS_WORKER_PATH: JSON.stringify(createUrl(workerFile)) };
+  const { metafile } = await build({ ...outputOptions, define, entryPoints });
   await writeFile(path.join(outdir, PAGE), createPage(page, metafile.outputs));
-  const texts = Object.keys(metafile.outputs).filter((file) => /\.(js|css|svg)$/.test(file));
+  const texts = [workerFile, ...Object.keys(metafile.outputs)].filter((file) => /\.(js|css|svg)$/.test(file));
   await Promise.all([...texts.map((file) => inRoot(file)), path.join(outdir, PAGE)].map(compress));
   return metafile;
 }
 
+/** Returns the URL path of a built file. */
+function createUrl(file) {
+  return `${BASE_PATH}/assets/${path.basename(file)}`;
+}
+
 /** Returns the page with the names of the built files. */
 function createPage(page, outputs) {
-  const createUrl = (file) => `${BASE_PATH}/assets/${path.basename(file)}`;
   const styles = [...new Set(Object.values(outputs).flatMap(({ cssBundle }) => cssBundle ?? []))];
   const builtFiles = Object.entries(outputs).filter(([file, { entryPoint }]) => entryPoint && !styles.includes(file));
   const files = new Map(builtFiles.map(([file, { entryPoint }]) => [path.posix.relative(APP, entryPoint), file]));

@@ -124,6 +124,8 @@ export interface WindowOptions {
   width?: number;
   height?: number;
   isDark?: boolean;
+  /** Default true. False: requests of the event stream are requests of the window, which the test can intercept. */
+  hasSharedWorkers?: boolean;
   /** Errors that are part of the test, for example of lost connections. */
   expectedFaults?: RegExp;
 }
@@ -133,7 +135,7 @@ export async function openWindow(
   hooks: Hooks,
   browser: Browser,
   url: string,
-  { width = 1280, height = 800, isDark = false, expectedFaults }: WindowOptions = {},
+  { width = 1280, height = 800, isDark = false, hasSharedWorkers = true, expectedFaults }: WindowOptions = {},
 ): Promise<ConsoleWindow> {
   const context = await browser.newContext({
     viewport: { width, height },
@@ -172,6 +174,7 @@ export async function openWindow(
   await page.addInitScript(`document.addEventListener("securitypolicyviolation", (event) => {
     console.error("policy: " + event.violatedDirective + " " + event.blockedURI + " " + event.sample);
   })`);
+  if (!hasSharedWorkers) await page.addInitScript("delete globalThis.SharedWorker");
   const openWindows = windowsByHooks.get(hooks);
   if (openWindows) {
     openWindows.contexts.push(context);

@@ -20,6 +20,8 @@ export interface ScriptedProxy {
   url: string;
   /** Received requests: method, path with query, headers, and time (`performance.now()`). */
   requests: { method: string; path: string; headers: IncomingHttpHeaders; receivedAtMs: number }[];
+  /** Paths with query of the requests whose response has not ended. */
+  getOpenPaths(): string[];
   /**
    * Answers the next request with `answer` instead of forwarding it. Several answers are queued. "hang" sends no
    * response.
@@ -31,9 +33,13 @@ export interface ScriptedProxy {
 export async function startScriptedProxy(hooks: Hooks, target: string): Promise<ScriptedProxy> {
   const scriptedResponses: (ScriptedResponse | "hang")[] = [];
   const requests: ScriptedProxy["requests"] = [];
+  const openRequests = new Set<ScriptedProxy["requests"][number]>();
   const server = createServer((clientRequest, response) => {
     const { method = "", url: path = "", headers } = clientRequest;
-    requests.push({ method, path, headers, receivedAtMs: performance.now() });
+    const receivedRequest = { method, path, headers, receivedAtMs: performance.now() };
+    requests.push(receivedRequest);
+    openRequests.add(receivedRequest);
+    response.on("close", () => openRequests.delete(receivedRequest));
     const scriptedResponse = scriptedResponses.shift();
     if (scriptedResponse === "hang") return;
     if (scriptedResponse) {
@@ -64,6 +70,7 @@ export async function startScriptedProxy(hooks: Hooks, target: string): Promise<
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     requests,
+    getOpenPaths: () => [...openRequests].map(({ path }) => path),
     respondNext: (answer) => void scriptedResponses.push(answer),
   };
 }

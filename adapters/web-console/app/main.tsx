@@ -8,6 +8,8 @@ import { installShortcuts } from "./shortcut-actions.js";
 import { forgetHeaders, LinkError, logIn, fetchPersonHeaders, takeCode } from "./login.js";
 import { Console } from "./state/console.js";
 import { ConsoleContext } from "./state/context.js";
+import { LiveEvents } from "./state/live-events.js";
+import type { LiveHandlers } from "./state/live-source.js";
 import { storeTheme, readPreferredTheme, showTheme } from "./state/theme.js";
 import { toErrorMessage } from "./state/error-message.js";
 
@@ -37,7 +39,9 @@ function showPage(headers: Record<string, string>): void {
   let currentTokenHeaders: Record<string, string> = {};
   void fetchPersonHeaders().then((tokenHeaders = {}) => (currentTokenHeaders = tokenHeaders));
   const options = { headers: () => ({ ...headers, ...currentTokenHeaders }), personHeaders: fetchPersonHeaders };
-  const store = new Console(new GantryClient(options), new McpServersClient(options));
+  const client = new GantryClient(options);
+  const openEvents = (handlers: LiveHandlers) => new LiveEvents(client, headers, handlers);
+  const store = new Console(client, new McpServersClient(options), openEvents);
   effect(() => {
     if (store.isLocked.value) forgetHeaders(headers);
   });

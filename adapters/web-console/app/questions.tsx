@@ -9,9 +9,6 @@ import { Icon } from "./parts/icon.js";
 import { useConsole } from "./state/context.js";
 import { toFragment } from "./state/router.js";
 
-/** Polling interval while the view is visible, in ms. */
-const POLL_INTERVAL_MS = 2_000;
-
 /** Open questions of all sessions, newest first, with the controls that answer them. */
 export function Questions() {
   const store = useConsole();
@@ -19,11 +16,6 @@ export function Questions() {
   const titles = useSessionTitles(asks);
   const head = useRef<HTMLParagraphElement>(null);
   const isRead = useIsRead(asks.map(({ id }) => id).join());
-  useEffect(() => {
-    const loadIfVisible = () => void (document.visibilityState === "visible" && store.loadAsks());
-    const timer = setInterval(loadIfVisible, POLL_INTERVAL_MS);
-    return () => clearInterval(timer);
-  }, [store]);
   useEffect(() => {
     // If the focused question disappeared with its answer, the next one gets the focus, or the line without questions.
     const isFree = document.activeElement === document.body || document.activeElement === head.current;
@@ -35,7 +27,6 @@ export function Questions() {
     } catch (error) {
       store.reportError(error);
     }
-    await store.loadAsks();
   };
   return (
     <div class="questions">

@@ -76,7 +76,7 @@ test(
   { skip: NO_BROWSER },
   async (t) => {
     const console = await startConsole(t);
-    const { page } = await openWindow(t, await browser(), console.url);
+    const { page } = await openWindow(t, await browser(), console.url, { hasSharedWorkers: false });
     for (const { step, shown, stopped, active } of [
       { step: callStep("bash", { command: `sleep ${pickUniqueSeconds()}` }), ...CALL_SELECTORS },
       { step: { say: [{ text: "Half an answer" }, { gate: "half" }] }, ...ANSWER_SELECTORS },

@@ -52,7 +52,7 @@ describe("the built web console", () => {
   it("has a content hash in each asset name, and a .gz file for each script, style and icon", async () => {
     const files = await readdir(folder.at("assets"));
     for (const name of files) {
-      assert.match(name, /^[\w.]+-[A-Z0-9]{8}\.\w+(\.gz)?$/);
+      assert.match(name, /^[\w.]+(-[a-z]+)*-[A-Z0-9]{8}\.\w+(\.gz)?$/);
       if (!name.endsWith(".gz")) assert.ok(files.includes(`${name}.gz`) || !/\.(js|css|svg)$/.test(name), name);
     }
     assert.deepEqual((await readdir(folder.path)).sort(), ["assets", "index.html", "index.html.gz"]);

@@ -120,9 +120,9 @@ describe("the files of the web console", () => {
       const policy = headers["content-security-policy"];
       assert.equal(
         policy,
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; " +
+        "default-src 'none'; script-src 'self'; worker-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; " +
           "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; " +
-          "require-trusted-types-for 'script'; trusted-types dompurify",
+          "require-trusted-types-for 'script'; trusted-types dompurify events-worker",
       );
       assert.equal(headers["x-content-type-options"], "nosniff");
       assert.equal(headers["x-frame-options"], "DENY");

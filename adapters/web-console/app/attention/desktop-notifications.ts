@@ -8,8 +8,6 @@ const STORAGE_KEY = "gantry.notified";
 const MAX_STORED_TAGS = 100;
 /** Time in which a visible window can report an event as seen, before hidden windows notify, in ms. */
 const NOTIFICATION_DELAY_MS = 1_000;
-/** Polling interval of the session list while the page is hidden, in ms. */
-const POLL_INTERVAL_MS = 10_000;
 
 interface NotificationText {
   title: string;
@@ -22,15 +20,9 @@ interface NotificationText {
  */
 export function startDesktopNotifications(store: Console): () => void {
   const notifications = new DesktopNotifications(store);
-  const timer = setInterval(() => {
-    // The page itself refreshes the list only while it is visible.
-    if (document.visibilityState === "hidden" && !store.isLocked.peek())
-      void store.sessionBrowser.refresh({ quiet: true });
-  }, POLL_INTERVAL_MS);
   const cleanups = [
     effect(() => notifications.showAsks(store.openAsks.value)),
     effect(() => notifications.showEndedRuns(store.sessionBrowser.sessions.value)),
-    () => clearInterval(timer),
     () => notifications.close(),
   ];
   return () => {

@@ -14,6 +14,7 @@ import { announce } from "./announce.js";
 import { ConsoleOutbox } from "./console-outbox.js";
 import { createRandomId } from "./random-id.js";
 import { WatchedSession } from "./watched-session.js";
+import type { LiveHandlers, LiveSource } from "./live-source.js";
 import { createRouter, type Route } from "./router.js";
 import { SessionBrowser } from "./session-browser.js";
 import { readPreferredTheme, type Theme } from "./theme.js";
@@ -41,8 +42,6 @@ export interface PromptFile {
   data: string;
 }
 
-/** Polling interval of the session list and of open questions, in ms. */
-const POLL_INTERVAL_MS = 10_000;
 /** Time that a notice is shown, in ms. */
 const NOTICE_DURATION_MS = 8_000;
 /** Maximum number of notices that are shown at once. */
@@ -84,18 +83,28 @@ export class Console {
     if (!session?.info.value) return this.#asks.value;
     return [...session.asks.value, ...this.asksOfOtherSessions.value].sort(compareByCreation);
   });
+  readonly #events: LiveSource;
   readonly #router = createRouter();
   readonly #cleanups: (() => void)[] = [];
   #lastNoticeId = 0;
-  #lastAskRequestId = 0;
   /** The last prompt request without an answer, and its idempotency key. */
   #unansweredRequest: { requestJson: string; key: string } | undefined;
 
-  /** `mcpServers`: with the options of `client`. */
-  constructor(client: GantryClient, mcpServers: McpServersClient) {
+  /** `mcpServers`: with the options of `client`. `openEvents` connects to the server's events. */
+  constructor(client: GantryClient, mcpServers: McpServersClient, openEvents: (handlers: LiveHandlers) => LiveSource) {
     this.client = client;
     this.mcpServers = mcpServers;
     this.sessionBrowser = new SessionBrowser(client, (error) => this.reportError(error));
+    this.#events = openEvents({
+      onAsks: (asks) => this.#showAsks(asks),
+      onSession: (session) => this.sessionBrowser.apply(session),
+      onSessionRemoved: (id) => this.sessionBrowser.removeFromList(id),
+      onConnection: (state, error) => {
+        // The events contain the changes since the connection was opened.
+        if (state === "open") void this.sessionBrowser.refresh({ quiet: true });
+        if (error instanceof UnauthorizedError) this.reportError(error);
+      },
+    });
   }
 
   get route(): ReadonlySignal<Route> {
@@ -116,30 +125,24 @@ export class Console {
     return this.#notices;
   }
 
-  /** Shows the view of the page's address and starts to poll. Loads the session list and the models. */
+  /** Shows the view of the page's address. Loads the session list and the models. */
   start(): void {
     this.#cleanups.push(
       effect(() => {
         const route = this.route.value;
         untracked(() => this.#showRoute(route));
-        void this.loadAsks();
       }),
     );
-    const pollTimer = setInterval(() => {
-      if (this.isLocked.peek()) return;
-      void this.loadAsks();
-      if (document.visibilityState === "visible") void this.sessionBrowser.refresh({ quiet: true });
-    }, POLL_INTERVAL_MS);
-    this.#cleanups.push(() => clearInterval(pollTimer));
     void this.sessionBrowser.refresh();
     void this.loadModels();
     void this.#repeatNewSessionRequests();
   }
 
-  /** Stops polling and closes the open session. */
+  /** Ends the connection to the server's events and closes the open session. */
   stop(): void {
     for (const cleanUp of this.#cleanups.splice(0)) cleanUp();
     this.#session.peek()?.close();
+    this.#events.close();
   }
 
   navigate(route: Route): void {
@@ -222,25 +225,11 @@ export class Console {
     void this.sessionBrowser.refresh();
   }
 
-  /**
-   * Loads open questions. The request also declares that this page can answer questions. Questions then wait for an
-   * answer, even if the page is hidden or shows another session. Never rejects.
-   */
-  async loadAsks(): Promise<void> {
-    const requestId = (this.#lastAskRequestId += 1);
-    try {
-      const previousIds = new Set(this.#asks.peek().map(({ id }) => id));
-      const asks = await this.client.asks.list({ canAnswer: true });
-      // A later request may have been answered first.
-      if (requestId !== this.#lastAskRequestId) return;
-      // An open question does not change: without a new list, the page is not drawn again.
-      if (asks.length === previousIds.size && asks.every(({ id }) => previousIds.has(id))) return;
-      this.#asks.value = asks;
-      const [newAsk] = this.asksOfOtherSessions.peek().filter(({ id }) => !previousIds.has(id));
-      if (newAsk) announce(`Another session asks: ${newAsk.title}`);
-    } catch {
-      // The next poll may succeed. The session list reports the error.
-    }
+  #showAsks(asks: readonly ApiAsk[]): void {
+    const previousIds = new Set(this.#asks.peek().map(({ id }) => id));
+    this.#asks.value = asks;
+    const [newAsk] = this.asksOfOtherSessions.peek().filter(({ id }) => !previousIds.has(id));
+    if (newAsk) announce(`Another session asks: ${newAsk.title}`);
   }
 
   /** Sends the prompts of new sessions again whose answer a reload has lost. Never rejects. */
@@ -261,7 +250,6 @@ export class Console {
   #showRoute(route: Route): void {
     const session = this.#session.peek();
     if (route.name === "session" && session?.id === route.id) return;
-    // Close the old session before the next session opens, because browsers limit the connections per host.
     session?.close();
     if (this.openPanel.peek() === "spending") this.openPanel.value = "";
     this.#session.value =
@@ -270,6 +258,7 @@ export class Console {
             client: this.client,
             outbox: this.outbox,
             drafts: this.drafts,
+            events: this.#events,
             reportError: (error) => this.reportError(error),
             onState: ({ session, run }) => {
               const { id, state } = run ?? {};

@@ -14,6 +14,10 @@ export class SessionBrowser {
   readonly #isLoading = signal(false);
   readonly #search = signal("");
   readonly #isArchive = signal(false);
+  /** Whether the newest page must be loaded again after the current request. */
+  #isOutdated = false;
+  /** Whether the next page must be loaded after the current request. */
+  #needsMore = false;
   #typingTimer: ReturnType<typeof setTimeout> | undefined;
   #requestController = new AbortController();
 
@@ -63,14 +67,19 @@ export class SessionBrowser {
   async loadMore(): Promise<void> {
     const total = this.#total.peek();
     const loadedCount = this.#sessions.peek().length;
-    if (this.#isLoading.peek() || (total !== undefined && loadedCount >= total)) return;
+    if (total !== undefined && loadedCount >= total) return;
+    if (this.#isLoading.peek()) {
+      this.#needsMore = true;
+      return;
+    }
     // New sessions at the front move older sessions back. The next page may then overlap, but skips no session.
     await this.#load(Math.floor(loadedCount / PAGE_SIZE) + 1);
   }
 
   /** Loads the newest page and keeps the other loaded sessions. `quiet`: a failure is not reported. */
   async refresh({ quiet = false } = {}): Promise<void> {
-    if (!this.#isLoading.peek()) await this.#load(1, { quiet });
+    if (this.#isLoading.peek()) this.#isOutdated = true;
+    else await this.#load(1, { quiet });
   }
 
   /** Renames a session. Reports an error. */
@@ -113,6 +122,22 @@ export class SessionBrowser {
     });
   }
 
+  /** Updates a session, or adds it to the list if it belongs to the loaded part. */
+  apply(session: ApiSession): void {
+    const sessions = this.#sessions.peek();
+    if (sessions.some(({ id }) => id === session.id)) return this.update(session);
+    const total = this.#total.peek();
+    const lastSession = sessions.at(-1);
+    // The server decides whether a session matches a search.
+    if (total === undefined || this.#search.peek() !== "" || (session.archived === true) !== this.#isArchive.peek())
+      return;
+    if (sessions.length < total && (!lastSession || compareByUse(session, lastSession) > 0)) return;
+    batch(() => {
+      this.#put(session);
+      this.#total.value = total + 1;
+    });
+  }
+
   /** Updates a listed session with its state from another request. Ignores sessions that are not listed. */
   update(session: ApiSession): void {
     const listedSession = this.#sessions.peek().find(({ id }) => id === session.id);
@@ -136,6 +161,7 @@ export class SessionBrowser {
   async #reload(): Promise<void> {
     this.#requestController.abort();
     this.#requestController = new AbortController();
+    this.#isOutdated = this.#needsMore = false;
     await this.#load(1, { replacesList: true });
   }
 
@@ -158,6 +184,15 @@ export class SessionBrowser {
     } finally {
       if (!signal.aborted) this.#isLoading.value = false;
     }
+    if (!signal.aborted) await this.#loadPending();
+  }
+
+  /** Starts the loads that were requested during another one. */
+  async #loadPending(): Promise<void> {
+    const [isOutdated, needsMore] = [this.#isOutdated, this.#needsMore];
+    this.#isOutdated = this.#needsMore = false;
+    if (isOutdated) await this.refresh({ quiet: true });
+    if (needsMore) await this.loadMore();
   }
 
   /**

@@ -17,9 +17,9 @@ import {
 } from "gantry/client";
 import type { Drafts } from "../drafts.js";
 import type { ConsoleOutbox } from "./console-outbox.js";
+import type { LiveSource } from "./live-source.js";
 import { TimelineRows, type Row } from "./rows.js";
 import { SessionOutbox } from "./session-outbox.js";
-import { StreamSchedule } from "./stream-schedule.js";
 import { ToolOutputs } from "./tool-outputs.js";
 
 /** Number of messages that are loaded at first, and with each older page. */
@@ -35,6 +35,8 @@ export interface SessionHost {
   client: GantryClient;
   outbox: ConsoleOutbox;
   drafts: Drafts;
+  /** Watches sessions. */
+  events: Pick<LiveSource, "watch">;
   reportError(error: unknown): void;
   /** Called with the session's state each time it changes. */
   onState?(state: ApiSessionState): void;
@@ -54,7 +56,6 @@ export class WatchedSession {
   readonly #state = signal<ApiSessionState | undefined>(undefined);
   /** The texts that the user has sent and that are in no message yet. */
   readonly outbox: SessionOutbox;
-  readonly #streamSchedule: StreamSchedule;
   readonly #toolOutputs = new ToolOutputs(this.#mirror);
   readonly #unfoldedSignalsByKey = new Map<string, Signal<boolean | undefined>>();
   readonly #hasOlder = signal(false);
@@ -78,7 +79,6 @@ export class WatchedSession {
     const { signal: closeSignal } = this.#closeController;
     const { client, outbox, drafts } = host;
     this.outbox = new SessionOutbox({ sessionId: id, client, mirror: this.#mirror, outbox, drafts, closeSignal });
-    this.#streamSchedule = new StreamSchedule(() => this.isBusy.peek(), closeSignal);
     void this.#load();
   }
 
@@ -185,7 +185,7 @@ export class WatchedSession {
       // The stream sends unfinished messages again from their start: begin before the first unfinished message.
       const startSeq = (messages.find(({ finished }) => finished === false)?.seq ?? 1) - 1;
       const lastFinishedSeq = messages.findLast(({ finished }) => finished !== false)?.seq ?? 0;
-      await this.#watchFrom(startSeq > 0 ? startSeq : lastFinishedSeq);
+      await this.#follow(startSeq > 0 ? startSeq : lastFinishedSeq);
     } catch (error) {
       if (this.#closeController.signal.aborted) return;
       if (error instanceof NotFoundError) this.#handleDeletion();
@@ -202,21 +202,11 @@ export class WatchedSession {
   }
 
   /** Follows the events after the mirror's cursor, or after `afterSeq` while the mirror has no cursor. */
-  async #watchFrom(afterSeq: number): Promise<void> {
-    while (!this.#closeController.signal.aborted) {
-      const { signal } = this.#streamSchedule;
-      if (!signal.aborted) await this.#follow(afterSeq, signal);
-      if (this.#isMissing.peek() || this.#closeController.signal.aborted) return;
-      // The stream was replaced, or paused until the page is visible again.
-      if (this.#streamSchedule.signal.aborted) await this.#streamSchedule.waitForResume();
-    }
-  }
-
-  async #follow(afterSeq: number, signal: AbortSignal): Promise<void> {
-    const events = this.#host.client.sessions.watch(this.id, {
+  async #follow(afterSeq: number): Promise<void> {
+    const { signal } = this.#closeController;
+    const events = this.#host.events.watch(this.id, {
       after: this.#mirror.cursor,
       afterSeq,
-      canAnswer: this.#streamSchedule.startConnection(),
       signal,
       onConnection: (state) => {
         if (!signal.aborted)
