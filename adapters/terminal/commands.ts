@@ -1,5 +1,7 @@
 import type { ApiSession } from "gantry/client";
 import { COMMANDS } from "./command-list.js";
+import { chooseQuestion, setBell } from "./question-commands.js";
+import { fork, retry, rewind, undo } from "./rewind-commands.js";
 import type { TerminalStore } from "./store.js";
 import { Confirmation, Picker, TextOverlay, type ListEntry } from "./overlays.js";
 import { escapeLine, formatCount } from "./text.js";
@@ -23,11 +25,15 @@ const KEY_DESCRIPTIONS: readonly (readonly [key: string, description: string])[]
   ["Ctrl+Home, Ctrl+End", "to the first loaded message, to the last"],
   ["Ctrl+O", "show thoughts, outputs and diffs in full, or shortened"],
   ["@", "attach a file"],
+  ["Ctrl+R", "search earlier prompts"],
+  ["Shift+Tab", "next permission mode: auto, ask, plan"],
   ["Tab", "complete; switch between question and prompt"],
   ["Ctrl+C", "stop the run; press again to quit"],
   ["Ctrl+D", "quit, if the prompt is empty"],
   ["Ctrl+Z", "suspend; fg resumes"],
 ];
+
+export { searchHistory } from "./question-commands.js";
 
 /** Runs a line that starts with `/`: a command of the terminal or of the agent. */
 export function runCommand(store: TerminalStore, line: string): void {
@@ -53,7 +59,18 @@ const COMMAND_HANDLERS: Readonly<Record<string, (store: TerminalStore, argument:
       store.showOverlay(new TextOverlay("Keys and commands", [...KEY_DESCRIPTIONS, ...rows]));
     }),
   new: (store) => store.startNewSession(),
-  sessions: (store, argument) => (argument === "" ? chooseSession(store) : store.attempt(() => store.open(argument))),
+  sessions: (store, argument) => {
+    if (argument === "") chooseSession(store);
+    else if (argument === "archived") chooseSession(store, "only");
+    else store.attempt(() => store.open(argument));
+  },
+  questions: chooseQuestion,
+  bell: setBell,
+  undo: (store) => undo(store, "undo"),
+  redo: (store) => undo(store, "redo"),
+  fork,
+  rewind,
+  retry,
   model: chooseModel,
   mode: chooseMode,
   effort: chooseEffort,
@@ -199,7 +216,7 @@ function confirmDelete(store: TerminalStore, { id, label }: ListEntry, onDeleted
 }
 
 /** Shows the sessions of this folder, the most recently used first. Scrolling to the end loads the next page. */
-export function chooseSession(store: TerminalStore): void {
+function chooseSession(store: TerminalStore, archived: "exclude" | "only" = "exclude"): void {
   const { client, projectDir } = store.options;
   let currentSearch = "";
   let page = 0;
@@ -207,11 +224,11 @@ export function chooseSession(store: TerminalStore): void {
   let entries: ListEntry[] = [];
   let isLoading = false;
   const picker = new Picker({
-    title: projectDir === undefined ? "Sessions" : "Sessions of this folder",
+    title: `${archived === "only" ? "Archived sessions" : "Sessions"}${projectDir === undefined ? "" : " of this folder"}`,
     entries: [],
     currentId: store.conversation.id,
     pick: ({ id }) => store.attempt(() => store.open(id)),
-    remove: (entry) => store.showOverlay(confirmDelete(store, entry, () => chooseSession(store))),
+    remove: (entry) => store.showOverlay(confirmDelete(store, entry, () => chooseSession(store, archived))),
     loadMore: () => load(),
     search: (text) => {
       currentSearch = text;
@@ -228,6 +245,7 @@ export function chooseSession(store: TerminalStore): void {
       const list = await client.sessions.list({
         page: page + 1,
         size: PAGE_SIZE,
+        archived,
         ...(searchText !== "" && { search: searchText }),
         ...(projectDir !== undefined && { projectDir }),
       });

@@ -7,7 +7,7 @@ import {
   type ApiMessage,
   type ApiSessionChange,
 } from "gantry/client";
-import { getUserText, type OutboxEntry } from "./outbox.js";
+import { getUserText, type SentText } from "./outbox.js";
 import { Sender, type SenderListener } from "./sender.js";
 
 /** Number of messages that are loaded when a session opens, and with each older page. */
@@ -76,12 +76,12 @@ export class TerminalConversation {
   }
 
   /** The prompt from Enter until the server sends it as a message or rejects it. */
-  get pendingPrompt(): OutboxEntry | undefined {
+  get pendingPrompt(): SentText | undefined {
     return this.sender.outbox.entries.find(({ kind, isQueued }) => kind === "prompt" && !isQueued);
   }
 
   /** Texts that wait for a running run or for its end, oldest first. */
-  get pendingTexts(): readonly OutboxEntry[] {
+  get pendingTexts(): readonly SentText[] {
     return this.sender.outbox.entries.filter(({ kind, isQueued }) => kind === "steer" || isQueued);
   }
 

@@ -1,12 +1,5 @@
-import type { OutboxEntry } from "./outbox.js";
+import type { UnsentTexts } from "./outbox.js";
 import type { StateFiles } from "./state-files.js";
-
-/** Texts of one session that no message contains. */
-export interface UnsentTexts {
-  /** The text in the prompt. */
-  readonly draft: string;
-  readonly entries: readonly OutboxEntry[];
-}
 
 /** Unsent texts with their session; undefined before the first prompt. */
 interface SessionTexts extends UnsentTexts {

@@ -25,6 +25,11 @@ export class Editor {
     this.cursor += cleanText.length;
   }
 
+  /** Earlier prompts, oldest first. */
+  get history(): readonly string[] {
+    return this.#history;
+  }
+
   /** The typed text, also while an earlier prompt is shown. A changed earlier prompt is part of the text. */
   get draft(): string {
     if (this.#historyOffset === 0) return this.text;

@@ -188,6 +188,12 @@ function renderPromptRows(
   };
 }
 
+/** Formats the time since the start of a run; "" in its first second, and if the clock of the server is ahead. */
+function formatDuration(startedAt: string | undefined): string {
+  const seconds = Math.floor((Date.now() - Date.parse(startedAt ?? "")) / 1_000);
+  return seconds >= 1 ? ` · ${seconds} s` : "";
+}
+
 function renderStatusRow(store: TerminalStore, columns: number, tick: number): Line {
   const { conversation } = store;
   const { state } = conversation.mirror;
@@ -203,7 +209,7 @@ function renderStatusRow(store: TerminalStore, columns: number, tick: number): L
           : conversation.isRunning
             ? [
                 span(
-                  `${SPINNER_FRAMES[tick % SPINNER_FRAMES.length] ?? ""} ${run?.state === "queued" ? "queued" : "working"}, Ctrl+C stops`,
+                  `${SPINNER_FRAMES[tick % SPINNER_FRAMES.length] ?? ""} ${run?.state === "queued" ? "queued" : "working"}, Ctrl+C stops${formatDuration(run?.started_at)}`,
                   "accent",
                 ),
               ]
@@ -216,6 +222,7 @@ function renderStatusRow(store: TerminalStore, columns: number, tick: number): L
     conversation.model,
     usage && usage.total_tokens > 0 ? `${formatCount(usage.total_tokens)} tokens` : "",
     usage && usage.cost > 0 ? `$${usage.cost.toFixed(usage.cost < 1 ? 3 : 2)}` : "",
+    usage && usage.total_tokens > 0 && usage.cost === 0 ? "no price known" : "",
     state?.session.title ?? "",
   ]
     .filter((part) => part !== "")

@@ -19,6 +19,7 @@ export function watchOtherSessionAsks(store: TerminalStore, signal: AbortSignal)
           continue;
         reportedIds.add(id);
         store.showNotice(`Another session asks: ${escapeLine(title)}. /sessions ${sessionId} shows it.`);
+        store.ringBell();
       }
     } catch {
       // The status line reports a lost connection.

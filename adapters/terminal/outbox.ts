@@ -9,7 +9,7 @@ const LATE_RUN_DELAY_MS = 2_000;
 const RECENT_RUNS = 10;
 
 /** A text that the user has sent. It stays in the outbox until it is a message or returns to the prompt. */
-export interface OutboxEntry {
+export interface SentText {
   /** The idempotency key of the request. */
   readonly id: string;
   readonly kind: "prompt" | "steer";
@@ -24,13 +24,20 @@ export interface OutboxEntry {
   readonly runId?: string;
 }
 
+/** Texts of one session that no message contains. */
+export interface UnsentTexts {
+  /** The text in the prompt. */
+  readonly draft: string;
+  readonly entries: readonly SentText[];
+}
+
 /** Texts that were sent to a session and that no message of the session contains yet. */
-export class Outbox {
+export class TerminalOutbox {
   readonly #client: GantryClient;
   readonly #onChange: () => void;
   /** Times at which the session of a late steer was first seen without an active run, by entry id. */
   readonly #idleSinceMs = new Map<string, number>();
-  #entries: readonly OutboxEntry[] = [];
+  #entries: readonly SentText[] = [];
 
   constructor(client: GantryClient, onChange: () => void) {
     this.#client = client;
@@ -38,11 +45,11 @@ export class Outbox {
   }
 
   /** Oldest first. The array stays the same object until an entry changes. */
-  get entries(): readonly OutboxEntry[] {
+  get entries(): readonly SentText[] {
     return this.#entries;
   }
 
-  add(...entries: readonly OutboxEntry[]): void {
+  add(...entries: readonly SentText[]): void {
     this.#replace([...this.#entries, ...entries]);
   }
 
@@ -74,9 +81,9 @@ export class Outbox {
    * Removes the texts that the session contains as messages. Resolves with the texts that no run will read. Never
    * rejects: an entry whose run is unavailable is checked again at the next call.
    */
-  async findUnread(sessionId: string, mirror: SessionMirror, signal: AbortSignal): Promise<OutboxEntry[]> {
+  async findUnread(sessionId: string, mirror: SessionMirror, signal: AbortSignal): Promise<SentText[]> {
     this.removeRead(mirror.messages);
-    const unread: OutboxEntry[] = [];
+    const unread: SentText[] = [];
     for (const entry of this.#entries) {
       if (entry.runId === undefined || !this.#entries.includes(entry)) continue;
       try {
@@ -94,7 +101,7 @@ export class Outbox {
 
   /** Whether no run will read the text any more. */
   async #hasEnded(
-    { id, kind }: OutboxEntry,
+    { id, kind }: SentText,
     runId: string,
     sessionId: string,
     { state }: SessionMirror,
@@ -112,7 +119,7 @@ export class Outbox {
     return this.#idleSinceMs.has(id) && performance.now() - idleSinceMs >= LATE_RUN_DELAY_MS;
   }
 
-  #replace(entries: readonly OutboxEntry[]): void {
+  #replace(entries: readonly SentText[]): void {
     this.#entries = entries;
     this.#onChange();
   }

@@ -58,15 +58,20 @@ export class TextOverlay implements Overlay {
 export class Confirmation implements Overlay {
   readonly #question: string;
   readonly #onConfirm: () => void;
+  readonly #details: readonly string[];
 
-  constructor(question: string, onConfirm: () => void) {
+  /** `details`: lines below the question. Default: none. */
+  constructor(question: string, onConfirm: () => void, details: readonly string[] = []) {
     this.#question = question;
     this.#onConfirm = onConfirm;
+    this.#details = details;
   }
 
-  renderRows(columns: number): Line[] {
+  renderRows(columns: number, rows: number): Line[] {
+    const details = this.#details.map((line): Line => [span(truncate(`  ${escapeLine(line)}`, columns), "dim")]);
     return [
       ...wrap([span(escapeLine(this.#question), "warn")], columns, [span("  ")]),
+      ...details.slice(0, Math.max(0, rows - 2)),
       [span("  y", "bold"), span(" yes   "), span("any other key", "bold"), span(" no")],
     ];
   }

@@ -1,5 +1,5 @@
 import { ApiError, type GantryClient, type SessionMirror, type WatchedEvent } from "gantry/client";
-import { Outbox, type OutboxEntry } from "./outbox.js";
+import { TerminalOutbox, type SentText } from "./outbox.js";
 
 /** Interval at which unread texts are checked beside the events of the session, in ms. */
 const SETTLE_INTERVAL_MS = 1_000;
@@ -31,7 +31,7 @@ export interface SenderListener {
 
 /** Sends the user's texts to the runs of a session. A text that no run reads returns to the prompt. */
 export class Sender {
-  readonly outbox: Outbox;
+  readonly outbox: TerminalOutbox;
   /** Whether a prompt was sent and the server has not reported a run since. */
   isStarting = false;
   /** Whether the user has stopped the run, perhaps before the server returned the session's id. */
@@ -51,7 +51,7 @@ export class Sender {
     this.#host = host;
     this.#listener = listener;
     this.#signal = signal;
-    this.outbox = new Outbox(client, () => {
+    this.outbox = new TerminalOutbox(client, () => {
       this.#updateSettleTimer();
       listener.reportChange();
     });
@@ -108,7 +108,7 @@ export class Sender {
    * Takes over texts that an earlier terminal has sent to this session. Call this after the messages are loaded. A
    * text of a request without an answer returns to the prompt, and sends the same idempotency key again.
    */
-  adopt(entries: readonly OutboxEntry[]): void {
+  adopt(entries: readonly SentText[]): void {
     if (entries.length === 0) return;
     this.outbox.add(...entries);
     this.outbox.removeRead(this.#host.mirror.messages);
@@ -146,7 +146,7 @@ export class Sender {
   }
 
   /** Sends a text to the current run. Resolves with false if there is no run; the entry then stays in the outbox. */
-  async #sendSteer(sessionId: string, entry: OutboxEntry): Promise<boolean> {
+  async #sendSteer(sessionId: string, entry: SentText): Promise<boolean> {
     this.outbox.add(entry);
     try {
       const storing = this.#listener.storeTexts();
@@ -162,7 +162,7 @@ export class Sender {
     }
   }
 
-  #createEntry(text: string, kind: OutboxEntry["kind"]): OutboxEntry {
+  #createEntry(text: string, kind: SentText["kind"]): SentText {
     const afterSeq = this.#host.mirror.messages.at(-1)?.seq ?? 0;
     return { id: crypto.randomUUID(), kind, text, afterSeq, isQueued: false, requestJson: "" };
   }

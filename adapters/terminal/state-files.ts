@@ -1,7 +1,7 @@
 import { createHash, randomUUID } from "node:crypto";
 import { appendFile, mkdir, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { UnsentTexts } from "./draft-keeper.js";
+import type { UnsentTexts } from "./outbox.js";
 
 /** Maximum number of prompts in the history. Older prompts are dropped at the next start. */
 const MAX_HISTORY_ENTRIES = 1_000;

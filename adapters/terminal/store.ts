@@ -11,13 +11,15 @@ import { Prompt } from "./prompt.js";
 import { escapeLine } from "./text.js";
 import type { TranscriptNotice } from "./transcript.js";
 import { ScrollPosition } from "./scroll.js";
-import type { StateFiles } from "./state-files.js";
+import type { StateFiles, TerminalSettings } from "./state-files.js";
 
 /**
  * Maximum time between an answer and the next question, in ms. Within this time, early keys count as meant for the
  * answered question: they are dropped and do not reach the prompt.
  */
 const MAX_NEXT_QUESTION_DELAY_MS = 2_000;
+/** Permission modes in the order of Shift+Tab. */
+const MODES = ["auto", "ask", "plan"] as const;
 /** Time after an answer in which a second Enter is ignored, in ms. */
 const DOUBLE_ENTER_PERIOD_MS = 300;
 
@@ -36,7 +38,12 @@ export interface TerminalStoreOptions {
   /** The terminal's own commands. */
   commands: readonly (readonly [name: string, description: string])[];
   /** Loads the function that runs a line with a command, of the terminal or of the agent. */
-  loadCommands: () => Promise<{ runCommand: (store: TerminalStore, line: string) => void }>;
+  loadCommands: () => Promise<{
+    runCommand: (store: TerminalStore, line: string) => void;
+    searchHistory: (store: TerminalStore) => void;
+  }>;
+  /** Rings the bell of the terminal. */
+  ringBell?: () => void;
   requestExit: () => void;
   /** Returns the terminal to the shell. */
   suspend: () => void;
@@ -63,6 +70,10 @@ export class TerminalStore implements ConversationListener {
   showsAll = false;
   /** Whether the program handles the wheel, not the terminal. */
   hasWheel = true;
+  /** Setting of the bell. Undefined: it rings for questions only. */
+  bell: TerminalSettings["bell"];
+  /** Whether a run was active at the last change. */
+  #wasRunning = false;
   /** Settles when the session of the start is open or cannot be opened. Undefined: no session is being opened. */
   opening: Promise<void> | undefined;
   /** Set by the view that draws this store. */
@@ -103,6 +114,7 @@ export class TerminalStore implements ConversationListener {
       entries: this.conversation.sender.outbox.entries,
     }));
     this.#loadTexts(this.conversation);
+    if (options.stateFiles) this.attempt(() => this.#loadState(options.stateFiles));
   }
 
   get editor(): Editor {
@@ -112,6 +124,9 @@ export class TerminalStore implements ConversationListener {
   reportChange(): void {
     this.#updateAsk();
     this.#drafts.update();
+    const { isRunning, sender } = this.conversation;
+    if (this.#wasRunning && !isRunning && !sender.isStopRequested && this.bell === "on") this.ringBell();
+    this.#wasRunning = isRunning;
     if (this.conversation.mirror.deleted && !this.#closeController.signal.aborted) {
       this.#replace(new TerminalConversation(this.options.client, this, this.options.newSessionOptions));
       this.showNotice("This session was deleted.");
@@ -128,6 +143,11 @@ export class TerminalStore implements ConversationListener {
     this.editor.setDraft([...texts, ...(draft === "" ? [] : [draft])].join("\n"));
     if (notice === "") this.reportChange();
     else this.showNotice(notice);
+  }
+
+  /** Rings the bell for a question, unless the bell is off. */
+  ringBell(): void {
+    if (this.bell !== "off") this.options.ringBell?.();
   }
 
   storeTexts(): Promise<void> | undefined {
@@ -162,7 +182,7 @@ export class TerminalStore implements ConversationListener {
       throw error instanceof NotFoundError ? new Error(`session ${id} not found; /sessions lists sessions`) : error;
     }
     this.#replace(nextConversation);
-    this.editor.setHistory(getPromptTexts(nextConversation.mirror.messages));
+    this.editor.setHistory([...this.editor.history, ...getPromptTexts(nextConversation.mirror.messages)]);
     this.#loadTexts(nextConversation);
     this.reportChange();
   }
@@ -322,7 +342,9 @@ export class TerminalStore implements ConversationListener {
           );
         },
       });
-    if (this.ask) this.scroll.scrollToEnd();
+    if (!this.ask) return;
+    this.scroll.scrollToEnd();
+    this.ringBell();
   }
 
   /** Handles Ctrl+C: the first stops the run or clears the prompt, the second quits. */
@@ -345,6 +367,8 @@ export class TerminalStore implements ConversationListener {
     else if (name === "end" && ctrl) scroll.scrollToEnd();
     else if (ctrl && name === "l") scroll.scrollToEnd();
     else if (ctrl && name === "o") this.showsAll = !this.showsAll;
+    else if (ctrl && name === "r") this.attempt(async () => (await this.options.loadCommands()).searchHistory(this));
+    else if (name === "backtab") this.#changeMode();
     else if (ctrl && name === "z") this.options.suspend();
     else if (ctrl && name === "d" && this.editor.text === "") this.options.requestExit();
     else if (this.prompt.completion) return false;
@@ -355,8 +379,30 @@ export class TerminalStore implements ConversationListener {
     return true;
   }
 
+  /** Sets the next permission mode. */
+  #changeMode(): void {
+    const { conversation } = this;
+    const mode = MODES[(MODES.indexOf(conversation.mode as (typeof MODES)[number]) + 1) % MODES.length] ?? "auto";
+    this.attempt(() => conversation.change({ mode }));
+  }
+
+  /** Loads the history and the settings of earlier terminals. */
+  async #loadState(stateFiles: Promise<StateFiles | undefined> | undefined): Promise<void> {
+    const files = await stateFiles;
+    if (!files) return;
+    const [history, settings] = await Promise.all([files.readHistory(), files.readSettings()]);
+    this.bell ??= settings.bell;
+    this.editor.setHistory([...history, ...this.editor.history]);
+  }
+
+  /** Stores a prompt for later terminals. The text is also in the outbox, so errors of the disk are ignored. */
+  #storePrompt(text: string): void {
+    void this.options.stateFiles?.then((files) => files?.appendHistory(text)).catch(() => undefined);
+  }
+
   #submit(text: string, files: readonly string[]): void {
     this.scroll.scrollToEnd();
+    this.#storePrompt(text);
     if (/^\/[^\s/]+(\s|$)/.test(text))
       return this.holdText(text, async () => (await this.options.loadCommands()).runCommand(this, text));
     this.send(text, files);

@@ -54,16 +54,13 @@ export interface TerminalOptions {
 export async function openTerminal(options: TerminalOptions): Promise<{ session: string | undefined }> {
   const { input, output, newSessionOptions, projectDir, listFiles, location, signal } = options;
   const screen = new Screen(input, output);
-  let requestExit: () => void = () => undefined;
-  const exitRequest = new Promise<void>((resolve) => (requestExit = resolve));
-  let resolveServer: (server: Promise<Server>) => void = () => undefined;
-  const server = new Promise<Server>((resolve) => (resolveServer = resolve));
-  const client = createDeferredClient(server);
-  let resolveStateFiles: (files: Promise<StateFiles | undefined>) => void = () => undefined;
-  const stateFiles = new Promise<StateFiles | undefined>((resolve) => (resolveStateFiles = resolve));
-  let reportCrash: (error: unknown) => void = () => undefined;
-  const crash = new Promise<never>((_, reject) => (reportCrash = reject));
+  const { promise: exitRequest, resolve: resolveExit } = createDeferred();
+  const requestExit = () => resolveExit();
+  const { promise: server, resolve: resolveServer } = createDeferred<Server>();
+  const { promise: stateFiles, resolve: resolveStateFiles } = createDeferred<StateFiles | undefined>();
+  const { promise: crash, reject: reportCrash } = createDeferred<never>();
   crash.catch(() => undefined);
+  const client = createDeferredClient(server);
   const store = new TerminalStore({
     client,
     newSessionOptions,
@@ -73,8 +70,9 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
     stateFiles,
     commands: COMMANDS,
     loadCommands: () => import("./commands.js"),
-    requestExit: () => requestExit(),
+    requestExit,
     suspend: () => screen.suspend(),
+    ringBell: () => output.write("\u0007"),
     setWheel: (isEnabled) => (screen.hasWheel = isEnabled),
   });
   const closeController = new AbortController();
@@ -110,6 +108,18 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
     resolveStateFiles(Promise.resolve(undefined));
     await store.close();
   }
+}
+
+/** A promise with the functions that settle it. `Promise.withResolvers()` does not exist in Node 20. */
+function createDeferred<T = void>(): {
+  promise: Promise<T>;
+  resolve: (value: T | PromiseLike<T>) => void;
+  reject: (error: unknown) => void;
+} {
+  let resolve!: (value: T | PromiseLike<T>) => void;
+  let reject!: (error: unknown) => void;
+  const promise = new Promise<T>((onResolve, onReject) => ([resolve, reject] = [onResolve, onReject]));
+  return { promise, resolve, reject };
 }
 
 /**

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { describe, it, type TestContext } from "node:test";
 import type { ApiMessage, ApiRun, ApiSession } from "gantry/client";
@@ -13,6 +14,7 @@ import { waitFor } from "../../helpers/wait.js";
 const SCHEDULES = Number(process.env["GANTRY_SCHEDULES"] ?? 10);
 const STEPS = 10;
 const PROMPT_READY = /❯/;
+const SESSION_SHOWN = / · lab\/m1/;
 const ACTIVE_STATES: readonly string[] = ["queued", "running", "waiting"];
 
 /** A terminal at a server. Both are killed and started again. */
@@ -39,7 +41,9 @@ class Schedule {
       home,
       shell: `sh -c 'echo $$ > "$GANTRY_HOME/pid"; exec "$@"' gantry "$@"`,
     });
-    await this.#pane.waitForScreen(PROMPT_READY);
+    // Texts are stored once the terminal has opened its files, which happens before it shows the session.
+    await this.#pane.waitForScreen(sessionArguments.length > 0 ? SESSION_SHOWN : PROMPT_READY);
+    await waitFor("the folder of the terminal", () => existsSync(`${home}/terminal`) || undefined);
     return this.#pane;
   }
 

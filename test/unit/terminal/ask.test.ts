@@ -49,7 +49,7 @@ function openStore(hooks: Hooks, columns = 80, rows = 24) {
     newSessionOptions: {},
     location: "here",
     commands: [],
-    loadCommands: async () => ({ runCommand: noop }),
+    loadCommands: async () => ({ runCommand: noop, searchHistory: noop }),
     requestExit: noop,
     suspend: noop,
   };
