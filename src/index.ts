@@ -15,8 +15,9 @@ export type { Run, RunInput, RunRecord, RunResult, RunState } from "./ports/run.
 export type { EndedBy, Usage } from "./ports/usage.js";
 
 // Members of an agent: sessions, runs, asks, models.
-export type { SessionContext } from "./ports/session-context.js";
+export type { ContextPartName, SessionContext } from "./ports/session-context.js";
 export type { UserCommand, UserCommandResult } from "./ports/user-command.js";
+export type { SessionServices } from "./sessions/session-services.js";
 export type { Sessions } from "./sessions/sessions.js";
 export type { NewSession } from "./sessions/new-session.js";
 export type { UndoResult } from "./sessions/undo.js";

@@ -20,7 +20,7 @@ import { Asks } from "../run/permissions/asks.js";
 import type { CommandQuery, ListedCommand } from "../run/prompt/slash-commands.js";
 import { describeCall, type DescribedCall } from "../run/calls/prepare.js";
 import { AGENT_DEFAULTS } from "../ports/agent-options.js";
-import { checkInput, checkOneOf } from "../run/input/run-input.js";
+import { checkOneOf } from "../run/input/field-checks.js";
 import type { AgentServices, SubagentCall } from "../run/context/agent-services.js";
 import { Runs } from "../run/queue/runs.js";
 import type { LocalRuns } from "../run/local-runs.js";
@@ -99,16 +99,13 @@ export class Agent {
     this.mcpServerFactory = options.mcpServerFactory;
     this.models = models;
     this.sessions = new Sessions({
-      ...{ store, bus, logger, projectDir, mode },
+      ...{ store, bus, logger, projectDir, mode, background, fileHistory },
       isRunningHere: (rootId) => this.#localRuns?.find(rootId) !== undefined,
       notifyWatchers: notifyChange,
       watch: (id, options) => this.#watchers.watch(id, options),
       stopRun: async (rootId) => this.#localRuns?.stop(rootId),
       runs: () => this.runs,
-      measureContext: async (id, signal) => (await this.#loadLocalRuns()).measureContext(id, signal),
-      runCommand: async (id, command) => (await this.#loadLocalRuns()).runCommand(id, command),
-      background,
-      fileHistory,
+      loadLocalRuns: () => this.#loadLocalRuns(),
     });
   }
 
@@ -168,7 +165,6 @@ export class Agent {
    * `StoreError`. Rejects with `RunCancelledError` if the signal aborts first.
    */
   async run(input: RunInput): Promise<Run> {
-    checkInput(input);
     if (this.#isRejectingRuns) throw new ShuttingDownError();
     return this.#start(input);
   }

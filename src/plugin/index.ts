@@ -35,7 +35,8 @@ export { canRestart } from "../sessions/stored-run.js";
 export { SESSION_MODES } from "../sessions/session-modes.js";
 export { readAttachments, type AttachmentPolicy } from "../files/attachments.js";
 export { readFilePreview, type FilePreview } from "../tools/files/file-preview.js";
-export { findProjectFiles, type ProjectFileMatches, type FileQuery } from "./project-files.js";
+export { findProjectFiles } from "./project-files.js";
+export type { FileQuery, ProjectFileMatches } from "../processes/file-completion.js";
 
 // Model providers: the port and shared calculations.
 export type {
@@ -121,6 +122,7 @@ export { withoutLease } from "../sessions/documents/chain.js";
 
 // Tools: types for tools and tool sources beyond `defineTool` of `gantry`.
 export type {
+  CommandEnd,
   PermissionDecision,
   JsonSchema,
   Question,

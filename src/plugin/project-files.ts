@@ -1,7 +1,5 @@
 import type { ProjectFileMatches, FileQuery } from "../processes/file-completion.js";
 
-export type { ProjectFileMatches, FileQuery };
-
 /**
  * Finds files of a folder by a part of their path, best match first. Leaves out files that ignore files or
  * `deniedPaths` exclude. Rejects if the folder cannot be read.

@@ -19,6 +19,7 @@ export interface FileQuery {
   readonly signal: AbortSignal;
 }
 
+/** The best matches of a file search. */
 export interface ProjectFileMatches {
   /** Paths relative to the folder, with `/`, best match first. */
   readonly paths: readonly string[];

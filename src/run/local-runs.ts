@@ -2,6 +2,7 @@ import { hasCode, SessionNotFoundError, ShuttingDownError } from "../ports/error
 import type { Run, RunInput, RunResult } from "../ports/run.js";
 import type { SessionContext } from "../ports/session-context.js";
 import type { UserCommand, UserCommandResult } from "../ports/user-command.js";
+import { checkInput } from "./input/run-input.js";
 import { executeRun } from "./loop.js";
 import { createLateInstructionsInput } from "./queue/inbox.js";
 import type { RunQueue, QueueTicket } from "./queue/queue.js";
@@ -41,6 +42,7 @@ export class LocalRuns {
 
   /** Starts a run and resolves when it is active. Rejects like `Agent.run`. */
   async start(input: RunInput, ticket: QueueTicket, parentCall: SubagentCall | undefined): Promise<Run> {
+    checkInput(input);
     const { services, freeKey } = this.#options;
     await services.tools.agentTools.load();
     const run = await this.#startOrQueue(input, ticket, parentCall).catch(async (error: unknown) => {

@@ -1,16 +1,13 @@
-import { now } from "../base/ids.js";
 import type { Bus } from "../base/bus.js";
 import type { BusEvents } from "../ports/bus-events.js";
-import { PointNotFoundError } from "../ports/errors.js";
 import type { ChangedFiles, FileHistory, UndoneFile } from "../ports/file-history.js";
 import type { Logger } from "../ports/logger.js";
 import type { Session, Snapshot } from "../ports/session.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { ChangedFilesQuery } from "./changed-files.js";
-import { fork } from "./fork.js";
-import { ActiveLease, type BackgroundTasks } from "./lease.js";
-import { requireHead, requireSession } from "./require-session.js";
-import { findMessageBefore, restore, revert } from "./revert.js";
+import type { BackgroundTasks } from "./lease.js";
+import { requireHead } from "./require-session.js";
+import type { RewindOperations } from "./rewind-operations.js";
 import type { ChangeUndoOptions } from "./undo-change.js";
 import type { UndoOptions, UndoResult } from "./undo.js";
 
@@ -37,8 +34,6 @@ export interface RevertOptions {
   force?: boolean | undefined;
 }
 
-const CHANGED_OUTCOMES: ReadonlySet<UndoneFile["outcome"]> = new Set(["restored", "recreated", "removed"]);
-
 /** Changes what a session did before: forks, reverts, undos. Each works under the chain's lease. */
 export class SessionRewinds {
   readonly #services: RewindServices;
@@ -53,12 +48,7 @@ export class SessionRewinds {
    * compacted again on use. Rejects with `SessionNotFoundError`, `PointNotFoundError` or `SessionBusyError`.
    */
   async fork(id: string, messageId: string): Promise<Session> {
-    return this.#withLease(id, async (store, source) => {
-      const session = await fork(store, source, messageId);
-      this.#services.bus.emit("session.created", { session });
-      this.#services.bus.emit("session.forked", { from: source.chain.root, to: session.id });
-      return session;
-    });
+    return (await this.#load()).fork(id, messageId);
   }
 
   /**
@@ -74,22 +64,9 @@ export class SessionRewinds {
   async revert(
     id: string,
     messageId: string,
-    { files: withFiles = false, force = false, before = false }: RevertOptions = {},
+    options: RevertOptions = {},
   ): Promise<Snapshot & { files?: readonly UndoneFile[] }> {
-    if (messageId === "") throw new PointNotFoundError("message");
-    return this.#withLease(id, async (store, session, fence) => {
-      const hideMessages = async () => {
-        const lastMessageId = before ? await findMessageBefore(store, session.id, messageId) : messageId;
-        return revert(store, fence, session.id, lastMessageId);
-      };
-      if (!withFiles) return this.#publishRevert(session, await hideMessages());
-      const { undo } = await import("./undo.js");
-      const undoContext = { store, session, fence, history: this.#services.fileHistory };
-      const { files, snapshot } = await undo(undoContext, { [before ? "before" : "to"]: messageId, force });
-      await this.#publishFiles(store, session, fence, files);
-      // Without messages to hide there is still a snapshot, as without `files`.
-      return { ...this.#publishRevert(session, snapshot ?? (await hideMessages())), files };
-    });
+    return (await this.#load()).revert(id, messageId, options);
   }
 
   /**
@@ -98,13 +75,7 @@ export class SessionRewinds {
    * undo. Rejects like `fork`, with `NothingToUndoError`, or with `UndoConflictError`.
    */
   async undo(id: string, options: UndoOptions = {}): Promise<UndoResult> {
-    return this.#withLease(id, async (store, session, fence) => {
-      const { undo } = await import("./undo.js");
-      const result = await undo({ store, session, fence, history: this.#services.fileHistory }, options);
-      if (options.dryRun !== true) await this.#publishFiles(store, session, fence, result.files);
-      if (result.snapshot) this.#publishRevert(session, result.snapshot);
-      return result;
-    });
+    return (await this.#load()).undo(id, options);
   }
 
   /**
@@ -112,14 +83,7 @@ export class SessionRewinds {
    * Rejects like `undo`.
    */
   async redo(id: string, options: Pick<UndoOptions, "dryRun" | "force"> = {}): Promise<UndoResult> {
-    return this.#withLease(id, async (store, session, fence) => {
-      const { redo } = await import("./undo.js");
-      const result = await redo({ store, session, fence, history: this.#services.fileHistory }, options);
-      if (options.dryRun === true) return result;
-      await this.#publishFiles(store, session, fence, result.files);
-      this.#publishRestore(session.chain.root, await requireSession(store, session.chain.root));
-      return result;
-    });
+    return (await this.#load()).redo(id, options);
   }
 
   /**
@@ -127,11 +91,7 @@ export class SessionRewinds {
    * Resolves with the new snapshot of these messages; undefined if there were none. Rejects like `fork`.
    */
   async restore(id: string, snapshotId: string): Promise<Snapshot | undefined> {
-    return this.#withLease(id, async (store, { id: sessionId, chain }, fence) => {
-      const newSnapshot = await restore(store, fence, sessionId, snapshotId);
-      this.#publishRestore(chain.root, await requireSession(store, chain.root));
-      return newSnapshot;
-    });
+    return (await this.#load()).restore(id, snapshotId);
   }
 
   /** Snapshots that can be restored, oldest first. Rejects with `SessionNotFoundError`. */
@@ -153,52 +113,10 @@ export class SessionRewinds {
    * `undo`, or with `InputError` for invalid lines.
    */
   async undoChange(id: string, options: ChangeUndoOptions): Promise<UndoneFile> {
-    return this.#withLease(id, async (store, session, fence) => {
-      const { undoChange } = await import("./undo-change.js");
-      const file = await undoChange({ store, session, history: this.#services.fileHistory }, options);
-      if (options.dryRun !== true) await this.#publishFiles(store, session, fence, [file]);
-      return file;
-    });
+    return (await this.#load()).undoChange(id, options);
   }
 
-  #publishRevert({ chain }: Session, snapshot: Snapshot): Snapshot {
-    this.#services.notifyWatchers(chain.root, true);
-    this.#services.bus.emit("session.reverted", { sessionId: chain.root, snapshotId: snapshot.id });
-    return snapshot;
-  }
-
-  #publishRestore(rootId: string, session: Session): void {
-    this.#services.notifyWatchers(rootId, true);
-    this.#services.bus.emit("session.updated", { sessionId: rootId, fields: ["messages"], session });
-  }
-
-  /** Reports files that an operation changed. Watchers in any process get the state again. */
-  async #publishFiles(
-    store: SessionDriver,
-    session: Session,
-    fence: number,
-    files: readonly UndoneFile[],
-  ): Promise<void> {
-    const { root } = session.chain;
-    const paths = files.flatMap(({ path, outcome }) => (CHANGED_OUTCOMES.has(outcome) ? [path] : []));
-    if (paths.length === 0) return;
-    await store.write(session.id, { fence, sync: false, set: { updatedAt: now() } });
-    this.#services.notifyWatchers(root, false);
-    this.#services.bus.emit("session.files_restored", { sessionId: root, paths });
-  }
-
-  /** Runs work under the chain's lease, so that no run is active meanwhile. */
-  async #withLease<T>(
-    id: string,
-    work: (store: SessionDriver, session: Session, fence: number) => Promise<T>,
-  ): Promise<T> {
-    const store = await this.#services.store();
-    const session = await requireSession(store, id);
-    const lease = await ActiveLease.take(store, session.chain.root, this.#services.logger);
-    try {
-      return await work(store, session, lease.fence);
-    } finally {
-      await lease.releaseWithRetries(this.#services.background);
-    }
+  async #load(): Promise<RewindOperations> {
+    return new (await import("./rewind-operations.js")).RewindOperations(this.#services);
   }
 }

@@ -4,8 +4,11 @@ import { SessionRewinds, type RewindServices } from "./session-rewinds.js";
 
 /** The parts of an agent that `SessionServices` uses. */
 export interface SessionServicesOptions extends RewindServices {
-  measureContext: (id: string, signal: AbortSignal | undefined) => Promise<SessionContext>;
-  runCommand: (id: string, command: UserCommand) => Promise<UserCommandResult>;
+  /** Loads the code of runs, which most requests do not need. */
+  loadLocalRuns: () => Promise<{
+    measureContext: (id: string, signal: AbortSignal | undefined) => Promise<SessionContext>;
+    runCommand: (id: string, command: UserCommand) => Promise<UserCommandResult>;
+  }>;
 }
 
 /** The methods of sessions that need more of the agent than the store. */
@@ -21,8 +24,8 @@ export class SessionServices extends SessionRewinds {
    * Measures what the next model call would contain, for an idle or a running session. Starts no run and calls no
    * model. Rejects with `SessionNotFoundError`, `StoreError` or the signal's reason.
    */
-  context(id: string, { signal }: { signal?: AbortSignal | undefined } = {}): Promise<SessionContext> {
-    return this.#options.measureContext(id, signal);
+  async context(id: string, { signal }: { signal?: AbortSignal | undefined } = {}): Promise<SessionContext> {
+    return (await this.#options.loadLocalRuns()).measureContext(id, signal);
   }
 
   /**
@@ -33,7 +36,7 @@ export class SessionServices extends SessionRewinds {
    * run is active), `TooManyRunsError`, `ShuttingDownError`, `ProjectFolderError`, `ToolError` (the command could not
    * start), `StoreError` or the signal's reason. A cancelled command stores nothing.
    */
-  runCommand(id: string, command: UserCommand): Promise<UserCommandResult> {
-    return this.#options.runCommand(id, command);
+  async runCommand(id: string, command: UserCommand): Promise<UserCommandResult> {
+    return (await this.#options.loadLocalRuns()).runCommand(id, command);
   }
 }

@@ -333,7 +333,8 @@ async function useFailingStore(t: Hooks): Promise<void> {
   const { id } = await api.agent.sessions.create();
   failure.isEnabled = true;
   await sendEachOperation(api, id);
-  for (const path of ["commands?", "git?", "files/content?path=x&"]) await api.send(`/api/${path}session_id=${id}`);
+  for (const path of ["commands?", "git?", "files?", "files/content?path=x&"])
+    await api.send(`/api/${path}session_id=${id}`);
   await api.send("/api/search?query=hi");
   failure.isEnabled = false;
 }
@@ -354,6 +355,7 @@ async function useSessionWork(t: Hooks): Promise<void> {
   const { id } = await api.agent.sessions.create();
   await api.send(`/api/sessions/${id}/context`);
   for (const path of ["package.json", "none"]) await api.send(`/api/files/content?path=${path}`);
+  for (const query of ["limit=x", "session_id=none"]) await api.send(`/api/files?${query}`);
   const sendCommand = (body: object) => api.send(`/api/sessions/${id}/shell`, createJsonBody(body));
   for (const body of [
     { command: "x" },

@@ -47,7 +47,7 @@ describe("values of wrong types from JavaScript", () => {
     const startRun = (input: object) => agent.run(asAnyType({ message: "x", ...input }));
     await assert.rejects(
       startRun({ session: "1" }),
-      isInputError("session", /one of message, compact, commands, attachments/),
+      isInputError("session", /one of message, compact, rewind, retry, commands/),
     );
     await assert.rejects(startRun({ reasoningEffort: "huge" }), isInputError("reasoningEffort", /"minimal"/));
     await assert.rejects(startRun({ overflow: "block" }), isInputError("overflow", /"drop", "merge"/));

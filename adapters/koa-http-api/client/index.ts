@@ -16,6 +16,7 @@ export type { RunIds, RunStream } from "./run-stream.js";
 export type { RewindInput, SessionRewindsApi, UndoChangeInput, UndoInput } from "./rewind.js";
 export { SessionMirror, type ApiSessionState } from "./session-mirror.js";
 export type { AsksApi, RunsApi, SessionsApi } from "./sessions.js";
+export type { SharedStreamHandlers } from "./shared-stream.js";
 export type { ApiShellCommand } from "./shell.js";
 export type { ConnectionState, WatchedEvent, ApiWatchOptions } from "./watch.js";
 export type { SharedWatchOptions, WatchAll, WatchAllOptions } from "./watch-all.js";
@@ -58,6 +59,7 @@ export type {
   ApiShellResult,
   SessionEvent,
   SessionList,
+  ShellRequest,
   ApiToolCall,
   ApiUsage,
 } from "../shapes.js";

@@ -11,7 +11,6 @@ import type { Tool } from "../../ports/tool.js";
 import type { Usage } from "../../ports/usage.js";
 import { createNewSession } from "../../sessions/new-session.js";
 import { recordChanges } from "./display.js";
-import { checkInput } from "../input/run-input.js";
 import { findModeDenial } from "../permissions/modes.js";
 import type { SubagentCall } from "../context/agent-services.js";
 import type { RunContext } from "../context/run-context.js";
@@ -80,7 +79,6 @@ export class Subagents {
         signal,
         ...(input.budget && { budget: input.budget }),
       };
-      checkInput(runInput);
       const subagent = await run.agent.spawn(runInput, parentCall);
       void this.#tasks.add(this.#followSubagent(subagent, parentCall).finally(clear));
       const { id: runId, sessionId } = subagent;

@@ -9,7 +9,8 @@ import type { SessionDriver } from "../../ports/session-driver.js";
 import type { SlashCommand } from "../../ports/slash-command.js";
 import { requireSession } from "../../sessions/require-session.js";
 import { countAttachedBytes, type RunSlot } from "../budget/limits.js";
-import { checkInput, withMcpServers } from "../input/run-input.js";
+import { checkInput } from "../input/run-input.js";
+import { withMcpServers } from "../input/tool-list.js";
 import type { AgentTools, ToolSources } from "../tools/tool-sources.js";
 import { CommandFolder } from "../../project/command-folder.js";
 

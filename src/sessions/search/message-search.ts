@@ -22,7 +22,6 @@ export interface QueryTerm {
   isPrefix: boolean;
 }
 
-type Snippet = Pick<MessageMatch, "snippet" | "ranges">;
 type Range = readonly [start: number, end: number];
 
 /** Parses the text of a search. Only the last word matches as a prefix. Empty for a text without words. */
@@ -61,7 +60,10 @@ export function toIndexTerms(message: Pick<Message, "parts">): string[] {
 }
 
 /** Returns the text around a match; undefined if the message does not contain all words. */
-export function findSnippet(message: Pick<Message, "parts">, words: readonly QueryWord[]): Snippet | undefined {
+export function findSnippet(
+  message: Pick<Message, "parts">,
+  words: readonly QueryWord[],
+): Pick<MessageMatch, "snippet" | "ranges"> | undefined {
   const text = readSearchedText(message);
   if (words.length === 0 || !mayContain(text, words)) return undefined;
   const missingWords = new Set(words);
@@ -127,7 +129,11 @@ function* listRunMatches(word: string, words: readonly QueryWord[]): Generator<[
 }
 
 /** Creates a snippet on one line, without control characters. `position`: start of a match in `text`. */
-function createSnippet(text: string, position: number, words: readonly QueryWord[]): Snippet {
+function createSnippet(
+  text: string,
+  position: number,
+  words: readonly QueryWord[],
+): Pick<MessageMatch, "snippet" | "ranges"> {
   const firstStart = Math.max(0, position - SNIPPET_CHARACTERS.before);
   const lastEnd = Math.min(text.length, position + SNIPPET_CHARACTERS.after);
   const leadingText = text.slice(firstStart, Math.min(position, firstStart + MAX_EDGE_CHARACTERS));

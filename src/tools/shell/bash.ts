@@ -182,13 +182,12 @@ async function executeCommand(
   return {
     text: [shownOutput.replace(/\n+$/, "") || "(no output)", ...notes].join("\n"),
     failed: end.reason !== "exit" || end.code !== 0,
-    commandEnd: {
-      exitCode: end.code,
-      output: shownOutput,
-      truncated: shownOutput !== outputText || output.isCut,
-      timedOut: end.reason === "timeout",
-    },
+    commandEnd: toCommandEnd(end, shownOutput, shownOutput !== outputText || output.isCut),
   };
+}
+
+function toCommandEnd(end: ChildEnd, output: string, truncated: boolean): NonNullable<ToolOutput["commandEnd"]> {
+  return { exitCode: end.code, output, truncated, timedOut: end.reason === "timeout" };
 }
 
 /** Returns notes for the model that explain typical errors of commands in the sandbox. */

@@ -1,0 +1,121 @@
+import { now } from "../base/ids.js";
+import { PointNotFoundError } from "../ports/errors.js";
+import type { UndoneFile } from "../ports/file-history.js";
+import type { Session, Snapshot } from "../ports/session.js";
+import type { SessionDriver } from "../ports/session-driver.js";
+import { fork } from "./fork.js";
+import { ActiveLease } from "./lease.js";
+import { requireSession } from "./require-session.js";
+import { findMessageBefore, restore, revert } from "./revert.js";
+import type { RevertOptions, RewindServices } from "./session-rewinds.js";
+import { undoChange, type ChangeUndoOptions } from "./undo-change.js";
+import { redo, undo, type UndoContext, type UndoOptions, type UndoResult } from "./undo.js";
+
+const CHANGED_OUTCOMES: ReadonlySet<UndoneFile["outcome"]> = new Set(["restored", "recreated", "removed"]);
+
+/** The code of the methods of `SessionRewinds`, which document it. Loaded at the first use. */
+export class RewindOperations {
+  readonly #services: RewindServices;
+
+  constructor(services: RewindServices) {
+    this.#services = services;
+  }
+
+  async fork(id: string, messageId: string): Promise<Session> {
+    return this.#withLease(id, async ({ store, session: source }) => {
+      const session = await fork(store, source, messageId);
+      this.#services.bus.emit("session.created", { session });
+      this.#services.bus.emit("session.forked", { from: source.chain.root, to: session.id });
+      return session;
+    });
+  }
+
+  async revert(
+    id: string,
+    messageId: string,
+    { files: withFiles = false, force = false, before = false }: RevertOptions,
+  ): Promise<Snapshot & { files?: readonly UndoneFile[] }> {
+    if (messageId === "") throw new PointNotFoundError("message");
+    return this.#withLease(id, async (context) => {
+      const { store, session, fence } = context;
+      const hideMessages = async () => {
+        const lastMessageId = before ? await findMessageBefore(store, session.id, messageId) : messageId;
+        return revert(store, fence, session.id, lastMessageId);
+      };
+      if (!withFiles) return this.#publishRevert(session, await hideMessages());
+      const { files, snapshot } = await undo(context, { [before ? "before" : "to"]: messageId, force });
+      await this.#publishFiles(context, files);
+      // Without messages to hide there is still a snapshot, as without `files`.
+      return { ...this.#publishRevert(session, snapshot ?? (await hideMessages())), files };
+    });
+  }
+
+  async undo(id: string, options: UndoOptions): Promise<UndoResult> {
+    return this.#withLease(id, async (context) => {
+      const result = await undo(context, options);
+      if (options.dryRun !== true) await this.#publishFiles(context, result.files);
+      if (result.snapshot) this.#publishRevert(context.session, result.snapshot);
+      return result;
+    });
+  }
+
+  async redo(id: string, options: Pick<UndoOptions, "dryRun" | "force">): Promise<UndoResult> {
+    return this.#withLease(id, async (context) => {
+      const result = await redo(context, options);
+      if (options.dryRun === true) return result;
+      await this.#publishFiles(context, result.files);
+      await this.#publishRestore(context);
+      return result;
+    });
+  }
+
+  async restore(id: string, snapshotId: string): Promise<Snapshot | undefined> {
+    return this.#withLease(id, async (context) => {
+      const newSnapshot = await restore(context.store, context.fence, context.session.id, snapshotId);
+      await this.#publishRestore(context);
+      return newSnapshot;
+    });
+  }
+
+  async undoChange(id: string, options: ChangeUndoOptions): Promise<UndoneFile> {
+    return this.#withLease(id, async (context) => {
+      const file = await undoChange(context, options);
+      if (options.dryRun !== true) await this.#publishFiles(context, [file]);
+      return file;
+    });
+  }
+
+  #publishRevert({ chain }: Session, snapshot: Snapshot): Snapshot {
+    this.#services.notifyWatchers(chain.root, true);
+    this.#services.bus.emit("session.reverted", { sessionId: chain.root, snapshotId: snapshot.id });
+    return snapshot;
+  }
+
+  async #publishRestore({ store, session: { chain } }: UndoContext): Promise<void> {
+    const session = await requireSession(store, chain.root);
+    this.#services.notifyWatchers(chain.root, true);
+    this.#services.bus.emit("session.updated", { sessionId: chain.root, fields: ["messages"], session });
+  }
+
+  /** Reports files that an operation changed. Watchers in any process get the state again. */
+  async #publishFiles({ store, session, fence }: UndoContext, files: readonly UndoneFile[]): Promise<void> {
+    const { root } = session.chain;
+    const paths = files.flatMap(({ path, outcome }) => (CHANGED_OUTCOMES.has(outcome) ? [path] : []));
+    if (paths.length === 0) return;
+    await store.write(session.id, { fence, sync: false, set: { updatedAt: now() } });
+    this.#services.notifyWatchers(root, false);
+    this.#services.bus.emit("session.files_restored", { sessionId: root, paths });
+  }
+
+  /** Runs work under the chain's lease, so that no run is active meanwhile. */
+  async #withLease<T>(id: string, work: (context: UndoContext) => Promise<T>): Promise<T> {
+    const store: SessionDriver = await this.#services.store();
+    const session = await requireSession(store, id);
+    const lease = await ActiveLease.take(store, session.chain.root, this.#services.logger);
+    try {
+      return await work({ store, session, fence: lease.fence, history: this.#services.fileHistory });
+    } finally {
+      await lease.releaseWithRetries(this.#services.background);
+    }
+  }
+}
