@@ -15,6 +15,7 @@ const WORKER = "worker.ts";
 const REFERENCED_FILES = /(?<=\s(?:src|href)=")(?:\.\/)?([\w.-]+\.(?:tsx?|css|svg|png|ico|webmanifest))(?=")/g;
 /** URL path of the console; the same as in adapters/web-console. */
 const BASE_PATH = "/console";
+const createUrl = (file) => `${BASE_PATH}/assets/${path.basename(file)}`;
 
 const OPTIONS = {
   absWorkingDir: ROOT,
@@ -54,11 +55,6 @@ export async function buildConsole(outdir) {
   const texts = [workerFile, ...Object.keys(metafile.outputs)].filter((file) => /\.(js|css|svg)$/.test(file));
   await Promise.all([...texts.map((file) => inRoot(file)), path.join(outdir, PAGE)].map(compress));
   return metafile;
-}
-
-/** Returns the URL path of a built file. */
-function createUrl(file) {
-  return `${BASE_PATH}/assets/${path.basename(file)}`;
 }
 
 /** Returns the page with the names of the built files. */

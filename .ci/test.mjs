@@ -8,17 +8,8 @@ import { rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
-import {
-  CACHE,
-  SOURCE_FLAGS,
-  inRoot,
-  checkNode,
-  listFiles,
-  install,
-  run,
-  listTestFiles,
-  listStoreTests,
-} from "./project.mjs";
+import { CACHE, SOURCE_FLAGS, inRoot, checkNode, install, run } from "./project.mjs";
+import { listTestFiles, listStoreTests } from "./project.mjs";
 
 /** Time limit of one test and of one test process. It ends hanging tests; tests on a slow machine take far less. */
 const TEST_LIMIT_MS = 900_000;

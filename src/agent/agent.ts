@@ -20,7 +20,7 @@ import { Asks } from "../run/permissions/asks.js";
 import type { CommandQuery, ListedCommand } from "../run/prompt/slash-commands.js";
 import { describeCall, type DescribedCall } from "../run/calls/prepare.js";
 import { AGENT_DEFAULTS } from "../ports/agent-options.js";
-import { checkOneOf } from "../run/input/field-checks.js";
+import { checkOneOf } from "../run/input/input-checks.js";
 import type { AgentServices, SubagentCall } from "../run/context/agent-services.js";
 import { Runs } from "../run/queue/runs.js";
 import type { LocalRuns } from "../run/local-runs.js";

@@ -7,7 +7,7 @@ import type { BusEvents } from "../ports/bus-events.js";
 import type { Logger } from "../ports/logger.js";
 import type { ModelPrices, ModelProvider, ReasoningEffort } from "../ports/model-provider.js";
 import { EFFORTS } from "../models/efforts.js";
-import { checkObject, checkObjects, checkOneOf } from "../run/input/field-checks.js";
+import { checkObject, checkObjects, checkOneOf } from "../run/input/input-checks.js";
 import { UNATTENDED_POLICIES, type Unattended, PROMPT_USES, type PromptUse } from "../ports/agent-options.js";
 import { checkRules } from "../run/permissions/rule-schema.js";
 import type { SessionMode } from "../ports/session.js";

@@ -19,7 +19,7 @@ import type { Skill } from "../ports/skill.js";
 import type { Tool } from "../ports/tool.js";
 import { withEffectiveState, canRestart, toInterruptedRun, isQueued } from "../sessions/stored-run.js";
 import type { AgentServices } from "./context/agent-services.js";
-import { createToolList, withMcpServers } from "./input/tool-list.js";
+import { createToolList, withMcpServers } from "./input/input-checks.js";
 import type { OpenedSession, ResolvedRequest } from "./open-session.js";
 import type { ExpandedInput } from "./prompt/slash-commands.js";
 import {

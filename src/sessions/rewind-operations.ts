@@ -1,15 +1,40 @@
+import type { Bus } from "../base/bus.js";
 import { now } from "../base/ids.js";
+import type { BusEvents } from "../ports/bus-events.js";
 import { PointNotFoundError } from "../ports/errors.js";
-import type { UndoneFile } from "../ports/file-history.js";
+import type { FileHistory, UndoneFile } from "../ports/file-history.js";
+import type { Logger } from "../ports/logger.js";
 import type { Session, Snapshot } from "../ports/session.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import { fork } from "./fork.js";
-import { ActiveLease } from "./lease.js";
+import { ActiveLease, type BackgroundTasks } from "./lease.js";
 import { requireSession } from "./require-session.js";
 import { findMessageBefore, restore, revert } from "./revert.js";
-import type { RevertOptions, RewindServices } from "./session-rewinds.js";
 import { undoChange, type ChangeUndoOptions } from "./undo-change.js";
 import { redo, undo, type UndoContext, type UndoOptions, type UndoResult } from "./undo.js";
+
+/** Services for changes of earlier content. */
+export interface RewindServices {
+  /** Opens the store with the first call. */
+  store: () => Promise<SessionDriver>;
+  bus: Bus<BusEvents>;
+  logger: Logger;
+  /** Notifies watchers of a chain of a change. `hasMessageChanges`: whether messages changed too. */
+  notifyWatchers: (rootId: string, hasMessageChanges: boolean) => void;
+  background: BackgroundTasks;
+  /** Records files before tools change them. Undefined: disabled. */
+  fileHistory: FileHistory | undefined;
+}
+
+/** Options of a revert. */
+export interface RevertOptions {
+  /** Whether to restore files that tools of this session changed since. Default false. */
+  files?: boolean | undefined;
+  /** Whether to hide the message too. Default false. */
+  before?: boolean | undefined;
+  /** With `files`: whether to overwrite files changed outside the session. Default false. */
+  force?: boolean | undefined;
+}
 
 const CHANGED_OUTCOMES: ReadonlySet<UndoneFile["outcome"]> = new Set(["restored", "recreated", "removed"]);
 

@@ -1,38 +1,10 @@
-import type { Bus } from "../base/bus.js";
-import type { BusEvents } from "../ports/bus-events.js";
-import type { ChangedFiles, FileHistory, UndoneFile } from "../ports/file-history.js";
-import type { Logger } from "../ports/logger.js";
+import type { ChangedFiles, UndoneFile } from "../ports/file-history.js";
 import type { Session, Snapshot } from "../ports/session.js";
-import type { SessionDriver } from "../ports/session-driver.js";
 import type { ChangedFilesQuery } from "./changed-files.js";
-import type { BackgroundTasks } from "./lease.js";
 import { requireHead } from "./require-session.js";
-import type { RewindOperations } from "./rewind-operations.js";
+import type { RevertOptions, RewindOperations, RewindServices } from "./rewind-operations.js";
 import type { ChangeUndoOptions } from "./undo-change.js";
 import type { UndoOptions, UndoResult } from "./undo.js";
-
-/** Services for changes of earlier content. */
-export interface RewindServices {
-  /** Opens the store with the first call. */
-  store: () => Promise<SessionDriver>;
-  bus: Bus<BusEvents>;
-  logger: Logger;
-  /** Notifies watchers of a chain of a change. `hasMessageChanges`: whether messages changed too. */
-  notifyWatchers: (rootId: string, hasMessageChanges: boolean) => void;
-  background: BackgroundTasks;
-  /** Records files before tools change them. Undefined: disabled. */
-  fileHistory: FileHistory | undefined;
-}
-
-/** Options of a revert. */
-export interface RevertOptions {
-  /** Whether to restore files that tools of this session changed since. Default false. */
-  files?: boolean | undefined;
-  /** Whether to hide the message too. Default false. */
-  before?: boolean | undefined;
-  /** With `files`: whether to overwrite files changed outside the session. Default false. */
-  force?: boolean | undefined;
-}
 
 /** Changes what a session did before: forks, reverts, undos. Each works under the chain's lease. */
 export class SessionRewinds {

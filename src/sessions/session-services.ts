@@ -1,6 +1,7 @@
 import type { SessionContext } from "../ports/session-context.js";
 import type { UserCommand, UserCommandResult } from "../ports/user-command.js";
-import { SessionRewinds, type RewindServices } from "./session-rewinds.js";
+import type { RewindServices } from "./rewind-operations.js";
+import { SessionRewinds } from "./session-rewinds.js";
 
 /** The parts of an agent that `SessionServices` uses. */
 export interface SessionServicesOptions extends RewindServices {

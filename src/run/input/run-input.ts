@@ -6,9 +6,8 @@ import { InputError } from "../../ports/errors.js";
 import type { RunInput, RunRewind } from "../../ports/run.js";
 import { SESSION_MODES } from "../../sessions/session-modes.js";
 import { checkBudget } from "./budget-check.js";
-import { checkFields, checkOneOf, type FieldTypes } from "./field-checks.js";
+import { checkFields, checkOneOf, createToolList, type FieldTypes } from "./input-checks.js";
 import { checkServers } from "./server-check.js";
-import { createToolList } from "./tool-list.js";
 
 const INPUT_TYPES: FieldTypes<RunInput> = {
   message: "string",

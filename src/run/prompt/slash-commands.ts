@@ -10,7 +10,7 @@ import type { SlashCommand } from "../../ports/slash-command.js";
 import { requireSession } from "../../sessions/require-session.js";
 import { countAttachedBytes, type RunSlot } from "../budget/limits.js";
 import { checkInput } from "../input/run-input.js";
-import { withMcpServers } from "../input/tool-list.js";
+import { withMcpServers } from "../input/input-checks.js";
 import type { AgentTools, ToolSources } from "../tools/tool-sources.js";
 import { CommandFolder } from "../../project/command-folder.js";
 

@@ -18,7 +18,7 @@ import { requireSession } from "../../sessions/require-session.js";
 import { withEffectiveState, canRestart, isOpen } from "../../sessions/stored-run.js";
 import { withdrawInstructions, type Inbox } from "./inbox.js";
 import type { RunQueue } from "./queue.js";
-import { checkFields, checkOneOf, type FieldTypes } from "../input/field-checks.js";
+import { checkFields, checkOneOf, type FieldTypes } from "../input/input-checks.js";
 
 const RUN_STATES: readonly RunState[] = [
   "queued",

@@ -5,7 +5,7 @@ import type { Logger } from "../../ports/logger.js";
 import type { SlashCommand } from "../../ports/slash-command.js";
 import type { Tool } from "../../ports/tool.js";
 import type { OpenTools, ToolSession, ToolSource } from "../../ports/tool-source.js";
-import { checkAndSortTools, createToolList, type ToolList } from "../input/tool-list.js";
+import { checkAndSortTools, createToolList, type ToolList } from "../input/input-checks.js";
 import { type SourceOpening, ToolSourceOpener } from "./tool-source-opener.js";
 
 /**
