@@ -17,6 +17,7 @@ export type { EndedBy, Usage } from "./ports/usage.js";
 // Members of an agent: sessions, runs, asks, models.
 export type { ContextPartName, SessionContext } from "./ports/session-context.js";
 export type { UserCommand, UserCommandResult } from "./ports/user-command.js";
+export type { SessionRewinds } from "./sessions/session-rewinds.js";
 export type { SessionServices } from "./sessions/session-services.js";
 export type { Sessions } from "./sessions/sessions.js";
 export type { NewSession } from "./sessions/new-session.js";
