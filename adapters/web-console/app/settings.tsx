@@ -8,6 +8,9 @@ import { hasLanguageModel } from "./language-models.js";
 import { Icon } from "./parts/icon.js";
 import { useConsole } from "./state/context.js";
 
+/** Time between two requests for the state of a server that is not ready, in ms. */
+const READINESS_RETRY_MS = 2_000;
+
 /** Settings of this browser, and the state of the server. */
 export function Settings() {
   const store = useConsole();
@@ -51,11 +54,22 @@ function ServerState() {
   useEffect(() => {
     const controller = new AbortController();
     const { signal } = controller;
-    Promise.all([store.client.health({ signal }), store.client.ready({ signal })]).then(
-      ([{ version }, readiness]) => (state.value = { version, readiness }),
-      (error: unknown) => !signal.aborted && store.reportError(error),
-    );
-    return () => controller.abort();
+    let timer: ReturnType<typeof setTimeout> | undefined;
+    const load = () =>
+      void Promise.all([store.client.health({ signal }), store.client.ready({ signal })]).then(
+        ([{ version }, readiness]) => {
+          if (signal.aborted) return;
+          state.value = { version, readiness };
+          // A server that has just started becomes ready when it knows its models.
+          if (readiness.status !== "ready") timer = setTimeout(load, READINESS_RETRY_MS);
+        },
+        (error: unknown) => !signal.aborted && store.reportError(error),
+      );
+    load();
+    return () => {
+      controller.abort();
+      clearTimeout(timer);
+    };
   }, [store]);
   const { version, readiness } = state.value ?? {};
   return (
