@@ -47,6 +47,13 @@ class Schedule {
     return this.#pane;
   }
 
+  /** Sends the first sentence. Resolves when the server has its session. */
+  async createSession(): Promise<void> {
+    await this.type();
+    await this.send();
+    await waitFor("the first session", async () => (await this.#listSessions()).length > 0 || undefined);
+  }
+
   /** Types a new sentence and waits until the screen shows it. */
   async type(): Promise<void> {
     const sentence = `sentence-${this.sentences.length}-end`;
@@ -162,6 +169,8 @@ describe("a sentence that was typed in a terminal", { skip: NO_TMUX }, () => {
       };
       const names = Object.keys(steps);
       await schedule.openTerminal();
+      // A terminal that finds no server with its first request ends.
+      await schedule.createSession();
       for (let step = 0; step < STEPS; step += 1) {
         const name = names[Math.floor(random() * names.length)] ?? "";
         schedule.log.push(name);

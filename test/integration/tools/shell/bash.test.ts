@@ -301,7 +301,11 @@ describe("bash", () => {
       assert.equal(text, `${join(folder.path, name)}\n[exit code 0]`);
     }
     const absoluteResult = await createBash()({ command: "pwd; exit 3", workdir: outside.path }, context);
-    assert.deepEqual(absoluteResult, { text: `${outside.path}\n[exit code 3]`, failed: true });
+    assert.deepEqual(absoluteResult, {
+      text: `${outside.path}\n[exit code 3]`,
+      failed: true,
+      commandEnd: { exitCode: 3, output: `${outside.path}\n`, truncated: false, timedOut: false },
+    });
     const aliasResult = await createBash()({ command: "cat <<E\n$PWD\nE", cwd: "packages/../packages/x" }, context);
     assert.match(aliasResult.text, /packages\/x\n\[exit code 0\]$/);
     // With CDPATH, `cd` would search this folder first.
@@ -404,16 +408,16 @@ describe("bash", () => {
   it("keeps what a command has printed before it is cancelled", async () => {
     await using folder = await createTemporaryFolder();
     const abortController = new AbortController();
+    let printedText = "";
     const pendingCall = createBash()(
-      { command: `echo printed; touch ready; ${createSleepCommand()}` },
-      createToolContext(folder.path, { signal: abortController.signal }),
+      { command: `echo printed; ${createSleepCommand()}` },
+      createToolContext(folder.path, { signal: abortController.signal, progress: (text) => (printedText += text) }),
     );
-    await waitUntil(() => existsSync(join(folder.path, "ready")));
+    await waitUntil(() => printedText === "printed\n");
     abortController.abort(new RunCancelledError());
-    assert.deepEqual(await pendingCall, {
-      text: "printed\n[stopped with the run, with all processes that it started]",
-      failed: true,
-    });
+    const { text, failed } = await pendingCall;
+    assert.equal(text, "printed\n[stopped with the run, with all processes that it started]");
+    assert.equal(failed, true);
   });
 
   it("does not start a cancelled call, and rejects a missing project folder", async () => {
