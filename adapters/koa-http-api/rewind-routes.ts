@@ -44,8 +44,8 @@ export async function rewindSession(context: RewindContext): Promise<void> {
   if ((to === undefined) === (before === undefined))
     throw createFieldError(to === undefined ? "message_id" : "before_message_id");
   const messagesOnly = fields.get("files") !== true;
-  const force = fields.get("force");
-  await sendUndoResult(ctx, dependencies.agent.sessions.undo(id, { to, before, messagesOnly, force }));
+  const options = { to, before, messagesOnly, dryRun: fields.get("dry_run"), force: fields.get("force") };
+  await sendUndoResult(ctx, dependencies.agent.sessions.undo(id, options));
 }
 
 /** `POST /api/sessions/{id}/undo`. */

@@ -15,6 +15,7 @@ export const RewindRequest = v.object({
   message_id: optional(text("the message that stays as the last one")),
   before_message_id: optional(text("the first message that is hidden; instead of message_id")),
   files: optional(describe(v.boolean(), "restore the files that tools changed since")),
+  dry_run: dryRun,
   force,
 });
 export const UndoRequest = v.object({ dry_run: dryRun, files_only: flag, messages_only: flag, force });

@@ -17,6 +17,8 @@ export interface RewindInput {
   beforeMessageId?: string | undefined;
   /** Default false. */
   files?: boolean | undefined;
+  /** Whether only to report the outcomes. Default false. */
+  dryRun?: boolean | undefined;
   /** Whether to overwrite files that changed outside the session. Default false. */
   force?: boolean | undefined;
 }
@@ -63,8 +65,8 @@ export class SessionRewindsApi {
 
   /** Hides messages. `redo` reverts it. */
   rewind(id: string, input: RewindInput, options?: CallOptions): Promise<ApiUndoResult> {
-    const { messageId: message_id, beforeMessageId: before_message_id, ...flags } = input;
-    const body: RewindRequest = { message_id, before_message_id, ...flags };
+    const { messageId: message_id, beforeMessageId: before_message_id, dryRun: dry_run, ...flags } = input;
+    const body: RewindRequest = { message_id, before_message_id, dry_run, ...flags };
     return this.#post<ApiUndoResult>(id, "rewind", body, options, hasFiles);
   }
 

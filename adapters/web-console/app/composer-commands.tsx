@@ -6,6 +6,14 @@ const MAX_SUGGESTIONS = 8;
 /** Time after a request in which the loaded commands are used again, in ms. */
 const COMMAND_CACHE_MS = 5_000;
 
+/** Commands of a session that the page executes. A command of the server with the same name replaces them. */
+const PAGE_COMMANDS: readonly Command[] = (
+  [
+    ["undo", "Undo the last run with its files"],
+    ["redo", "Revert the last undo or rewind"],
+  ] as const
+).map(([name, description]) => ({ name, description, hint: "", origin: "console" }));
+
 /** The available slash commands, and the suggestions for the current text. */
 export class CommandSuggestions {
   readonly #commands: Signal<readonly Command[]>;
@@ -34,6 +42,13 @@ export class CommandSuggestions {
   isCommand(prompt: string): boolean {
     const [, word] = /^\/(\S+)/.exec(prompt.trim()) ?? [];
     return this.#commands.value.some(({ name }) => name === word);
+  }
+
+  /** The command of a prompt that the page executes; undefined for other prompts. */
+  findPageCommand(prompt: string): "undo" | "redo" | undefined {
+    const command = this.#commands.value.find(({ name }) => `/${name}` === prompt.trim());
+    if (!command || !PAGE_COMMANDS.includes(command)) return undefined;
+    return command.name === "undo" ? "undo" : "redo";
   }
 
   /** Handles a key of the list. Returns false for other keys. `setPrompt` receives the new text of the prompt. */
@@ -68,11 +83,17 @@ export function useCommands(
     const scope = sessionId === undefined ? (projectDir === "" ? {} : { projectDir }) : { sessionId };
     // If loading fails, the text is sent as a normal prompt.
     client.commands(scope).then(
-      (loadedCommands) => (commands.value = loadedCommands),
-      () => (commands.value = []),
+      (loadedCommands) => (commands.value = withPageCommands(loadedCommands, sessionId)),
+      () => (commands.value = withPageCommands([], sessionId)),
     );
   }, [text.value]);
   return new CommandSuggestions(commands, index, text);
+}
+
+function withPageCommands(commands: readonly Command[], sessionId: string | undefined): readonly Command[] {
+  if (sessionId === undefined) return commands;
+  const names = new Set(commands.map(({ name }) => name));
+  return [...commands, ...PAGE_COMMANDS.filter(({ name }) => !names.has(name))];
 }
 
 /** The list of suggestions above the prompt. */

@@ -1,4 +1,4 @@
-import { effect, useSignal, useSignalEffect, type ReadonlySignal } from "@preact/signals";
+import { useComputed, useSignal, useSignalEffect } from "@preact/signals";
 import { ApiError } from "gantry/client";
 import { useEffect, useRef } from "preact/hooks";
 import { readFiles, type AttachedFile } from "./attachments.js";
@@ -13,9 +13,13 @@ import { IconButton } from "./parts/button.js";
 import { Icon } from "./parts/icon.js";
 import { Pickers } from "./pickers.js";
 import { ComposerOutbox } from "./composer-outbox.js";
+import { EditBanner } from "./rewind/edit-banner.js";
+import { endMessageEdit, getMessageEdit, returnMessageEdit, toRunRewind } from "./rewind/message-edit.js";
+import { rewindTask } from "./rewind/rewind-task.js";
 import { announce } from "./state/announce.js";
 import { isStorageFull } from "./state/browser-storage.js";
 import { useConsole } from "./state/context.js";
+import { waitUntilTrue } from "./state/wait-until-true.js";
 import type { WatchedSession } from "./state/watched-session.js";
 
 /** The prompt field of a session, or of a new session. */
@@ -26,8 +30,13 @@ export function Composer({ session }: { session: WatchedSession | undefined }) {
 function Editor({ session }: { session: WatchedSession | undefined }) {
   const store = useConsole();
   const sessionId = session?.id ?? "";
-  const text = store.drafts.getText(sessionId);
-  const setText = (value: string) => store.drafts.setText(sessionId, value);
+  const draft = store.drafts.getText(sessionId);
+  const edit = getMessageEdit(sessionId);
+  const text = useComputed(() => getMessageEdit(sessionId)?.text.value ?? draft.value);
+  const setText = (value: string) => {
+    if (edit) edit.text.value = value;
+    else store.drafts.setText(sessionId, value);
+  };
   const files = useSignal<readonly AttachedFile[]>([]);
   /** Number of unfinished reads of attached files. */
   const readCount = useSignal(0);
@@ -55,7 +64,8 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
   };
   const pathScope = { sessionId: session?.id, projectDir: store.newSessionSettings.projectDir.value };
   const paths = usePathSuggestions(store.client, { text, caret }, pathScope, showText);
-  const isSteer = isBusy && delivery.value === "steer" && files.value.length === 0 && !commands.isCommand(text.value);
+  const isSteer =
+    isBusy && !edit && delivery.value === "steer" && files.value.length === 0 && !commands.isCommand(text.value);
   const isEmpty = text.value.trim() === "" && files.value.length === 0;
 
   const attachFiles = async (addedFiles: readonly File[]) => {
@@ -73,6 +83,11 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
   };
   const send = async () => {
     if (isEmpty || isSending.value || readCount.value > 0) return;
+    const pageCommand = edit ? undefined : commands.findPageCommand(text.value);
+    if (session && pageCommand) {
+      rewindTask.value = { session, action: pageCommand };
+      return setText("");
+    }
     isSending.value = true;
     problem.value = "";
     // A sent text is found again among the messages after the newest loaded message.
@@ -80,12 +95,17 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
     const prompt = text.value;
     const sentFiles = files.value;
     const sendPrompt = () => {
-      const attachments = sentFiles.map(({ filename, media_type, data }) => ({ filename, media_type, data }));
-      return store.sendPrompt(prompt, attachments.length > 0 ? { attachments } : undefined);
+      const newAttachments = sentFiles.map(({ filename, media_type, data }) => ({ filename, media_type, data }));
+      const attachments = [...(edit?.attachments ?? []), ...newAttachments];
+      return store.sendPrompt(prompt, {
+        ...(attachments.length > 0 && { attachments }),
+        ...(edit && { rewind: toRunRewind(edit) }),
+      });
     };
     // The request stores the text, before the field is cleared.
     const request = isSteer && session ? steerOrPrompt(session, prompt, sendPrompt) : sendPrompt();
-    setText("");
+    if (edit) endMessageEdit();
+    else setText("");
     addToPromptHistory(prompt);
     files.value = [];
     try {
@@ -94,9 +114,9 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
       announce(isSteer ? "Instruction sent" : isBusy ? "Prompt queued" : "Sent");
     } catch (error) {
       // Keep the text that the user typed in the meantime, after the unsent prompt.
-      if (prompt !== "") store.drafts.returnTexts(sessionId, [prompt]);
+      if (prompt !== "" && !edit) store.drafts.returnTexts(sessionId, [prompt]);
       files.value = [...sentFiles, ...files.value];
-      problem.value = toFailureText(error);
+      problem.value = edit ? returnMessageEdit(edit, error) : toFailureText(error);
     } finally {
       isSending.value = false;
     }
@@ -104,6 +124,11 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
   const onKeyDown = (event: KeyboardEvent) => {
     const isHandled = !event.isComposing && (paths.handleKey(event) || commands.handleKey(event, setText));
     if (isHandled) return event.preventDefault();
+    if (edit && event.key === "Escape" && !event.isComposing) {
+      // A default-prevented Escape does not stop the run.
+      event.preventDefault();
+      return endMessageEdit();
+    }
     if (event.ctrlKey && event.key === "r") {
       event.preventDefault();
       isHistoryOpen.value = true;
@@ -143,7 +168,7 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
     );
   }, []);
 
-  const sendLabel = isSteer ? "Instruct the run" : isBusy ? "Add to queue" : "Send";
+  const sendLabel = edit ? "Replace and send" : isSteer ? "Instruct the run" : isBusy ? "Add to queue" : "Send";
   return (
     <form
       class={`composer ${isDragOver.value ? "composer-over" : ""}`}
@@ -153,6 +178,7 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
         void send();
       }}
     >
+      {edit && <EditBanner edit={edit} />}
       {session && <ComposerOutbox session={session} sentCount={sentCount} />}
       {isStorageFull.value && (
         <p class="composer-problem" role="status">
@@ -265,13 +291,4 @@ function toFailureText(error: unknown): string {
   if (error instanceof ApiError && error.status === 413)
     return "The files exceed the request limit of the server (server.max_body_bytes). Nothing was sent.";
   return `Not sent: ${error instanceof Error ? error.message : String(error)}`;
-}
-
-function waitUntilTrue(condition: ReadonlySignal<boolean>): Promise<void> {
-  return new Promise((resolve) => {
-    const dispose = effect(() => {
-      if (condition.value) queueMicrotask(() => dispose());
-      if (condition.value) resolve();
-    });
-  });
 }

@@ -7,6 +7,7 @@ export { Help } from "./help.js";
 export { McpServers } from "./mcp-servers.js";
 export { Palette } from "./palette.js";
 export { Questions } from "./questions.js";
+export { RewindDialog } from "./rewind/rewind-dialog.js";
 export { Runs } from "./runs.js";
 export { Settings } from "./settings.js";
 export { Spending } from "./spending.js";

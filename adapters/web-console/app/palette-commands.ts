@@ -1,8 +1,10 @@
 import type { ApiModel, ApiSession } from "gantry/client";
 import { readMode, setMode } from "./mode-switch.js";
 import { MODES } from "./modes.js";
+import { rewindTask } from "./rewind/rewind-task.js";
 import type { Console } from "./state/console.js";
 import type { Route } from "./state/router.js";
+import type { WatchedSession } from "./state/watched-session.js";
 
 /** An entry of the command palette. */
 export interface PaletteCommand {
@@ -49,8 +51,19 @@ function listSessionCommands(store: Console): PaletteCommand[] {
     note: "g c",
     run: () => (store.openPanel.value = "spending"),
   };
-  if (!session.isBusy.value) return [spending];
+  if (!session.isBusy.value) return [...listRewindCommands(session), spending];
   return [{ id: "stop", label: "Stop the run", note: "Esc Esc", run: () => void session.stop() }, spending];
+}
+
+/** `action` opens the dialog that performs it. A subagent's session has none: its parent's session undoes its work. */
+function listRewindCommands(session: WatchedSession): PaletteCommand[] {
+  if (session.info.value?.spawned_by) return [];
+  return (["undo", "redo"] as const).map((action) => ({
+    id: action,
+    label: action === "undo" ? "Undo the last run" : "Redo what was undone",
+    note: `/${action}`,
+    run: () => (rewindTask.value = { session, action }),
+  }));
 }
 
 function listViewCommands(store: Console): PaletteCommand[] {

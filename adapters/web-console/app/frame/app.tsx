@@ -7,6 +7,7 @@ import { Icon } from "../parts/icon.js";
 import { IconButton } from "../parts/button.js";
 import { Plan } from "../plan.js";
 import { Processes } from "../processes.js";
+import { rewindTask } from "../rewind/rewind-task.js";
 import { announce, announcement } from "../state/announce.js";
 import { useConsole } from "../state/context.js";
 import type { WatchedSession } from "../state/watched-session.js";
@@ -23,6 +24,7 @@ import "../help.css";
 import "../mcp-servers.css";
 import "../palette.css";
 import "../questions.css";
+import "../rewind/rewind.css";
 import "../runs.css";
 import "../settings.css";
 import "../spending.css";
@@ -31,6 +33,7 @@ const Help = createLazyView(async () => (await import("../deferred.js")).Help, "
 const McpServers = createLazyView(async () => (await import("../deferred.js")).McpServers);
 const Palette = createLazyView(async () => (await import("../deferred.js")).Palette, "");
 const Questions = createLazyView(async () => (await import("../deferred.js")).Questions);
+const RewindDialog = createLazyView(async () => (await import("../deferred.js")).RewindDialog, "");
 const Runs = createLazyView(async () => (await import("../deferred.js")).Runs);
 const Settings = createLazyView(async () => (await import("../deferred.js")).Settings);
 const Spending = createLazyView(async () => (await import("../deferred.js")).Spending);
@@ -69,6 +72,7 @@ export function App() {
       )}
       {store.openPanel.value === "help" && <Help />}
       {store.openPanel.value === "palette" && <Palette />}
+      {rewindTask.value && <RewindDialog task={rewindTask.value} />}
       <Notices />
       <div id="announcer" class="visually-hidden" aria-live="polite">
         {announcement.value}

@@ -183,7 +183,11 @@ export class Console {
    */
   async sendPrompt(
     message: string,
-    { files, attachments }: { files?: string[]; attachments?: PromptFile[] } = {},
+    {
+      files,
+      attachments,
+      rewind,
+    }: { files?: string[]; attachments?: PromptFile[]; rewind?: ApiRunInput["rewind"] } = {},
   ): Promise<void> {
     const session = this.#session.peek();
     const { model, effort, mode, projectDir } = this.newSessionSettings;
@@ -195,7 +199,7 @@ export class Console {
       ...(files?.length && { files }),
       ...(attachments?.length && { attachments }),
       ...(session
-        ? { session_id: session.id, queue: true }
+        ? { session_id: session.id, ...(rewind ? { rewind } : { queue: true }) }
         : {
             ...model.peek(),
             ...(effort.peek() && { reasoning_effort: effort.peek() }),

@@ -159,6 +159,12 @@ export class WatchedSession {
     await this.#attempt(() => this.#host.client.start({ session_id: this.id, message: "", compact: true }));
   }
 
+  /** Continues the last run, which did not finish, without a new prompt. An error becomes a notice. */
+  async retry(): Promise<void> {
+    const input = { session_id: this.id, message: "", retry: true, can_answer: true };
+    await this.#attempt(() => this.#host.client.start(input));
+  }
+
   /** Answers a question. An error becomes a notice, for example if another client answered first. */
   async answerAsk(ask: ApiAsk, reply: { choice: string } | { text: string }): Promise<void> {
     await this.#attempt(() => this.#host.client.asks.answer(ask.id, reply));

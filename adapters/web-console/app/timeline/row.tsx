@@ -2,6 +2,7 @@ import type { ApiMessage } from "gantry/client";
 import { Markdown } from "../content/markdown-view.js";
 import type { WatchedSession } from "../state/watched-session.js";
 import type { Row } from "../state/rows.js";
+import { MessageActions } from "../rewind/message-actions.js";
 import { ContentParts } from "./content-parts.js";
 import { splitContent } from "./split-content.js";
 import { OrphanResult, ToolCallView } from "./tool-call.js";
@@ -12,7 +13,7 @@ export function RowView({ row, session }: { row: Row; session: WatchedSession })
   const message = row.message.value;
   return (
     <article class={`row row-${message.role}`} aria-label={ROLE_LABELS[message.role]}>
-      {message.role === "user" && <UserMessage message={message} />}
+      {message.role === "user" && <UserMessage message={message} session={session} />}
       {message.role === "assistant" && <Answer message={message} session={session} />}
       {message.role === "tool" && <OrphanResult message={message} session={session} />}
       {message.role === "system" && <SystemMessage message={message} />}
@@ -22,12 +23,13 @@ export function RowView({ row, session }: { row: Row; session: WatchedSession })
 
 const ROLE_LABELS = { user: "You", assistant: "Agent", tool: "Tool", system: "System" } as const;
 
-function UserMessage({ message }: { message: ApiMessage }) {
+function UserMessage({ message, session }: { message: ApiMessage; session: WatchedSession }) {
   const { text, parts } = splitContent(message.content);
   return (
     <>
       {text !== "" && <div class="user-text">{text}</div>}
       <ContentParts parts={parts} />
+      <MessageActions message={message} session={session} />
     </>
   );
 }

@@ -1,6 +1,7 @@
 import type { ApiRun } from "gantry/client";
 import { formatDuration, formatCost, formatTokens } from "../parts/format.js";
 import { Icon } from "../parts/icon.js";
+import { RunActions } from "../rewind/run-actions.js";
 import type { WatchedSession } from "../state/watched-session.js";
 
 /** State of the newest run, below the messages. */
@@ -8,6 +9,15 @@ export function RunEnd({ session }: { session: WatchedSession }) {
   const run = session.run.value;
   if (!run) return null;
   if (session.isBusy.value) return <ActiveRun session={session} run={run} />;
+  return (
+    <>
+      <RunOutcome run={run} />
+      <RunActions session={session} run={run} />
+    </>
+  );
+}
+
+function RunOutcome({ run }: { run: ApiRun }) {
   switch (run.state) {
     case "failed":
       return (
