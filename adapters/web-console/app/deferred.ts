@@ -3,6 +3,8 @@
  * scripts to the first load: the build puts code that modules share into scripts of its own.
  */
 export { startDesktopNotifications } from "./attention/desktop-notifications.js";
+export { ContextMeter } from "./context-meter/context-meter.js";
+export { ConversationPanel } from "./context-meter/conversation-panel.js";
 export { Help } from "./help.js";
 export { McpServers } from "./mcp-servers.js";
 export { Palette } from "./palette.js";

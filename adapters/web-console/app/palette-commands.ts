@@ -51,8 +51,15 @@ function listSessionCommands(store: Console): PaletteCommand[] {
     note: "g c",
     run: () => (store.openPanel.value = "spending"),
   };
-  if (!session.isBusy.value) return [...listRewindCommands(session), spending];
-  return [{ id: "stop", label: "Stop the run", note: "Esc Esc", run: () => void session.stop() }, spending];
+  const conversation: PaletteCommand = {
+    id: "conversation",
+    label: "Context window",
+    note: "panel",
+    run: () => (store.openPanel.value = "conversation"),
+  };
+  const commands = [spending, conversation];
+  if (!session.isBusy.value) return [...listRewindCommands(session), ...commands];
+  return [{ id: "stop", label: "Stop the run", note: "Esc Esc", run: () => void session.stop() }, ...commands];
 }
 
 /** `action` opens the dialog that performs it. A subagent's session has none: its parent's session undoes its work. */

@@ -19,6 +19,7 @@ import { createLazyView } from "./lazy-view.js";
 import "./app.css";
 // The styles of `deferred.ts`: without these imports, the build would link a second stylesheet with the same rules.
 import "../asks.css";
+import "../context-meter/context-meter.css";
 import "../diff.css";
 import "../help.css";
 import "../mcp-servers.css";
@@ -29,6 +30,7 @@ import "../runs.css";
 import "../settings.css";
 import "../spending.css";
 
+const ConversationPanel = createLazyView(async () => (await import("../deferred.js")).ConversationPanel, "");
 const Help = createLazyView(async () => (await import("../deferred.js")).Help, "");
 const McpServers = createLazyView(async () => (await import("../deferred.js")).McpServers);
 const Palette = createLazyView(async () => (await import("../deferred.js")).Palette, "");
@@ -70,6 +72,7 @@ export function App() {
           <Spending session={session} />
         </aside>
       )}
+      {session && store.openPanel.value === "conversation" && <ConversationPanel session={session} />}
       {store.openPanel.value === "help" && <Help />}
       {store.openPanel.value === "palette" && <Palette />}
       {rewindTask.value && <RewindDialog task={rewindTask.value} />}

@@ -6,6 +6,9 @@ import { formatCost, formatQuestionCount, formatTokens } from "../parts/format.j
 import { useConsole } from "../state/context.js";
 import type { WatchedSession } from "../state/watched-session.js";
 import { toFragment } from "../state/router.js";
+import { createLazyView } from "./lazy-view.js";
+
+const ContextMeter = createLazyView(async () => (await import("../deferred.js")).ContextMeter, "");
 
 /** The server's limit for a title. */
 export const MAX_TITLE_CHARACTERS = 50;
@@ -102,6 +105,7 @@ function Usage({ session }: { session: WatchedSession }) {
   return (
     <>
       <span class="head-usage">{usageTexts.filter((text) => text !== "").join(" · ")}</span>
+      <ContextMeter key={session.id} session={session} />
       <IconButton
         icon="activity"
         label="Tokens and cost"

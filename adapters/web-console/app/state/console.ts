@@ -61,7 +61,7 @@ export class Console {
     projectDir: signal(""),
   };
   /** `""` if no panel is open. */
-  readonly openPanel = signal<"" | "spending" | "help" | "palette">("");
+  readonly openPanel = signal<"" | "spending" | "conversation" | "help" | "palette">("");
   /** Whether the session list covers the page on a narrow screen. */
   readonly isDrawerOpen = signal(false);
   readonly theme: Signal<Theme> = signal(readPreferredTheme());
@@ -255,7 +255,7 @@ export class Console {
     const session = this.#session.peek();
     if (route.name === "session" && session?.id === route.id) return;
     session?.close();
-    if (this.openPanel.peek() === "spending") this.openPanel.value = "";
+    if (/^(spending|conversation)$/.test(this.openPanel.peek())) this.openPanel.value = "";
     this.#session.value =
       route.name === "session"
         ? new WatchedSession(route.id, {
