@@ -5,6 +5,7 @@
 export { startDesktopNotifications } from "./attention/desktop-notifications.js";
 export { ContextMeter } from "./context-meter/context-meter.js";
 export { ConversationPanel } from "./context-meter/conversation-panel.js";
+export { Changes } from "./changes/changes.js";
 export { Help } from "./help.js";
 export { McpServers } from "./mcp-servers.js";
 export { Palette } from "./palette.js";

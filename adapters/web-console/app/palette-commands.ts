@@ -15,13 +15,14 @@ export interface PaletteCommand {
   run: () => void;
 }
 
-const VIEWS: readonly (readonly [name: Exclude<Route["name"], "session">, label: string, note: string])[] = [
-  ["new", "New session", "n"],
-  ["questions", "Questions", "g q"],
-  ["runs", "Runs", "g r"],
-  ["mcp", "MCP servers", "view"],
-  ["settings", "Settings", "g s"],
-];
+const VIEWS: readonly (readonly [name: Exclude<Route["name"], "session" | "changes">, label: string, note: string])[] =
+  [
+    ["new", "New session", "n"],
+    ["questions", "Questions", "g q"],
+    ["runs", "Runs", "g r"],
+    ["mcp", "MCP servers", "view"],
+    ["settings", "Settings", "g s"],
+  ];
 /** Maximum number of models in the list; more words of the search find the others. */
 const MAX_MODELS = 20;
 
@@ -57,7 +58,13 @@ function listSessionCommands(store: Console): PaletteCommand[] {
     note: "panel",
     run: () => (store.openPanel.value = "conversation"),
   };
-  const commands = [spending, conversation];
+  const changes: PaletteCommand = {
+    id: "changes",
+    label: "Changes of the session",
+    note: "view",
+    run: () => store.navigate({ name: "changes", id: session.id }),
+  };
+  const commands = [changes, spending, conversation];
   if (!session.isBusy.value) return [...listRewindCommands(session), ...commands];
   return [{ id: "stop", label: "Stop the run", note: "Esc Esc", run: () => void session.stop() }, ...commands];
 }

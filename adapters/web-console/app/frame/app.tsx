@@ -20,6 +20,7 @@ import "./app.css";
 // The styles of `deferred.ts`: without these imports, the build would link a second stylesheet with the same rules.
 import "../asks.css";
 import "../context-meter/context-meter.css";
+import "../changes/changes.css";
 import "../diff.css";
 import "../help.css";
 import "../mcp-servers.css";
@@ -31,6 +32,7 @@ import "../settings.css";
 import "../spending.css";
 
 const ConversationPanel = createLazyView(async () => (await import("../deferred.js")).ConversationPanel, "");
+const Changes = createLazyView(async () => (await import("../deferred.js")).Changes);
 const Help = createLazyView(async () => (await import("../deferred.js")).Help, "");
 const McpServers = createLazyView(async () => (await import("../deferred.js")).McpServers);
 const Palette = createLazyView(async () => (await import("../deferred.js")).Palette, "");
@@ -51,7 +53,7 @@ export function App() {
   const session = store.session.value;
   return (
     <div class={`app ${store.isDrawerOpen.value ? "with-drawer" : ""}`}>
-      <SkipLink targetId={name === "new" || session ? "prompt" : "content"} />
+      <SkipLink targetId={name === "new" || name === "session" ? "prompt" : "content"} />
       <Sessions />
       <div class="app-shade" onClick={() => (store.isDrawerOpen.value = false)} />
       <main id="content" class="app-main" tabIndex={-1}>
@@ -61,7 +63,10 @@ export function App() {
         {name === "mcp" && <McpServers />}
         {name === "settings" && <Settings />}
         {name === "new" && <NewSession />}
-        {session && <SessionView key={session.id} session={session} />}
+        {session && name === "changes" && !session.isMissing.value && <Changes key={session.id} session={session} />}
+        {session && (name === "session" || session.isMissing.value) && (
+          <SessionView key={session.id} session={session} />
+        )}
       </main>
       {session && store.openPanel.value === "spending" && (
         <aside class="app-panel" aria-label="Spending">

@@ -5,6 +5,7 @@ import { Icon } from "../parts/icon.js";
 import { formatCost, formatQuestionCount, formatTokens } from "../parts/format.js";
 import { useConsole } from "../state/context.js";
 import type { WatchedSession } from "../state/watched-session.js";
+import { GitBranch } from "./git-branch.js";
 import { toFragment } from "../state/router.js";
 import { createLazyView } from "./lazy-view.js";
 
@@ -21,6 +22,7 @@ export const VIEW_TITLES = {
   settings: "Settings",
   new: "New session",
   session: "",
+  changes: "Changes",
 } as const;
 
 /** Title and usage of the current view, and controls of the whole page. */
@@ -47,6 +49,7 @@ export function Header() {
         {session ? <Title key={session.id} session={session} /> : <h1>{VIEW_TITLES[name]}</h1>}
       </div>
       <QuestionsLink />
+      {session && <GitBranch session={session} />}
       {session && <Usage session={session} />}
       <a
         class="icon-button"

@@ -150,7 +150,7 @@ function SessionEntry({ session, dayLabel, questionCount }: SessionEntryProps) {
   const store = useConsole();
   const openAction = useSignal<"" | "rename" | "delete">("");
   const { route } = store;
-  const isCurrent = route.value.name === "session" && route.value.id === session.id;
+  const isCurrent = "id" in route.value && route.value.id === session.id;
   return (
     <>
       {dayLabel !== "" && (

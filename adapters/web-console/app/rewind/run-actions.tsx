@@ -1,6 +1,7 @@
 import { useSignal } from "@preact/signals";
 import type { ApiRun } from "gantry/client";
 import { Icon } from "../parts/icon.js";
+import { toFragment } from "../state/router.js";
 import type { WatchedSession } from "../state/watched-session.js";
 import { canRedo, rewindTask } from "./rewind-task.js";
 
@@ -33,6 +34,9 @@ export function RunActions({ session, run }: { session: WatchedSession; run: Api
           <Icon name="rewind" /> Undo
         </button>
       )}
+      <a class="button quiet" href={toFragment({ name: "changes", id: session.id })}>
+        <Icon name="file-edit" /> Changes
+      </a>
       {canRedo(session) && (
         <button
           type="button"

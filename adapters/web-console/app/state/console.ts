@@ -253,12 +253,13 @@ export class Console {
 
   #showRoute(route: Route): void {
     const session = this.#session.peek();
-    if (route.name === "session" && session?.id === route.id) return;
+    const sessionId = "id" in route ? route.id : undefined;
+    if (sessionId !== undefined && session?.id === sessionId) return;
     session?.close();
     if (/^(spending|conversation)$/.test(this.openPanel.peek())) this.openPanel.value = "";
     this.#session.value =
-      route.name === "session"
-        ? new WatchedSession(route.id, {
+      sessionId !== undefined
+        ? new WatchedSession(sessionId, {
             client: this.client,
             outbox: this.outbox,
             drafts: this.drafts,

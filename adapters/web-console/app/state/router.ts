@@ -6,11 +6,12 @@ const PAGE_NAMES = ["runs", "questions", "mcp", "settings"] as const;
 export type PageName = (typeof PAGE_NAMES)[number];
 
 /** The view that the page shows. */
-export type Route = { name: "new" } | { name: "session"; id: string } | { name: PageName };
+export type Route = { name: "new" } | { name: "session" | "changes"; id: string } | { name: PageName };
 
 /** The route as a URL fragment. */
 export function toFragment(route: Route): string {
   if (route.name === "session") return `#/s/${encodeURIComponent(route.id)}`;
+  if (route.name === "changes") return `#/s/${encodeURIComponent(route.id)}/changes`;
   return route.name === "new" ? "#/" : `#/${route.name}`;
 }
 
@@ -18,11 +19,11 @@ export function toFragment(route: Route): string {
 export function toRoute(hash: string): Route {
   const pageName = PAGE_NAMES.find((name) => hash === `#/${name}`);
   if (pageName !== undefined) return { name: pageName };
-  const [, id] = /^#\/s\/([^/]+)$/.exec(hash) ?? [];
+  const [, id, view] = /^#\/s\/([^/]+?)(\/changes)?$/.exec(hash) ?? [];
   try {
     const sessionId = decodeURIComponent(id ?? "");
     // An empty id, `.` or `..` would address another API path than a session's.
-    if (!/^\.{0,2}$/.test(sessionId)) return { name: "session", id: sessionId };
+    if (!/^\.{0,2}$/.test(sessionId)) return { name: view === undefined ? "session" : "changes", id: sessionId };
   } catch {
     // Invalid percent encoding.
   }
