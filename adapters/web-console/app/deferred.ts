@@ -12,5 +12,6 @@ export { Palette } from "./palette.js";
 export { Questions } from "./questions.js";
 export { RewindDialog } from "./rewind/rewind-dialog.js";
 export { Runs } from "./runs.js";
+export { Search } from "./search/search.js";
 export { Settings } from "./settings.js";
 export { Spending } from "./spending.js";

@@ -20,6 +20,7 @@ const SHORTCUT_GROUPS: readonly { context: string; shortcuts: readonly Shortcut[
       { keys: ["i"], description: "Go to the prompt" },
       { keys: ["g", "r"], description: "Runs of all sessions" },
       { keys: ["g", "q"], description: "Open questions of all sessions" },
+      { keys: ["g", "m"], description: "Search the messages of all sessions" },
       { keys: ["g", "s"], description: "Settings" },
       { keys: ["g", "c"], description: "Tokens and cost of the session" },
       { keys: ["Alt", "M"], description: "Next mode of the session" },

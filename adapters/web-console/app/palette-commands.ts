@@ -20,6 +20,7 @@ const VIEWS: readonly (readonly [name: Exclude<Route["name"], "session" | "chang
     ["new", "New session", "n"],
     ["questions", "Questions", "g q"],
     ["runs", "Runs", "g r"],
+    ["search", "Search messages", "g m"],
     ["mcp", "MCP servers", "view"],
     ["settings", "Settings", "g s"],
   ];
@@ -35,6 +36,15 @@ export function findCommands(store: Console, search: string): PaletteCommand[] {
     ...[...listSessionCommands(store), ...listViewCommands(store), ...listModeCommands(store)].filter(matches),
     ...models,
   ];
+}
+
+/** The command that searches the messages of all sessions. */
+export function toSearchCommand(store: Console, search: string): PaletteCommand {
+  const run = () => {
+    store.messageSearchText.value = search.trim();
+    store.navigate({ name: "search" });
+  };
+  return { id: "search-messages", label: `Search messages for “${search.trim()}”`, note: "search", run };
 }
 
 /** The command that opens a session. */

@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 import type { ApiSession } from "gantry/client";
 import { useEffect, useRef } from "preact/hooks";
-import { findCommands, toSessionCommand, type PaletteCommand } from "./palette-commands.js";
+import { findCommands, toSearchCommand, toSessionCommand, type PaletteCommand } from "./palette-commands.js";
 import { useConsole } from "./state/context.js";
 
 /** Pause in typing after which the sessions are searched, in ms. */
@@ -15,10 +15,13 @@ export function Palette() {
   const activeIndex = useSignal(0);
   const dialog = useRef<HTMLDialogElement>(null);
   const foundSessions = useFoundSessions(search.value);
-  const sessions = foundSessions ?? store.sessionBrowser.sessions.value.slice(0, MAX_SESSIONS);
+  const hasSearch = search.value.trim() !== "";
+  const sessions = hasSearch ? (foundSessions ?? []) : store.sessionBrowser.sessions.value.slice(0, MAX_SESSIONS);
   const options = [
     ...findCommands(store, search.value),
     ...sessions.map((session) => toSessionCommand(store, session)),
+    // Not before the sessions are loaded: Enter must not run another command than the one that the user sees.
+    ...(hasSearch && foundSessions ? [toSearchCommand(store, search.value)] : []),
   ];
   const activeOption = options[Math.min(activeIndex.value, options.length - 1)];
   useEffect(() => dialog.current?.showModal(), []);
@@ -95,7 +98,7 @@ export function Palette() {
   );
 }
 
-/** Sessions whose titles contain the search; undefined without a search. */
+/** Sessions whose titles contain the search; undefined without a search and until they are loaded. */
 function useFoundSessions(search: string): readonly ApiSession[] | undefined {
   const store = useConsole();
   const sessions = useSignal<readonly ApiSession[] | undefined>(undefined);
@@ -117,5 +120,5 @@ function useFoundSessions(search: string): readonly ApiSession[] | undefined {
       controller.abort();
     };
   }, [text]);
-  return text === "" ? undefined : (sessions.value ?? []);
+  return text === "" ? undefined : sessions.value;
 }

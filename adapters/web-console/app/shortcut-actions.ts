@@ -22,6 +22,7 @@ export function installShortcuts(store: Console): () => void {
     focusPrompt: () => focusField("prompt"),
     openRuns: () => store.navigate({ name: "runs" }),
     openQuestions: () => store.navigate({ name: "questions" }),
+    openSearch: () => store.navigate({ name: "search" }),
     openSettings: () => store.navigate({ name: "settings" }),
     togglePalette: () => (store.openPanel.value = store.openPanel.peek() === "palette" ? "" : "palette"),
     switchMode: () => switchMode(store),

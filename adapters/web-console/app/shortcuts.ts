@@ -6,6 +6,7 @@ export interface ShortcutActions {
   focusPrompt(): void;
   openRuns(): void;
   openQuestions(): void;
+  openSearch(): void;
   openSettings(): void;
   togglePalette(): void;
   switchMode(): void;
@@ -37,6 +38,7 @@ export function listenToKeys(target: EventTarget, actions: ShortcutActions, now:
   const actionsAfterG: Readonly<Record<string, () => void>> = {
     r: actions.openRuns,
     q: actions.openQuestions,
+    m: actions.openSearch,
     s: actions.openSettings,
     c: actions.toggleSpending,
   };

@@ -11,6 +11,7 @@ const browser = shareBrowser({ after });
 const VIEWS = [
   ["questions", "1 open question"],
   ["settings", "accepts runs"],
+  ["search", "Search the messages of all sessions"],
   ["runs", "1 active"],
   ["mcp", "no MCP servers"],
   ["", "What should the agent do?"],

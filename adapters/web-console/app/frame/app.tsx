@@ -28,6 +28,7 @@ import "../palette.css";
 import "../questions.css";
 import "../rewind/rewind.css";
 import "../runs.css";
+import "../search/search.css";
 import "../settings.css";
 import "../spending.css";
 
@@ -39,6 +40,7 @@ const Palette = createLazyView(async () => (await import("../deferred.js")).Pale
 const Questions = createLazyView(async () => (await import("../deferred.js")).Questions);
 const RewindDialog = createLazyView(async () => (await import("../deferred.js")).RewindDialog, "");
 const Runs = createLazyView(async () => (await import("../deferred.js")).Runs);
+const Search = createLazyView(async () => (await import("../deferred.js")).Search);
 const Settings = createLazyView(async () => (await import("../deferred.js")).Settings);
 const Spending = createLazyView(async () => (await import("../deferred.js")).Spending);
 
@@ -60,6 +62,7 @@ export function App() {
         <Header />
         {name === "runs" && <Runs />}
         {name === "questions" && <Questions />}
+        {name === "search" && <Search />}
         {name === "mcp" && <McpServers />}
         {name === "settings" && <Settings />}
         {name === "new" && <NewSession />}

@@ -18,6 +18,7 @@ export const MAX_TITLE_CHARACTERS = 50;
 export const VIEW_TITLES = {
   runs: "Runs",
   questions: "Questions",
+  search: "Search",
   mcp: "MCP servers",
   settings: "Settings",
   new: "New session",

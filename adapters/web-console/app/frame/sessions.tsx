@@ -6,10 +6,10 @@ import { formatAge, formatQuestionCount } from "../parts/format.js";
 import { Icon } from "../parts/icon.js";
 import { useConsole } from "../state/context.js";
 import { toFragment } from "../state/router.js";
+import { SearchLink } from "../search/search-link.js";
+import { labelDay } from "./day-label.js";
 import { MAX_TITLE_CHARACTERS } from "./header.js";
 import "./sessions.css";
-
-const DAY_MS = 24 * 60 * 60 * 1000;
 
 /** List of sessions: searchable by title, loaded while scrolling. */
 export function Sessions() {
@@ -51,6 +51,7 @@ export function Sessions() {
           <Icon name="list" /> Runs
         </a>
         <QuestionsLink />
+        <SearchLink />
       </div>
       <label class="side-search">
         <Icon name="search" />
@@ -281,19 +282,4 @@ function DeleteConfirmation({ session, onDone }: { session: ApiSession; onDone: 
       </button>
     </div>
   );
-}
-
-/** Label of the session's day; `""` if `previousSession` has the same label. */
-function labelDay(session: ApiSession, previousSession: ApiSession | undefined): string {
-  const dayLabel = toDayLabel(session.updated_at);
-  return previousSession && toDayLabel(previousSession.updated_at) === dayLabel ? "" : dayLabel;
-}
-
-function toDayLabel(isoTime: string): string {
-  const midnightMs = new Date().setHours(0, 0, 0, 0);
-  const timeMs = Date.parse(isoTime);
-  if (timeMs >= midnightMs) return "Today";
-  if (timeMs >= midnightMs - DAY_MS) return "Yesterday";
-  if (timeMs >= midnightMs - 6 * DAY_MS) return "Last seven days";
-  return "Older";
 }

@@ -60,6 +60,8 @@ export class Console {
     mode: signal(""),
     projectDir: signal(""),
   };
+  /** Text of the search in messages. */
+  readonly messageSearchText = signal("");
   /** `""` if no panel is open. */
   readonly openPanel = signal<"" | "spending" | "conversation" | "help" | "palette">("");
   /** Whether the session list covers the page on a narrow screen. */
@@ -254,7 +256,10 @@ export class Console {
   #showRoute(route: Route): void {
     const session = this.#session.peek();
     const sessionId = "id" in route ? route.id : undefined;
-    if (sessionId !== undefined && session?.id === sessionId) return;
+    if (sessionId !== undefined && session?.id === sessionId) {
+      if (route.name === "session" && route.seq !== undefined) session.jump.toMessage(route.seq);
+      return;
+    }
     session?.close();
     if (/^(spending|conversation)$/.test(this.openPanel.peek())) this.openPanel.value = "";
     this.#session.value =
@@ -276,6 +281,7 @@ export class Console {
             onDeleted: (id) => this.sessionBrowser.removeFromList(id),
           })
         : undefined;
+    if (route.name === "session" && route.seq !== undefined) this.#session.peek()?.jump.toMessage(route.seq);
   }
 }
 

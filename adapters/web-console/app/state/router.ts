@@ -1,29 +1,46 @@
 import { signal, type ReadonlySignal } from "@preact/signals";
 
-const PAGE_NAMES = ["runs", "questions", "mcp", "settings"] as const;
+const PAGE_NAMES = ["runs", "questions", "search", "mcp", "settings"] as const;
+
+/** The fragment of a session, with the seq of a message, or with the name of another view of the session. */
+const SESSION_PATTERN = /^#\/s\/([^/]+)(?:\/(\d{1,15}|changes))?$/;
 
 /** A view that shows no session, with the name of its URL fragment. */
 export type PageName = (typeof PAGE_NAMES)[number];
 
+/** A session. `seq`: the message to show; default the newest. */
+export interface SessionRoute {
+  name: "session";
+  id: string;
+  seq?: number;
+}
+
 /** The view that the page shows. */
-export type Route = { name: "new" } | { name: "session" | "changes"; id: string } | { name: PageName };
+export type Route = { name: "new" } | SessionRoute | { name: "changes"; id: string } | { name: PageName };
 
 /** The route as a URL fragment. */
 export function toFragment(route: Route): string {
-  if (route.name === "session") return `#/s/${encodeURIComponent(route.id)}`;
+  if (route.name === "session") return toSessionFragment(route);
   if (route.name === "changes") return `#/s/${encodeURIComponent(route.id)}/changes`;
   return route.name === "new" ? "#/" : `#/${route.name}`;
+}
+
+function toSessionFragment({ id, seq }: SessionRoute): string {
+  return `#/s/${encodeURIComponent(id)}${seq === undefined ? "" : `/${seq}`}`;
 }
 
 /** The route of a URL fragment; the view of a new session if the fragment is unknown. */
 export function toRoute(hash: string): Route {
   const pageName = PAGE_NAMES.find((name) => hash === `#/${name}`);
   if (pageName !== undefined) return { name: pageName };
-  const [, id, view] = /^#\/s\/([^/]+?)(\/changes)?$/.exec(hash) ?? [];
+  const [, id, view] = SESSION_PATTERN.exec(hash) ?? [];
   try {
     const sessionId = decodeURIComponent(id ?? "");
     // An empty id, `.` or `..` would address another API path than a session's.
-    if (!/^\.{0,2}$/.test(sessionId)) return { name: view === undefined ? "session" : "changes", id: sessionId };
+    if (!/^\.{0,2}$/.test(sessionId)) {
+      if (view === "changes") return { name: "changes", id: sessionId };
+      return { name: "session", id: sessionId, ...(view !== undefined && { seq: Number(view) }) };
+    }
   } catch {
     // Invalid percent encoding.
   }

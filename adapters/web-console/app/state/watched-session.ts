@@ -18,6 +18,7 @@ import {
 import type { Drafts } from "../drafts.js";
 import type { ConsoleOutbox } from "./console-outbox.js";
 import type { LiveSource } from "./live-source.js";
+import { MessageJump } from "./message-jump.js";
 import { TimelineRows, type Row } from "./rows.js";
 import { SessionOutbox } from "./session-outbox.js";
 import { ToolOutputs } from "./tool-outputs.js";
@@ -56,6 +57,7 @@ export class WatchedSession {
   readonly #state = signal<ApiSessionState | undefined>(undefined);
   /** The texts that the user has sent and that are in no message yet. */
   readonly outbox: SessionOutbox;
+  readonly jump = new MessageJump(this, this.#mirror);
   readonly #toolOutputs = new ToolOutputs(this.#mirror);
   readonly #unfoldedSignalsByKey = new Map<string, Signal<boolean | undefined>>();
   readonly #hasOlder = signal(false);
@@ -137,9 +139,9 @@ export class WatchedSession {
   }
 
   /** Loads messages before the first row. */
-  loadOlder(): Promise<void> {
+  loadOlder(size = OLDER_PAGE_SIZE): Promise<void> {
     if (!this.#hasOlder.peek() || this.#isMissing.peek()) return Promise.resolve();
-    return (this.#olderPageRequest ??= this.#loadOlder().finally(() => (this.#olderPageRequest = undefined)));
+    return (this.#olderPageRequest ??= this.#loadOlder(size).finally(() => (this.#olderPageRequest = undefined)));
   }
 
   /** Changes title, model, effort or mode. An error becomes a notice. */
@@ -246,18 +248,18 @@ export class WatchedSession {
     }
   }
 
-  async #loadOlder(): Promise<void> {
+  async #loadOlder(size: number): Promise<void> {
     const [firstMessage] = this.#mirror.messages;
     if (!firstMessage) return;
     await this.#attempt(async () => {
       const messages = await this.#host.client.sessions.messages(
         this.id,
-        { before: firstMessage.seq, limit: OLDER_PAGE_SIZE },
+        { before: firstMessage.seq, limit: size },
         { signal: this.#closeController.signal },
       );
       this.#mirror.add(messages);
       batch(() => {
-        this.#hasOlder.value = messages.length === OLDER_PAGE_SIZE;
+        this.#hasOlder.value = messages.length === size;
         this.#rows.rebuild();
       });
     });

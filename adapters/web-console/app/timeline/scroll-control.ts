@@ -13,6 +13,8 @@ const END_TOLERANCE_PIXELS = 48;
 const MAX_ANCHOR_ROWS = 8;
 /** Distance from the first row at which older rows are requested, in heights of the visible area. */
 const PREFETCH_PAGES = 3;
+/** Space above a row to which the list jumps, in pixels. */
+const JUMP_MARGIN_PIXELS = 16;
 
 /** The rendered elements; null until they are rendered. */
 interface ScrollElements {
@@ -120,6 +122,16 @@ export class ScrollControl {
   scrollToEnd(): void {
     this.#anchor = { ...this.#anchor, atEnd: true };
     this.callbacks.onEndChange(true);
+    this.restorePosition();
+    this.updateRange();
+  }
+
+  /** Moves a row to the top. The row may not be listed yet. */
+  scrollToRow(key: string): void {
+    const element = this.#elements.container.current;
+    if (!element || element.scrollHeight <= element.clientHeight) return;
+    this.#anchor = { atEnd: false, rows: [{ key, offset: -JUMP_MARGIN_PIXELS }] };
+    this.callbacks.onEndChange(false);
     this.restorePosition();
     this.updateRange();
   }

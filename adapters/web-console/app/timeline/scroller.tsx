@@ -10,6 +10,8 @@ const ESTIMATED_ROW_PIXELS = 96;
 /** Functions that a parent component can call. */
 export interface ScrollerHandle {
   scrollToEnd(): void;
+  /** Moves the row to the top, now or as soon as it is in `keys`. */
+  scrollToRow(key: string): void;
 }
 
 interface ScrollerProps {
@@ -24,6 +26,8 @@ interface ScrollerProps {
   onEndChange: (isAtEnd: boolean) => void;
   /** The scroller sets this to its handle. */
   handle: { current: ScrollerHandle | undefined };
+  /** The row that is marked and gets the focus. */
+  markedKey: string | undefined;
   label: string;
 }
 
@@ -39,6 +43,7 @@ export function Scroller({
   onNearFirst,
   onEndChange,
   handle,
+  markedKey,
   label,
 }: ScrollerProps): VNode {
   const container = useRef<HTMLDivElement>(null);
@@ -97,7 +102,7 @@ export function Scroller({
   for (let index = from; index < Math.min(to, keys.length); index += 1) {
     const key = keys[index] ?? "";
     rows.push(
-      <MeasuredRow key={key} rowKey={key} rowObserver={rowObserver}>
+      <MeasuredRow key={key} rowKey={key} rowObserver={rowObserver} isMarked={key === markedKey}>
         {renderRow(key)}
       </MeasuredRow>,
     );
@@ -128,10 +133,12 @@ export function Scroller({
 function MeasuredRow({
   rowKey,
   rowObserver,
+  isMarked,
   children,
 }: {
   rowKey: string;
   rowObserver: ResizeObserver;
+  isMarked: boolean;
   children: ComponentChildren;
 }) {
   const container = useRef<HTMLDivElement>(null);
@@ -141,8 +148,16 @@ function MeasuredRow({
     rowObserver.observe(element);
     return () => rowObserver.unobserve(element);
   }, []);
+  useLayoutEffect(() => {
+    if (isMarked) container.current?.focus({ preventScroll: true });
+  }, [isMarked]);
   return (
-    <div class="scroller-row" data-key={rowKey} ref={container}>
+    <div
+      class={`scroller-row ${isMarked ? "marked" : ""}`}
+      data-key={rowKey}
+      ref={container}
+      tabIndex={isMarked ? -1 : undefined}
+    >
       {children}
     </div>
   );

@@ -4,6 +4,7 @@ import { Icon } from "../parts/icon.js";
 import type { WatchedSession } from "../state/watched-session.js";
 import { RowView } from "./row.js";
 import { RunEnd } from "./run-end.js";
+import { useJump } from "./use-jump.js";
 import { Scroller, type ScrollerHandle } from "./scroller.js";
 import "./timeline.css";
 
@@ -13,6 +14,7 @@ export function Timeline({ session }: { session: WatchedSession }) {
   const rowsByKey = useComputed(() => new Map(session.rows.value.map((row) => [row.key, row])));
   const isAtEnd = useSignal(true);
   const handle = useRef<ScrollerHandle | undefined>(undefined);
+  useJump(session, handle);
   return (
     <div class="timeline">
       <Scroller
@@ -26,8 +28,14 @@ export function Timeline({ session }: { session: WatchedSession }) {
         onNearFirst={() => void session.loadOlder()}
         onEndChange={(isEndVisible) => (isAtEnd.value = isEndVisible)}
         handle={handle}
+        markedKey={session.jump.foundKey.value}
         label="Messages"
       />
+      {session.jump.isLoading.value && (
+        <p class="timeline-loading" role="status">
+          <span class="spinner" /> Loading messages…
+        </p>
+      )}
       {!isAtEnd.value && (
         <button type="button" class="timeline-end" onClick={() => handle.current?.scrollToEnd()}>
           <Icon name="arrow-down" /> To the end
