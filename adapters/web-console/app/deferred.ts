@@ -9,6 +9,7 @@ export { Changes } from "./changes/changes.js";
 export { Help } from "./help.js";
 export { McpServers } from "./mcp-servers.js";
 export { Palette } from "./palette.js";
+export { Preview } from "./preview/preview.js";
 export { Questions } from "./questions.js";
 export { RewindDialog } from "./rewind/rewind-dialog.js";
 export { Runs } from "./runs.js";

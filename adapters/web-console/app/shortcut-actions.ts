@@ -33,6 +33,11 @@ export function installShortcuts(store: Console): () => void {
     focusAsk: () => focusAsk(),
     pressFirstEscape: () => {
       if (document.activeElement instanceof HTMLElement) document.activeElement.blur();
+      const route = store.route.peek();
+      if (route.name === "session" && route.file) {
+        store.navigate({ name: "session", id: route.id });
+        return false;
+      }
       // The first Escape closes the open panel: a second Escape must not stop the run.
       if (store.isDrawerOpen.peek() || store.openPanel.peek() !== "") {
         store.isDrawerOpen.value = false;

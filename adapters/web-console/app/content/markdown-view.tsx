@@ -12,8 +12,15 @@ const LINK_DEFINITION_PATTERN = /^ {0,3}\[[^\]\n]+\]:/m;
 /** Time for which the copy button shows the result, in ms. */
 const COPY_RESULT_MS = 1_500;
 
+interface MarkdownProps {
+  text: string;
+  isStreaming?: boolean;
+  /** Makes links of the paths in a new block. */
+  linkFiles?: (block: Element) => void;
+}
+
 /** Renders Markdown. While the text is streamed, only its last blocks are rendered again. */
-export function Markdown({ text: fullText, isStreaming = false }: { text: string; isStreaming?: boolean }) {
+export function Markdown({ text: fullText, isStreaming = false, linkFiles }: MarkdownProps) {
   const text = usePacedText(fullText, isStreaming);
   const parsedText = useRef<ParsedText>({ text: "", blocks: [], hasGrown: false, fullParseCount: 0 });
   if (parsedText.current.text !== text) {
@@ -42,6 +49,7 @@ export function Markdown({ text: fullText, isStreaming = false }: { text: string
           block={block}
           fullParseCount={fullParseCount}
           isStreaming={isStreaming && index === blocks.length - 1}
+          linkFiles={linkFiles}
         />
       ))}
     </div>
@@ -62,10 +70,12 @@ function BlockView({
   block,
   fullParseCount,
   isStreaming,
+  linkFiles,
 }: {
   block: MarkdownBlock;
   fullParseCount: number;
   isStreaming: boolean;
+  linkFiles: MarkdownProps["linkFiles"];
 }) {
   const container = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
@@ -73,6 +83,7 @@ function BlockView({
     if (!element) return;
     showBlock(element, block);
     for (const pre of element.querySelectorAll("pre")) addCodeHeader(pre);
+    linkFiles?.(element);
   }, [block.raw, fullParseCount]);
   useLayoutEffect(
     () => (isStreaming || !container.current ? undefined : highlightIn(container.current)),

@@ -4,6 +4,7 @@
  */
 import DOMPurify, { type Config } from "dompurify";
 import { renderHtml, IMAGE_DATA_URL, type MarkdownBlock } from "./blocks.js";
+import { FILE_TARGET_ATTRIBUTE } from "./file-target.js";
 import { escapeReordering, escapeInvisible } from "./escape.js";
 
 const LINK_URL_PATTERN = /^(?:https?:\/\/|mailto:)/i;
@@ -36,13 +37,22 @@ purify.addHook("beforeSanitizeElements", (node) => {
   if (escapedText !== node.nodeValue) node.nodeValue = escapedText;
 });
 
+/** The target of the link that is sanitized now. */
+let linkTarget = "";
+purify.addHook("beforeSanitizeAttributes", (element) => {
+  linkTarget = element.getAttribute?.("href") ?? "";
+});
+
 purify.addHook("afterSanitizeAttributes", (element) => {
   const name = element.tagName;
   if (name === "A") {
     if (LINK_URL_PATTERN.test(element.getAttribute("href") ?? "")) {
       element.setAttribute("rel", "noopener noreferrer");
       element.setAttribute("target", "_blank");
-    } else element.removeAttribute("href");
+    } else {
+      element.removeAttribute("href");
+      if (linkTarget !== "") element.setAttribute(FILE_TARGET_ATTRIBUTE, linkTarget);
+    }
   }
   for (const attribute of ["title", "alt"]) {
     const text = element.getAttribute(attribute);

@@ -25,6 +25,7 @@ import "../diff.css";
 import "../help.css";
 import "../mcp-servers.css";
 import "../palette.css";
+import "../preview/preview.css";
 import "../questions.css";
 import "../rewind/rewind.css";
 import "../runs.css";
@@ -37,6 +38,7 @@ const Changes = createLazyView(async () => (await import("../deferred.js")).Chan
 const Help = createLazyView(async () => (await import("../deferred.js")).Help, "");
 const McpServers = createLazyView(async () => (await import("../deferred.js")).McpServers);
 const Palette = createLazyView(async () => (await import("../deferred.js")).Palette, "");
+const Preview = createLazyView(async () => (await import("../deferred.js")).Preview, "");
 const Questions = createLazyView(async () => (await import("../deferred.js")).Questions);
 const RewindDialog = createLazyView(async () => (await import("../deferred.js")).RewindDialog, "");
 const Runs = createLazyView(async () => (await import("../deferred.js")).Runs);
@@ -51,7 +53,8 @@ export function App() {
     return (
       <LoginRequired reason="This server requires a login. Run this command on the server's machine to get a login link:" />
     );
-  const { name } = store.route.value;
+  const route = store.route.value;
+  const { name } = route;
   const session = store.session.value;
   return (
     <div class={`app ${store.isDrawerOpen.value ? "with-drawer" : ""}`}>
@@ -81,6 +84,7 @@ export function App() {
         </aside>
       )}
       {session && store.openPanel.value === "conversation" && <ConversationPanel session={session} />}
+      {route.name === "session" && route.file && <Preview sessionId={route.id} file={route.file} />}
       {store.openPanel.value === "help" && <Help />}
       {store.openPanel.value === "palette" && <Palette />}
       {rewindTask.value && <RewindDialog task={rewindTask.value} />}

@@ -16,6 +16,7 @@ import {
   type WatchedEvent,
 } from "gantry/client";
 import type { Drafts } from "../drafts.js";
+import { KnownFiles } from "../preview/known-files.js";
 import type { ConsoleOutbox } from "./console-outbox.js";
 import type { LiveSource } from "./live-source.js";
 import { MessageJump } from "./message-jump.js";
@@ -57,6 +58,10 @@ export class WatchedSession {
   readonly #state = signal<ApiSessionState | undefined>(undefined);
   /** The texts that the user has sent and that are in no message yet. */
   readonly outbox: SessionOutbox;
+  readonly knownFiles = new KnownFiles(
+    () => this.rows.peek(),
+    (callId) => this.getResultSignal(callId).peek(),
+  );
   readonly jump = new MessageJump(this, this.#mirror);
   readonly #toolOutputs = new ToolOutputs(this.#mirror);
   readonly #unfoldedSignalsByKey = new Map<string, Signal<boolean | undefined>>();

@@ -1,5 +1,6 @@
 import type { ApiMessage } from "gantry/client";
 import { Markdown } from "../content/markdown-view.js";
+import { linkFiles } from "../preview/file-links.js";
 import type { WatchedSession } from "../state/watched-session.js";
 import type { Row } from "../state/rows.js";
 import { MessageActions } from "../rewind/message-actions.js";
@@ -48,7 +49,7 @@ function Answer({ message, session }: { message: ApiMessage; session: WatchedSes
       )}
       {text.trim() !== "" && (
         <div class="answer">
-          <Markdown text={text} isStreaming={isStreaming} />
+          <Markdown text={text} isStreaming={isStreaming} linkFiles={(block) => linkFiles(block, session)} />
           {isStreaming && <span class="caret" aria-hidden="true" />}
         </div>
       )}

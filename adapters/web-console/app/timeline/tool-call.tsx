@@ -2,6 +2,8 @@ import { useMemo } from "preact/hooks";
 import type { ApiMessage, ApiToolCall } from "gantry/client";
 import { DiffView } from "../diff.js";
 import { Icon } from "../parts/icon.js";
+import { FileLink } from "../preview/file-links.js";
+import { listCallFiles } from "../preview/known-files.js";
 import type { WatchedSession } from "../state/watched-session.js";
 import { readOutcome, type CallOutcome } from "./call-outcome.js";
 import { countChangedLines } from "./changed-lines.js";
@@ -20,6 +22,9 @@ const MAX_SHORT_ARGUMENT_CHARACTERS = 120;
 /** Characters above which an argument may scroll, and therefore can be focused. */
 const MIN_SCROLLABLE_CHARACTERS = 600;
 
+/** Maximum links to files beside a call. */
+const MAX_FILE_LINKS = 3;
+
 /** Matches the error of an MCP server that needs a login. */
 const LOGIN_REQUIRED_PATTERN = /: the server needs a login: run "gantry mcp login [^"]+"/;
 
@@ -29,6 +34,7 @@ export function ToolCallView({ call, session }: { call: ApiToolCall; session: Wa
   const diffs = result?.diff ?? [];
   const values = useMemo(() => parseArguments(call.function.arguments), [call.function.arguments]);
   const { icon, verb, target } = labelCall(call.function.name, values);
+  const files = useMemo(() => listCallFiles(call, result), [call, result]);
   const lineCounts = useMemo(() => countChangedLines(diffs), [result]);
   const isAsking = session.asks.value.some((ask) => ask.tool_call_id === call.id);
   const outcome = useMemo(() => result && readOutcome(result), [result]);
@@ -47,22 +53,27 @@ export function ToolCallView({ call, session }: { call: ApiToolCall; session: Wa
     userChoice.value ?? (lineCounts !== undefined && lineCounts.added + lineCounts.removed <= MAX_OPEN_LINES);
   return (
     <section class={`call call-${state}`}>
-      <button type="button" class="fold" aria-expanded={isOpen} onClick={() => (userChoice.value = !isOpen)}>
-        <Icon name={icon} />
-        <span class="call-title clipped">
-          <b>{verb}</b> {target !== "" && <code>{target}</code>}
-        </span>
-        {lineCounts && (
-          <span class="call-counts">
-            <span class="call-added">+{lineCounts.added}</span>
-            <span class="call-removed">−{lineCounts.removed}</span>
+      <div class="call-line">
+        <button type="button" class="fold" aria-expanded={isOpen} onClick={() => (userChoice.value = !isOpen)}>
+          <Icon name={icon} />
+          <span class="call-title clipped">
+            <b>{verb}</b> {target !== "" && <code>{target}</code>}
           </span>
-        )}
-        <StateView state={state} label={outcome?.label} />
-        <span class="chevron">
-          <Icon name="chevron-right" />
-        </span>
-      </button>
+          {lineCounts && (
+            <span class="call-counts">
+              <span class="call-added">+{lineCounts.added}</span>
+              <span class="call-removed">−{lineCounts.removed}</span>
+            </span>
+          )}
+          <StateView state={state} label={outcome?.label} />
+          <span class="chevron">
+            <Icon name="chevron-right" />
+          </span>
+        </button>
+        {files.slice(0, MAX_FILE_LINKS).map((file) => (
+          <FileLink key={file.path} session={session} file={file} />
+        ))}
+      </div>
       {!isOpen && outcome !== undefined && outcome.reason !== "" && <p class="call-reason">{outcome.reason}</p>}
       {isOpen && (
         <div class="call-body">
