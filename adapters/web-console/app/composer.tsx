@@ -11,6 +11,8 @@ import "./composer.css";
 import { listenForDroppedFiles } from "./file-drops.js";
 import { IconButton } from "./parts/button.js";
 import { Icon } from "./parts/icon.js";
+import { CommandHint } from "./person-commands/command-hint.js";
+import { readTypedCommand, type TypedCommand } from "./person-commands/typed-command.js";
 import { Pickers } from "./pickers.js";
 import { ComposerOutbox } from "./composer-outbox.js";
 import { EditBanner } from "./rewind/edit-banner.js";
@@ -64,8 +66,14 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
   };
   const pathScope = { sessionId: session?.id, projectDir: store.newSessionSettings.projectDir.value };
   const paths = usePathSuggestions(store.client, { text, caret }, pathScope, showText);
+  const typedCommand = !edit && files.value.length === 0 ? readTypedCommand(text.value) : undefined;
   const isSteer =
-    isBusy && !edit && delivery.value === "steer" && files.value.length === 0 && !commands.isCommand(text.value);
+    isBusy &&
+    !edit &&
+    !typedCommand &&
+    delivery.value === "steer" &&
+    files.value.length === 0 &&
+    !commands.isCommand(text.value);
   const isEmpty = text.value.trim() === "" && files.value.length === 0;
 
   const attachFiles = async (addedFiles: readonly File[]) => {
@@ -81,6 +89,19 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
       textArea.current?.focus();
     }
   };
+  const sendCommand = async (command: TypedCommand) => {
+    const commandText = text.value;
+    problem.value = session ? "" : "A command needs a session: send a prompt first.";
+    if (!session) return;
+    setText("");
+    addToPromptHistory(commandText);
+    try {
+      await (await import("./deferred.js")).runCommand(store, session.id, command);
+    } catch (error) {
+      store.drafts.returnTexts(sessionId, [commandText]);
+      problem.value = error instanceof Error ? error.message : String(error);
+    }
+  };
   const send = async () => {
     if (isEmpty || isSending.value || readCount.value > 0) return;
     const pageCommand = edit ? undefined : commands.findPageCommand(text.value);
@@ -88,6 +109,7 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
       rewindTask.value = { session, action: pageCommand };
       return setText("");
     }
+    if (typedCommand) return sendCommand(typedCommand);
     isSending.value = true;
     problem.value = "";
     // A sent text is found again among the messages after the newest loaded message.
@@ -168,7 +190,15 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
     );
   }, []);
 
-  const sendLabel = edit ? "Replace and send" : isSteer ? "Instruct the run" : isBusy ? "Add to queue" : "Send";
+  const sendLabel = edit
+    ? "Replace and send"
+    : typedCommand
+      ? "Run the command"
+      : isSteer
+        ? "Instruct the run"
+        : isBusy
+          ? "Add to queue"
+          : "Send";
   return (
     <form
       class={`composer ${isDragOver.value ? "composer-over" : ""}`}
@@ -193,6 +223,7 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
           <IconButton icon="x" label="Dismiss" onClick={() => (problem.value = "")} />
         </p>
       )}
+      <CommandHint typedCommand={typedCommand} />
       <ComposerCommands commands={commands} setPrompt={setText} />
       <ComposerPaths suggestions={paths} />
       <ComposerHistory
@@ -240,7 +271,7 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
           />
           <Pickers session={session} />
           <span class="composer-actions">
-            {isBusy && (
+            {isBusy && !typedCommand && (
               <select
                 class="composer-delivery"
                 aria-label="During the run"

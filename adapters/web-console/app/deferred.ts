@@ -9,6 +9,8 @@ export { Changes } from "./changes/changes.js";
 export { Help } from "./help.js";
 export { McpServers } from "./mcp-servers.js";
 export { Palette } from "./palette.js";
+export { CommandRows, StoredCommand } from "./person-commands/command-rows.js";
+export { runCommand } from "./person-commands/person-commands.js";
 export { Preview } from "./preview/preview.js";
 export { Questions } from "./questions.js";
 export { RewindDialog } from "./rewind/rewind-dialog.js";

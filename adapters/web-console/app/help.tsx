@@ -35,6 +35,7 @@ const SHORTCUT_GROUPS: readonly { context: string; shortcuts: readonly Shortcut[
       { keys: ["Enter"], description: "Send, or instruct the active run" },
       { keys: ["Shift", "Enter"], description: "New line" },
       { keys: ["@"], description: "Complete the path of a file" },
+      { keys: ["!"], description: "Run a shell command; the model sees it (!! it does not)" },
       { keys: ["↑"], description: "In an empty field: earlier prompts" },
       { keys: ["Ctrl", "R"], description: "Search earlier prompts" },
       { keys: ["Ctrl", "V"], description: "Attach files from the clipboard" },

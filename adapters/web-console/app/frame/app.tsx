@@ -25,6 +25,7 @@ import "../diff.css";
 import "../help.css";
 import "../mcp-servers.css";
 import "../palette.css";
+import "../person-commands/person-commands.css";
 import "../preview/preview.css";
 import "../questions.css";
 import "../rewind/rewind.css";

@@ -1,5 +1,6 @@
 import type { ApiMessage } from "gantry/client";
 import { Markdown } from "../content/markdown-view.js";
+import { createLazyView } from "../frame/lazy-view.js";
 import { linkFiles } from "../preview/file-links.js";
 import type { WatchedSession } from "../state/watched-session.js";
 import type { Row } from "../state/rows.js";
@@ -9,12 +10,19 @@ import { splitContent } from "./split-content.js";
 import { OrphanResult, ToolCallView } from "./tool-call.js";
 import { Thought } from "./thought.js";
 
+const StoredCommand = createLazyView(async () => (await import("../deferred.js")).StoredCommand, "");
+
 /** A message of the timeline. */
 export function RowView({ row, session }: { row: Row; session: WatchedSession }) {
   const message = row.message.value;
   return (
     <article class={`row row-${message.role}`} aria-label={ROLE_LABELS[message.role]}>
-      {message.role === "user" && <UserMessage message={message} session={session} />}
+      {message.role === "user" &&
+        (isStoredCommand(message) ? (
+          <StoredCommand message={message} />
+        ) : (
+          <UserMessage message={message} session={session} />
+        ))}
       {message.role === "assistant" && <Answer message={message} session={session} />}
       {message.role === "tool" && <OrphanResult message={message} session={session} />}
       {message.role === "system" && <SystemMessage message={message} />}
@@ -23,6 +31,11 @@ export function RowView({ row, session }: { row: Row; session: WatchedSession })
 }
 
 const ROLE_LABELS = { user: "You", assistant: "Agent", tool: "Tool", system: "System" } as const;
+
+/** Whether a message has a shell command of a person and its output. */
+function isStoredCommand({ content, expanded_content: expandedContent = "" }: ApiMessage): boolean {
+  return typeof content === "string" && content.startsWith("!") && expandedContent.endsWith("</user-command-output>");
+}
 
 function UserMessage({ message, session }: { message: ApiMessage; session: WatchedSession }) {
   const { text, parts } = splitContent(message.content);

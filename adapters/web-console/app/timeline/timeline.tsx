@@ -1,5 +1,6 @@
 import { useComputed, useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
+import { createLazyView } from "../frame/lazy-view.js";
 import { Icon } from "../parts/icon.js";
 import type { WatchedSession } from "../state/watched-session.js";
 import { RowView } from "./row.js";
@@ -7,6 +8,8 @@ import { RunEnd } from "./run-end.js";
 import { useJump } from "./use-jump.js";
 import { Scroller, type ScrollerHandle } from "./scroller.js";
 import "./timeline.css";
+
+const CommandRows = createLazyView(async () => (await import("../deferred.js")).CommandRows, "");
 
 /** The messages of a session. The list opens at the last message and loads older messages on scrolling up. */
 export function Timeline({ session }: { session: WatchedSession }) {
@@ -24,7 +27,12 @@ export function Timeline({ session }: { session: WatchedSession }) {
           return row && <RowView row={row} session={session} />;
         }}
         head={<TimelineHead session={session} />}
-        foot={<RunEnd session={session} />}
+        foot={
+          <>
+            <CommandRows session={session} />
+            <RunEnd session={session} />
+          </>
+        }
         onNearFirst={() => void session.loadOlder()}
         onEndChange={(isEndVisible) => (isAtEnd.value = isEndVisible)}
         handle={handle}
