@@ -21,6 +21,8 @@ const SHORTCUT_GROUPS: readonly { context: string; shortcuts: readonly Shortcut[
       { keys: ["g", "r"], description: "Runs of all sessions" },
       { keys: ["g", "q"], description: "Open questions of all sessions" },
       { keys: ["g", "m"], description: "Search the messages of all sessions" },
+      { keys: ["g", "t"], description: "First message of the session" },
+      { keys: ["g", "e"], description: "End of the session" },
       { keys: ["g", "s"], description: "Settings" },
       { keys: ["g", "c"], description: "Tokens and cost of the session" },
       { keys: ["Alt", "M"], description: "Next mode of the session" },

@@ -1,4 +1,5 @@
 import type { ApiModel, ApiSession } from "gantry/client";
+import { listConversationCommands } from "./conversation/conversation-commands.js";
 import { readMode, setMode } from "./mode-switch.js";
 import { MODES } from "./modes.js";
 import { rewindTask } from "./rewind/rewind-task.js";
@@ -64,7 +65,7 @@ function listSessionCommands(store: Console): PaletteCommand[] {
   };
   const conversation: PaletteCommand = {
     id: "conversation",
-    label: "Context window",
+    label: "Context window, copy and export",
     note: "panel",
     run: () => (store.openPanel.value = "conversation"),
   };
@@ -74,7 +75,7 @@ function listSessionCommands(store: Console): PaletteCommand[] {
     note: "view",
     run: () => store.navigate({ name: "changes", id: session.id }),
   };
-  const commands = [changes, spending, conversation];
+  const commands = [changes, spending, conversation, ...listConversationCommands(store, session)];
   if (!session.isBusy.value) return [...listRewindCommands(session), ...commands];
   return [{ id: "stop", label: "Stop the run", note: "Esc Esc", run: () => void session.stop() }, ...commands];
 }

@@ -29,6 +29,8 @@ export function installShortcuts(store: Console): () => void {
     toggleSpending: () => {
       if (store.session.peek()) store.openPanel.value = store.openPanel.peek() === "spending" ? "" : "spending";
     },
+    goToFirstMessage: () => store.session.peek()?.jump.toFirst(),
+    goToEnd: () => store.session.peek()?.jump.toEnd(),
     toggleTheme: () => (store.theme.value = store.theme.peek() === "dark" ? "light" : "dark"),
     focusAsk: () => focusAsk(),
     pressFirstEscape: () => {

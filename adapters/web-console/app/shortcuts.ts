@@ -11,6 +11,8 @@ export interface ShortcutActions {
   togglePalette(): void;
   switchMode(): void;
   toggleSpending(): void;
+  goToFirstMessage(): void;
+  goToEnd(): void;
   toggleTheme(): void;
   focusAsk(): void;
   /** Handles the first Escape. Returns whether a second Escape stops the run. */
@@ -41,6 +43,8 @@ export function listenToKeys(target: EventTarget, actions: ShortcutActions, now:
     m: actions.openSearch,
     s: actions.openSettings,
     c: actions.toggleSpending,
+    t: actions.goToFirstMessage,
+    e: actions.goToEnd,
   };
   let lastKey = { key: "", pressedAtMs: 0 };
   const handleFirstEscape = () => {

@@ -1,4 +1,5 @@
 import type { ApiSessionContext } from "gantry/client";
+import { ExportButtons } from "../conversation/export-buttons.js";
 import { IconButton } from "../parts/button.js";
 import { useConsole } from "../state/context.js";
 import type { WatchedSession } from "../state/watched-session.js";
@@ -12,7 +13,7 @@ const PART_LABELS: Readonly<Record<ApiSessionContext["parts"][number]["name"], s
   tool_outputs: "Tool outputs",
 };
 
-/** Panel with the parts of the context window. */
+/** Panel with the parts of the context window, and with buttons to copy and export the conversation. */
 export function ConversationPanel({ session }: { session: WatchedSession }) {
   const store = useConsole();
   return (
@@ -22,6 +23,7 @@ export function ConversationPanel({ session }: { session: WatchedSession }) {
         <IconButton icon="x" label="Close" onClick={() => (store.openPanel.value = "")} />
       </div>
       <ContextBreakdown session={session} />
+      <ExportButtons session={session} />
     </aside>
   );
 }

@@ -7,6 +7,7 @@ import { Icon } from "../parts/icon.js";
 import { useConsole } from "../state/context.js";
 import { toFragment } from "../state/router.js";
 import { SearchLink } from "../search/search-link.js";
+import { PinButton } from "./pin-button.js";
 import { labelDay } from "./day-label.js";
 import { MAX_TITLE_CHARACTERS } from "./header.js";
 import "./sessions.css";
@@ -15,7 +16,9 @@ import "./sessions.css";
 export function Sessions() {
   const store = useConsole();
   const { sessionBrowser } = store;
-  const sessions = sessionBrowser.sessions.value;
+  const hasPins = sessionBrowser.search.value === "" && !sessionBrowser.isArchive.value;
+  const pinnedSessions = hasPins ? store.pins.sessions.value : [];
+  const sessions = sessionBrowser.sessions.value.filter((session) => !pinnedSessions.includes(session));
   const asks = store.openAsks.value;
   const { name } = store.route.value;
   return (
@@ -68,6 +71,14 @@ export function Sessions() {
       </label>
       <div class="side-list">
         <ul>
+          {pinnedSessions.map((session, index) => (
+            <SessionEntry
+              key={session.id}
+              session={session}
+              dayLabel={index === 0 ? "Pinned" : ""}
+              questionCount={asks.filter(({ session_id: id }) => id === session.id).length}
+            />
+          ))}
           {sessions.map((session, index) => (
             <SessionEntry
               key={session.id}
@@ -77,7 +88,7 @@ export function Sessions() {
             />
           ))}
         </ul>
-        <ListEnd count={sessions.length} />
+        <ListEnd count={sessionBrowser.sessions.value.length} />
       </div>
     </nav>
   );
@@ -175,6 +186,7 @@ function SessionEntry({ session, dayLabel, questionCount }: SessionEntryProps) {
               <SessionState session={session} questionCount={questionCount} />
             </a>
             <span class="side-tools">
+              <PinButton session={session} />
               <IconButton
                 icon="pencil"
                 label={`Rename ${session.title}`}

@@ -16,6 +16,7 @@ import { createRandomId } from "./random-id.js";
 import { WatchedSession } from "./watched-session.js";
 import type { LiveHandlers, LiveSource } from "./live-source.js";
 import { createRouter, type Route } from "./router.js";
+import { Pins } from "./pins.js";
 import { SessionBrowser } from "./session-browser.js";
 import { readPreferredTheme, type Theme } from "./theme.js";
 import { toErrorMessage } from "./error-message.js";
@@ -54,6 +55,7 @@ export class Console {
   readonly outbox = new ConsoleOutbox();
   readonly drafts = new Drafts((sessionId, text) => this.outbox.addHeld(sessionId, text));
   readonly sessionBrowser: SessionBrowser;
+  readonly pins: Pins;
   readonly newSessionSettings: NewSessionSettings = {
     model: signal(undefined),
     effort: signal(""),
@@ -97,6 +99,7 @@ export class Console {
     this.client = client;
     this.mcpServers = mcpServers;
     this.sessionBrowser = new SessionBrowser(client, (error) => this.reportError(error));
+    this.pins = new Pins(client, this.sessionBrowser.sessions);
     this.#events = openEvents({
       onAsks: (asks) => this.#showAsks(asks),
       onSession: (session) => this.sessionBrowser.apply(session),
@@ -135,6 +138,7 @@ export class Console {
         untracked(() => this.#showRoute(route));
       }),
     );
+    this.#cleanups.push(this.pins.start(computed(() => this.sessionBrowser.total.value !== undefined)));
     void this.sessionBrowser.refresh();
     void this.loadModels();
     void this.#repeatNewSessionRequests();

@@ -6,6 +6,7 @@ import type { WatchedSession } from "../state/watched-session.js";
 import type { Row } from "../state/rows.js";
 import { MessageActions } from "../rewind/message-actions.js";
 import { ContentParts } from "./content-parts.js";
+import { CopyMessage } from "./copy-message.js";
 import { splitContent } from "./split-content.js";
 import { OrphanResult, ToolCallView } from "./tool-call.js";
 import { Thought } from "./thought.js";
@@ -42,6 +43,7 @@ function UserMessage({ message, session }: { message: ApiMessage; session: Watch
   return (
     <>
       {text !== "" && <div class="user-text">{text}</div>}
+      {text !== "" && <CopyMessage text={text} label="Copy the message" />}
       <ContentParts parts={parts} />
       <MessageActions message={message} session={session} />
     </>
@@ -64,6 +66,7 @@ function Answer({ message, session }: { message: ApiMessage; session: WatchedSes
         <div class="answer">
           <Markdown text={text} isStreaming={isStreaming} linkFiles={(block) => linkFiles(block, session)} />
           {isStreaming && <span class="caret" aria-hidden="true" />}
+          {!isStreaming && <CopyMessage text={text} label="Copy the answer" />}
         </div>
       )}
       <ContentParts parts={parts} />

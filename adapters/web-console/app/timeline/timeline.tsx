@@ -45,9 +45,14 @@ export function Timeline({ session }: { session: WatchedSession }) {
         </p>
       )}
       {!isAtEnd.value && (
-        <button type="button" class="timeline-end" onClick={() => handle.current?.scrollToEnd()}>
-          <Icon name="arrow-down" /> To the end
-        </button>
+        <div class="timeline-jumps">
+          <button type="button" class="timeline-end" onClick={() => session.jump.toFirst()}>
+            <Icon name="send" /> To the first message
+          </button>
+          <button type="button" class="timeline-end" onClick={() => handle.current?.scrollToEnd()}>
+            <Icon name="arrow-down" /> To the end
+          </button>
+        </div>
       )}
     </div>
   );
