@@ -1,5 +1,4 @@
 import { useComputed, useSignal, useSignalEffect } from "@preact/signals";
-import { ApiError } from "gantry/client";
 import { useEffect, useRef } from "preact/hooks";
 import { readFiles, type AttachedFile } from "./attachments.js";
 import { ComposerCommands, useCommands } from "./composer-commands.js";
@@ -7,9 +6,11 @@ import { ComposerHistory } from "./composer-history.js";
 import { ComposerPaths, usePathSuggestions } from "./composer-paths.js";
 import { addToPromptHistory, HistoryWalk } from "./prompt-history.js";
 import { ComposerFiles } from "./composer-files.js";
+import { steerOrPrompt, toFailureText, waitUntilTrue } from "./composer-sending.js";
 import "./composer.css";
 import { listenForDroppedFiles } from "./file-drops.js";
 import { IconButton } from "./parts/button.js";
+import { createLazyView } from "./frame/lazy-view.js";
 import { Icon } from "./parts/icon.js";
 import { CommandHint } from "./person-commands/command-hint.js";
 import { readTypedCommand, type TypedCommand } from "./person-commands/typed-command.js";
@@ -21,8 +22,10 @@ import { rewindTask } from "./rewind/rewind-task.js";
 import { announce } from "./state/announce.js";
 import { isStorageFull } from "./state/browser-storage.js";
 import { useConsole } from "./state/context.js";
-import { waitUntilTrue } from "./state/wait-until-true.js";
+import { expandPastes, foldPaste, forgetPastes, isLongPaste } from "./state/pasted-texts.js";
 import type { WatchedSession } from "./state/watched-session.js";
+
+const ComposerPastes = createLazyView(async () => (await import("./deferred.js")).ComposerPastes, "");
 
 /** The prompt field of a session, or of a new session. */
 export function Composer({ session }: { session: WatchedSession | undefined }) {
@@ -66,7 +69,9 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
   };
   const pathScope = { sessionId: session?.id, projectDir: store.newSessionSettings.projectDir.value };
   const paths = usePathSuggestions(store.client, { text, caret }, pathScope, showText);
-  const typedCommand = !edit && files.value.length === 0 ? readTypedCommand(text.value) : undefined;
+  /** The text to send, with the pasted texts. */
+  const fullText = expandPastes(sessionId, text.value);
+  const typedCommand = !edit && files.value.length === 0 ? readTypedCommand(fullText) : undefined;
   const isSteer =
     isBusy &&
     !edit &&
@@ -114,7 +119,7 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
     problem.value = "";
     // A sent text is found again among the messages after the newest loaded message.
     if (session) await waitUntilTrue(session.isLoaded);
-    const prompt = text.value;
+    const [draft, prompt] = [text.value, expandPastes(sessionId, text.value)];
     const sentFiles = files.value;
     const sendPrompt = () => {
       const newAttachments = sentFiles.map(({ filename, media_type, data }) => ({ filename, media_type, data }));
@@ -132,11 +137,12 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
     files.value = [];
     try {
       await request;
+      forgetPastes(sessionId, draft);
       sentCount.value++;
       announce(isSteer ? "Instruction sent" : isBusy ? "Prompt queued" : "Sent");
     } catch (error) {
       // Keep the text that the user typed in the meantime, after the unsent prompt.
-      if (prompt !== "" && !edit) store.drafts.returnTexts(sessionId, [prompt]);
+      if (draft !== "" && !edit) store.drafts.returnTexts(sessionId, [draft]);
       files.value = [...sentFiles, ...files.value];
       problem.value = edit ? returnMessageEdit(edit, error) : toFailureText(error);
     } finally {
@@ -169,9 +175,12 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
   };
   const onPaste = (event: ClipboardEvent) => {
     const pastedFiles = [...(event.clipboardData?.files ?? [])];
-    if (pastedFiles.length === 0) return;
+    const pastedText = event.clipboardData?.getData("text/plain").replaceAll("\r\n", "\n") ?? "";
+    if (pastedFiles.length === 0 && !isLongPaste(pastedText)) return;
     event.preventDefault();
-    void attachFiles(pastedFiles);
+    if (pastedFiles.length > 0) void attachFiles(pastedFiles);
+    // Deprecated, but the only insertion that the browser can undo.
+    else document.execCommand("insertText", false, foldPaste(sessionId, pastedText));
   };
 
   useSignalEffect(() => {
@@ -235,6 +244,12 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
         }}
       />
       <div class="composer-card">
+        <ComposerPastes
+          sessionId={sessionId}
+          draft={text.value}
+          setDraft={setText}
+          onChanged={() => textArea.current?.focus()}
+        />
         <ComposerFiles files={files} isReading={readCount.value > 0} onRemoved={() => textArea.current?.focus()} />
         <textarea
           ref={textArea}
@@ -305,21 +320,4 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
       </p>
     </form>
   );
-}
-
-/** Sends the text to the run. If the run has ended in the meantime, sends it as the next prompt. */
-async function steerOrPrompt(session: WatchedSession, text: string, sendPrompt: () => Promise<void>): Promise<void> {
-  try {
-    await session.outbox.steer(text);
-  } catch (error) {
-    if (!(error instanceof ApiError) || error.code !== "no_run") throw error;
-    await sendPrompt();
-  }
-}
-
-/** The error as a message for the user. */
-function toFailureText(error: unknown): string {
-  if (error instanceof ApiError && error.status === 413)
-    return "The files exceed the request limit of the server (server.max_body_bytes). Nothing was sent.";
-  return `Not sent: ${error instanceof Error ? error.message : String(error)}`;
 }

@@ -3,6 +3,7 @@
  * scripts to the first load: the build puts code that modules share into scripts of its own.
  */
 export { startDesktopNotifications } from "./attention/desktop-notifications.js";
+export { ComposerPastes } from "./composer-pastes.js";
 export { ContextMeter } from "./context-meter/context-meter.js";
 export { ConversationPanel } from "./context-meter/conversation-panel.js";
 export { Changes } from "./changes/changes.js";

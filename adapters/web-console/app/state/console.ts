@@ -16,6 +16,7 @@ import { createRandomId } from "./random-id.js";
 import { WatchedSession } from "./watched-session.js";
 import type { LiveHandlers, LiveSource } from "./live-source.js";
 import { createRouter, type Route } from "./router.js";
+import { expandPastes } from "./pasted-texts.js";
 import { Pins } from "./pins.js";
 import { SessionBrowser } from "./session-browser.js";
 import { readPreferredTheme, type Theme } from "./theme.js";
@@ -53,7 +54,7 @@ export class Console {
   readonly client: GantryClient;
   readonly mcpServers: McpServersClient;
   readonly outbox = new ConsoleOutbox();
-  readonly drafts = new Drafts((sessionId, text) => this.outbox.addHeld(sessionId, text));
+  readonly drafts = new Drafts((sessionId, text) => this.outbox.addHeld(sessionId, expandPastes(sessionId, text)));
   readonly sessionBrowser: SessionBrowser;
   readonly pins: Pins;
   readonly newSessionSettings: NewSessionSettings = {
