@@ -2,19 +2,11 @@ import type { ApiModel, ApiSession } from "gantry/client";
 import { listConversationCommands } from "./conversation/conversation-commands.js";
 import { readMode, setMode } from "./mode-switch.js";
 import { MODES } from "./modes.js";
+import type { PaletteCommand } from "./palette-command.js";
 import { rewindTask } from "./rewind/rewind-task.js";
 import type { Console } from "./state/console.js";
 import type { Route } from "./state/router.js";
 import type { WatchedSession } from "./state/watched-session.js";
-
-/** An entry of the command palette. */
-export interface PaletteCommand {
-  id: string;
-  label: string;
-  /** Kind of the entry, or its key. */
-  note: string;
-  run: () => void;
-}
 
 const VIEWS: readonly (readonly [name: Exclude<Route["name"], "session" | "changes">, label: string, note: string])[] =
   [

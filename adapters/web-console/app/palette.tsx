@@ -1,7 +1,8 @@
 import { useSignal } from "@preact/signals";
 import type { ApiSession } from "gantry/client";
 import { useEffect, useRef } from "preact/hooks";
-import { findCommands, toSearchCommand, toSessionCommand, type PaletteCommand } from "./palette-commands.js";
+import type { PaletteCommand } from "./palette-command.js";
+import { findCommands, toSearchCommand, toSessionCommand } from "./palette-commands.js";
 import { useConsole } from "./state/context.js";
 
 /** Pause in typing after which the sessions are searched, in ms. */

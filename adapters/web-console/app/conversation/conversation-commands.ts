@@ -1,4 +1,4 @@
-import type { PaletteCommand } from "../palette-commands.js";
+import type { PaletteCommand } from "../palette-command.js";
 import type { Console } from "../state/console.js";
 import type { WatchedSession } from "../state/watched-session.js";
 import { copyConversation, downloadConversation } from "./conversation-export.js";

@@ -47,9 +47,10 @@ export class KnownFiles {
     this.#readRows = rows;
     for (const { message } of rows) {
       const value = message.peek();
-      // A message that still grows may receive more calls.
       if (this.#readMessages.has(value) || value.tool_calls.length === 0) continue;
-      if (value.finished !== false) this.#readMessages.add(value);
+      // A message that still grows may receive more calls, and a result may name more files.
+      const isComplete = value.finished !== false && value.tool_calls.every(({ id }) => this.#getResult(id));
+      if (isComplete) this.#readMessages.add(value);
       for (const call of value.tool_calls)
         for (const { path } of listCallFiles(call, this.#getResult(call.id)))
           this.#paths.add(path.replace(/^(?:\.\/)+/, ""));
