@@ -58,6 +58,8 @@ describe("the preview of files", { skip: NO_BROWSER }, () => {
           return top >= 0 && bottom <= innerHeight;
         })()`,
       );
+      // The button to close does not scroll away.
+      await waitForPage(page, `document.querySelector(".preview .panel-head").getBoundingClientRect().top === 0`);
       await panel.getByRole("button", { name: "Close" }).click();
 
       await answer.getByRole("link", { name: "the binary" }).click();
