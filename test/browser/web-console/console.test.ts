@@ -200,20 +200,20 @@ test("each tool call is one row that unfolds to its arguments, output and change
   const { sessionId } = await runPrompt(console.server, { message: "Change it" });
   const { page } = await openWindow(t, await browser(), sessionUrl(console, sessionId));
   await page.locator(".answer", { hasText: "Done." }).waitFor();
-  assert.deepEqual(await page.locator(".call > .fold b").allInnerTexts(), ["Read", "Edit", "Read"]);
-  assert.deepEqual(await page.locator(".call > .fold code").allInnerTexts(), ["a.txt", "a.txt", "b.txt"]);
+  assert.deepEqual(await page.locator(".call > .call-line > .fold b").allInnerTexts(), ["Read", "Edit", "Read"]);
+  assert.deepEqual(await page.locator(".call > .call-line > .fold code").allInnerTexts(), ["a.txt", "a.txt", "b.txt"]);
   // A small change is unfolded, all other rows are folded.
   assert.equal(await page.locator(".call-body").count(), 1);
   assert.match(await page.locator(".call-body").innerText(), /TWO/);
   assert.equal(await page.locator(".call-counts").innerText(), "+1\n−1");
   assert.equal(await page.locator(".call-failed").count(), 1);
-  await page.locator(".call > .fold").first().click();
+  await page.locator(".call > .call-line > .fold").first().click();
   const firstCall = page.locator(".call").first();
   assert.match(await firstCall.locator(".output pre").innerText(), /1\s+one/);
   assert.equal(await firstCall.locator(".call-arguments dd").innerText(), "a.txt");
   await firstCall.getByRole("button", { name: "Copy the output" }).click();
   assert.match(await page.evaluate<string>("navigator.clipboard.readText()"), /one/);
-  await page.locator(".call-failed > .fold").click();
+  await page.locator(".call-failed > .call-line > .fold").click();
   assert.match(await page.locator(".call-failed .output").innerText(), /b\.txt/);
   assert.equal((await fetchMessages(console.server, sessionId)).length, 7);
 });
