@@ -76,6 +76,13 @@ describe("rewind, undo, redo, restore and fork over HTTP", { concurrency: true }
       assert.equal((await client.sessions.redo(id)).last_message_id, messages.at(-1)!.id);
       assert.deepEqual(await client.sessions.messages(id), messages);
 
+      // A dry run changes nothing.
+      const dryRun = { beforeMessageId: messages[0]!.id, files: true, dryRun: true };
+      const plan = await client.sessions.rewind(id, dryRun);
+      assert.deepEqual([plan.files.map(({ outcome }) => outcome), plan.snapshot_id], [["restored", "removed"], ""]);
+      assert.deepEqual(await client.sessions.messages(id), messages);
+      assert.equal(readFile("b.txt"), "new\n");
+
       // With files, of all messages.
       const paths: string[] = [];
       api.agent.on("session.files_restored", (event) => paths.push(...event.paths));
