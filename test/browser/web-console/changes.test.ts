@@ -5,7 +5,14 @@ import path from "node:path";
 import { after, describe, it } from "node:test";
 import { promisify } from "node:util";
 import { findAccessibilityFaults, findOverflowingElements } from "../../helpers/accessibility.js";
-import { NO_BROWSER, openWindow, sessionUrl, shareBrowser, startConsole } from "../../helpers/console.js";
+import {
+  NO_BROWSER,
+  openWindow,
+  sessionUrl,
+  shareBrowser,
+  startConsole,
+  type WindowOptions,
+} from "../../helpers/console.js";
 import { STOPPED_SERVER_ERROR, waitForCondition } from "../../helpers/console-runs.js";
 import { callStep, textStep } from "../../helpers/fake-model-server.js";
 import { runPrompt } from "../../helpers/server-runs.js";
@@ -23,7 +30,10 @@ const git = (cwd: string, ...args: string[]) =>
   execute("git", ["-c", "user.name=Ada", "-c", "user.email=ada@example.com", ...args], { cwd });
 
 /** A session whose two runs change `src/a.ts` at two places and create a file. */
-async function startChanges(t: Hooks, { hasRepository = false, ...window } = {}) {
+async function startChanges(
+  t: Hooks,
+  { hasRepository = false, ...window }: WindowOptions & { hasRepository?: boolean } = {},
+) {
   const console = await startConsole(t, { files: { "src/a.ts": OLD_TEXT } });
   const { projectDir } = console.server;
   if (hasRepository) {
