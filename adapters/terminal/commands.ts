@@ -111,7 +111,7 @@ function chooseModel(store: TerminalStore, requestedModel: string): void {
     });
     picker.emptyText = "loading models ...";
     if (requestedModel === "") store.showOverlay(picker);
-    const models = await store.loadModels();
+    const models = await store.catalog.loadModels();
     const entries = models.map(({ provider, model }): ListEntry => ({
       id: `${provider}/${model.id}`,
       label: `${provider}/${model.id}`,

@@ -14,6 +14,8 @@ import { Sender, type SenderListener } from "./sender.js";
 export const MESSAGE_BATCH_SIZE = 50;
 /** Larger than any sequence number. */
 const MAX_SEQ = Number.MAX_SAFE_INTEGER;
+/** Permission modes in the order of Shift+Tab. */
+const MODES = ["auto", "ask", "plan"] as const;
 const ACTIVE_STATES: ReadonlySet<string> = new Set(["queued", "running", "waiting"]);
 
 /** Settings of a session that does not exist yet. */
@@ -161,6 +163,12 @@ export class TerminalConversation {
     if (model !== undefined) this.newSessionOptions.model = model;
     if (mode !== undefined && mode !== "") this.newSessionOptions.mode = mode;
     if (effort !== undefined) this.newSessionOptions.reasoning_effort = effort;
+  }
+
+  /** Sets the permission mode after the current one. */
+  async selectNextMode(): Promise<void> {
+    const currentIndex = MODES.findIndex((mode) => mode === this.mode);
+    await this.change({ mode: MODES[(currentIndex + 1) % MODES.length] ?? "auto" });
   }
 
   /** Starts to watch the session that the first prompt has created. */

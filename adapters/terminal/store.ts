@@ -1,71 +1,37 @@
-import { ApiError, NotFoundError, type GantryClient, type ApiModel } from "gantry/client";
-import { AskPanel } from "./ask-panel.js";
+import { ApiError, NotFoundError } from "gantry/client";
+import { AgentCatalog } from "./agent-catalog.js";
+import type { AskPanel } from "./ask-panel.js";
 import type { CommandEntry } from "./completion.js";
+import { CurrentAsk } from "./current-ask.js";
 import { DraftKeeper } from "./draft-keeper.js";
+import { handleGlobalKey } from "./global-keys.js";
+import { HeldTexts } from "./held-texts.js";
 import { TerminalConversation, getPromptTexts } from "./conversation.js";
-import type { ConversationListener, NewSessionOptions } from "./conversation.js";
+import type { ConversationListener } from "./conversation.js";
 import type { Editor } from "./editor.js";
 import type { KeyInput } from "./keys.js";
 import type { Overlay } from "./overlays.js";
 import { Prompt } from "./prompt.js";
-import { escapeLine } from "./text.js";
+import { createPromptHost } from "./prompt-host.js";
 import type { TranscriptNotice } from "./transcript.js";
 import { ScrollPosition } from "./scroll.js";
 import type { StateFiles, TerminalSettings } from "./state-files.js";
+import type { StoreOptions } from "./store-options.js";
 
-/**
- * Maximum time between an answer and the next question, in ms. Within this time, early keys count as meant for the
- * answered question: they are dropped and do not reach the prompt.
- */
-const MAX_NEXT_QUESTION_DELAY_MS = 2_000;
-/** Permission modes in the order of Shift+Tab. */
-const MODES = ["auto", "ask", "plan"] as const;
-/** Time after an answer in which a second Enter is ignored, in ms. */
-const DOUBLE_ENTER_PERIOD_MS = 300;
-
-export interface TerminalStoreOptions {
-  client: GantryClient;
-  /** Settings of new sessions. */
-  newSessionOptions: NewSessionOptions;
-  /** Lists the files that `@` suggests, from a folder on this machine. Undefined: no suggestions. */
-  listFiles?: ((folder: string | undefined, signal: AbortSignal) => Promise<readonly string[]>) | undefined;
-  /** Lists only sessions of this folder. Undefined: all sessions. */
-  projectDir?: string | undefined;
-  /** Location for the first line of the screen: a folder or a server. */
-  location: string;
-  /** Files of unsent texts, history and settings. Resolves with undefined, or is absent, if nothing is stored. */
-  stateFiles?: Promise<StateFiles | undefined>;
-  /** The terminal's own commands. */
-  commands: readonly (readonly [name: string, description: string])[];
-  /** Loads the function that runs a line with a command, of the terminal or of the agent. */
-  loadCommands: () => Promise<{
-    runCommand: (store: TerminalStore, line: string) => void;
-    searchHistory: (store: TerminalStore) => void;
-  }>;
-  /** Rings the bell of the terminal. */
-  ringBell?: () => void;
-  requestExit: () => void;
-  /** Returns the terminal to the shell. */
-  suspend: () => void;
-  /** Sets whether the program handles the wheel, not the terminal. */
-  setWheel: (isEnabled: boolean) => void;
-  /** Monotonic clock, in ms. Default: `performance.now`. */
-  now?: () => number;
-}
+export type TerminalStoreOptions = StoreOptions<TerminalStore>;
 
 /** State of the terminal: a conversation, a prompt, and the panel above the prompt. Notifies its view of changes. */
 export class TerminalStore implements ConversationListener {
   readonly options: TerminalStoreOptions;
   readonly prompt: Prompt;
   readonly scroll = new ScrollPosition();
+  readonly catalog: AgentCatalog;
   readonly #drafts: DraftKeeper;
-  /** Texts that were taken from the prompt and are not sent yet. */
-  #heldTexts: readonly string[] = [];
+  readonly #heldTexts = new HeldTexts();
+  readonly #currentAsk: CurrentAsk;
   conversation: TerminalConversation;
   notices: TranscriptNotice[] = [];
   overlay: Overlay | undefined;
-  /** The oldest open question; undefined if there is none. */
-  ask: AskPanel | undefined;
   /** Whether thoughts, outputs and diffs are shown in full. */
   showsAll = false;
   /** Whether the program handles the wheel, not the terminal. */
@@ -78,10 +44,6 @@ export class TerminalStore implements ConversationListener {
   opening: Promise<void> | undefined;
   /** Set by the view that draws this store. */
   onChanged: () => void = () => undefined;
-  #models: Promise<ApiModel[]> | undefined;
-  readonly #now: () => number;
-  /** Time of the last answer in this terminal, by the clock `now`, in ms. */
-  #answeredAtMs = -Infinity;
   /** Whether the last key was Ctrl+C, so that a second Ctrl+C quits. */
   #isExitPending = false;
   readonly #closeController = new AbortController();
@@ -89,28 +51,25 @@ export class TerminalStore implements ConversationListener {
 
   constructor(options: TerminalStoreOptions) {
     this.options = options;
-    this.#now = options.now ?? (() => performance.now());
-    this.conversation = new TerminalConversation(options.client, this, options.newSessionOptions);
-    const { listFiles } = options;
-    this.prompt = new Prompt({
-      commands: options.commands,
-      findCommands: (onFound) =>
-        this.attempt(async () => {
-          // Loaded while the command is typed, so that commands and prompts are sent in the order of the Enter keys.
-          await options.loadCommands();
-          onFound(await this.loadAgentCommands().catch(() => []));
-        }),
-      findFiles:
-        listFiles &&
-        ((onFound) =>
-          this.attempt(async () => {
-            onFound(await listFiles(this.conversation.mirror.state?.session.project_dir, this.#closeController.signal));
-          })),
-      submit: (text, filePaths) => this.#submit(text, filePaths),
+    this.catalog = new AgentCatalog(options.client, options.projectDir, options.commands, this.#closeController.signal);
+    this.#currentAsk = new CurrentAsk({
+      now: options.now ?? (() => performance.now()),
+      isPromptEmpty: () => this.editor.text === "",
+      attempt: (work) => this.attempt(work),
     });
+    this.conversation = new TerminalConversation(options.client, this, options.newSessionOptions);
+    this.prompt = new Prompt(
+      createPromptHost(options, {
+        signal: this.#closeController.signal,
+        getFolder: () => this.conversation.mirror.state?.session.project_dir,
+        loadAgentCommands: () => this.loadAgentCommands(),
+        attempt: (work) => this.attempt(work),
+        submit: (text, filePaths) => this.#submit(text, filePaths),
+      }),
+    );
     this.#drafts = new DraftKeeper(options.stateFiles ?? Promise.resolve(undefined), () => ({
       sessionId: this.conversation.id,
-      draft: [...this.#heldTexts, this.editor.draft].filter((text) => text !== "").join("\n"),
+      draft: [...this.#heldTexts.texts, this.editor.draft].filter((text) => text !== "").join("\n"),
       entries: this.conversation.sender.outbox.entries,
     }));
     this.#loadTexts(this.conversation);
@@ -119,6 +78,11 @@ export class TerminalStore implements ConversationListener {
 
   get editor(): Editor {
     return this.prompt.editor;
+  }
+
+  /** The oldest open question; undefined if there is none. */
+  get ask(): AskPanel | undefined {
+    return this.#currentAsk.panel;
   }
 
   reportChange(): void {
@@ -193,20 +157,9 @@ export class TerminalStore implements ConversationListener {
     this.reportChange();
   }
 
-  /** Loads the slash commands of this session's agent. Excludes names that the terminal's own commands use. */
-  async loadAgentCommands(): Promise<CommandEntry[]> {
-    const { client, projectDir, commands } = this.options;
-    const { id } = this.conversation;
-    const agentCommands = await client
-      .commands(id === undefined ? { projectDir } : { sessionId: id }, { signal: this.#closeController.signal })
-      // Older servers do not have this endpoint.
-      .catch((error: unknown) => {
-        if (error instanceof NotFoundError) return [];
-        throw error;
-      });
-    return agentCommands
-      .filter(({ name }) => escapeLine(name) === name && !commands.some(([commandName]) => commandName === name))
-      .map(({ name, description, hint }) => [name, escapeLine(`${description} ${hint}`.trim()), hint]);
+  /** Loads the slash commands of this session's agent. */
+  loadAgentCommands(): Promise<CommandEntry[]> {
+    return this.catalog.loadCommands(this.conversation.id);
   }
 
   /** Sends a prompt, after the session that is being opened. The agent expands slash commands. */
@@ -218,24 +171,7 @@ export class TerminalStore implements ConversationListener {
 
   /** Keeps a text of the prompt until `work` has sent it. If `work` fails, the text returns to the prompt. */
   holdText(text: string, work: () => Promise<void>): void {
-    const release = () => (this.#heldTexts = this.#heldTexts.filter((heldText) => heldText !== text));
-    this.#heldTexts = [...this.#heldTexts, text];
-    this.attempt(() =>
-      work().then(release, (error: unknown) => {
-        release();
-        this.restoreTexts([text], "");
-        throw error;
-      }),
-    );
-  }
-
-  /** Loads the models at the first use and caches the list. */
-  loadModels(): Promise<ApiModel[]> {
-    this.#models ??= this.options.client.models({ signal: this.#closeController.signal }).catch((error: unknown) => {
-      this.#models = undefined;
-      throw error;
-    });
-    return this.#models;
+    this.attempt(() => this.#heldTexts.hold(text, work, () => this.restoreTexts([text], "")));
   }
 
   /** Shows an overlay; undefined closes it. */
@@ -253,11 +189,22 @@ export class TerminalStore implements ConversationListener {
       if (overlay.press(input) && this.overlay === overlay) this.overlay = undefined;
     } else if (isCtrlC) this.#stop();
     else if (input.type === "wheel" && !this.ask?.hasKeys) this.scroll.scrollBy(-input.rows);
-    else if (!this.#passInputToAsk(input)) {
+    else if (!this.#currentAsk.passInput(input)) {
       if (input.type === "text" || input.type === "paste") this.prompt.insert(input.text);
-      else if (input.type === "key" && !this.#handleGlobalKey(input)) this.prompt.press(input);
+      else if (input.type === "key" && !handleGlobalKey(this, input)) this.prompt.press(input);
     }
     this.reportChange();
+  }
+
+  /** Shows the earlier prompts, from which the user chooses one. */
+  searchHistory(): void {
+    this.attempt(async () => (await this.options.loadCommands()).searchHistory(this));
+  }
+
+  /** Sets the next permission mode. */
+  changeMode(): void {
+    const { conversation } = this;
+    this.attempt(() => conversation.selectNextMode());
   }
 
   loadOlderMessages(): void {
@@ -302,47 +249,12 @@ export class TerminalStore implements ConversationListener {
       );
     this.notices = [];
     this.scroll.scrollToEnd();
-    this.ask = undefined;
-  }
-
-  /** Passes an input to the question. Returns whether the question consumed it. */
-  #passInputToAsk(input: KeyInput): boolean {
-    const { ask } = this;
-    // This Enter was meant for the previous question.
-    if (input.type === "key" && input.name === "enter" && this.#hasAnsweredWithin(DOUBLE_ENTER_PERIOD_MS)) return true;
-    if (!ask?.hasKeys) return false;
-    if (input.type === "key" && (input.ctrl || input.name === "tab" || input.name === "escape")) return false;
-    // The input is no answer: the user is typing a prompt, which receives the keys from now on.
-    if (!ask.press(input)) ask.hasKeys = false;
-    return ask.hasKeys;
-  }
-
-  #hasAnsweredWithin(periodMs: number): boolean {
-    return this.#now() - this.#answeredAtMs < periodMs;
+    this.#currentAsk.panel = undefined;
   }
 
   #updateAsk(): void {
-    const [oldestAsk] = this.conversation.asks;
-    if (oldestAsk?.id === this.ask?.ask.id) return;
     const { conversation } = this;
-    const followsAnswer = this.#hasAnsweredWithin(MAX_NEXT_QUESTION_DELAY_MS);
-    this.ask =
-      oldestAsk &&
-      new AskPanel(oldestAsk, {
-        hasKeys: this.editor.text === "",
-        followsAnswer,
-        now: this.#now,
-        answer: (reply) => {
-          this.#answeredAtMs = this.#now();
-          this.attempt(() =>
-            conversation.answer(oldestAsk, reply).catch((error: unknown) => {
-              if (this.ask?.ask === oldestAsk) this.ask.isAnswerSent = false;
-              throw error;
-            }),
-          );
-        },
-      });
-    if (!this.ask) return;
+    if (!this.#currentAsk.update(conversation.asks[0], (ask, reply) => conversation.answer(ask, reply))) return;
     this.scroll.scrollToEnd();
     this.ringBell();
   }
@@ -354,36 +266,6 @@ export class TerminalStore implements ConversationListener {
     const { conversation } = this;
     if (conversation.isRunning) this.attempt(() => conversation.sender.stop());
     else if (this.editor.text !== "") this.prompt.clear();
-  }
-
-  /** Handles a global key. Returns false for keys that belong to the prompt. */
-  #handleGlobalKey({ name, ctrl, shift }: Extract<KeyInput, { type: "key" }>): boolean {
-    const { scroll, ask } = this;
-    if (name === "pageup") scroll.scrollPages(-1);
-    else if (name === "pagedown") scroll.scrollPages(1);
-    else if (name === "up" && (shift || ctrl)) scroll.scrollBy(-1);
-    else if (name === "down" && (shift || ctrl)) scroll.scrollBy(1);
-    else if (name === "home" && ctrl) scroll.scrollToStart();
-    else if (name === "end" && ctrl) scroll.scrollToEnd();
-    else if (ctrl && name === "l") scroll.scrollToEnd();
-    else if (ctrl && name === "o") this.showsAll = !this.showsAll;
-    else if (ctrl && name === "r") this.attempt(async () => (await this.options.loadCommands()).searchHistory(this));
-    else if (name === "backtab") this.#changeMode();
-    else if (ctrl && name === "z") this.options.suspend();
-    else if (ctrl && name === "d" && this.editor.text === "") this.options.requestExit();
-    else if (this.prompt.completion) return false;
-    else if (name === "escape" && ask?.hasKeys) ask.hasKeys = false;
-    else if (name === "escape") scroll.scrollToEnd();
-    else if (name === "tab" && ask) ask.hasKeys = !ask.hasKeys;
-    else return false;
-    return true;
-  }
-
-  /** Sets the next permission mode. */
-  #changeMode(): void {
-    const { conversation } = this;
-    const mode = MODES[(MODES.indexOf(conversation.mode as (typeof MODES)[number]) + 1) % MODES.length] ?? "auto";
-    this.attempt(() => conversation.change({ mode }));
   }
 
   /** Loads the history and the settings of earlier terminals. */

@@ -1,0 +1,34 @@
+import type { GantryClient } from "gantry/client";
+import type { NewSessionOptions } from "./conversation.js";
+import type { StateFiles } from "./state-files.js";
+
+/** Options of the state of a terminal. `Store`: the class of the state, which commands change. */
+export interface StoreOptions<Store> {
+  client: GantryClient;
+  /** Settings of new sessions. */
+  newSessionOptions: NewSessionOptions;
+  /** Lists the files that `@` suggests, from a folder on this machine. Undefined: no suggestions. */
+  listFiles?: ((folder: string | undefined, signal: AbortSignal) => Promise<readonly string[]>) | undefined;
+  /** Lists only sessions of this folder. Undefined: all sessions. */
+  projectDir?: string | undefined;
+  /** Location for the first line of the screen: a folder or a server. */
+  location: string;
+  /** Files of unsent texts, history and settings. Resolves with undefined, or is absent, if nothing is stored. */
+  stateFiles?: Promise<StateFiles | undefined>;
+  /** The terminal's own commands. */
+  commands: readonly (readonly [name: string, description: string])[];
+  /** Loads the function that runs a line with a command, of the terminal or of the agent. */
+  loadCommands: () => Promise<{
+    runCommand: (store: Store, line: string) => void;
+    searchHistory: (store: Store) => void;
+  }>;
+  /** Rings the bell of the terminal. */
+  ringBell?: () => void;
+  requestExit: () => void;
+  /** Returns the terminal to the shell. */
+  suspend: () => void;
+  /** Sets whether the program handles the wheel, not the terminal. */
+  setWheel: (isEnabled: boolean) => void;
+  /** Monotonic clock, in ms. Default: `performance.now`. */
+  now?: () => number;
+}
