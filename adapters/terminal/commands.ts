@@ -1,6 +1,9 @@
 import type { ApiSession } from "gantry/client";
 import { COMMANDS } from "./command-list.js";
+import { showContext } from "./context-command.js";
 import { chooseQuestion, setBell } from "./question-commands.js";
+import { search } from "./search-command.js";
+import { runShellLine } from "./shell-command.js";
 import { fork, retry, rewind, undo } from "./rewind-commands.js";
 import type { TerminalStore } from "./store.js";
 import { Confirmation, Picker, TextOverlay, type ListEntry } from "./overlays.js";
@@ -25,6 +28,7 @@ const KEY_DESCRIPTIONS: readonly (readonly [key: string, description: string])[]
   ["Ctrl+Home, Ctrl+End", "to the first loaded message, to the last"],
   ["Ctrl+O", "show thoughts, outputs and diffs in full, or shortened"],
   ["@", "attach a file"],
+  ["!", "run a shell command; !! hides it from the model"],
   ["Ctrl+R", "search earlier prompts"],
   ["Shift+Tab", "next permission mode: auto, ask, plan"],
   ["Tab", "complete; switch between question and prompt"],
@@ -35,8 +39,9 @@ const KEY_DESCRIPTIONS: readonly (readonly [key: string, description: string])[]
 
 export { searchHistory } from "./question-commands.js";
 
-/** Runs a line that starts with `/`: a command of the terminal or of the agent. */
+/** Runs a line that starts with `/`, a command of the terminal or of the agent, or with `!`, a shell command. */
 export function runCommand(store: TerminalStore, line: string): void {
+  if (line.startsWith("!")) return store.holdText(line, () => runShellLine(store, line));
   const [commandName = "", ...argumentWords] = line.slice(1).split(/\s+/);
   const argument = argumentWords.join(" ").trim();
   const command = Object.hasOwn(COMMAND_HANDLERS, commandName) ? COMMAND_HANDLERS[commandName] : undefined;
@@ -64,6 +69,8 @@ const COMMAND_HANDLERS: Readonly<Record<string, (store: TerminalStore, argument:
     else if (argument === "archived") chooseSession(store, "only");
     else store.attempt(() => store.open(argument));
   },
+  search,
+  context: (store) => store.attempt(() => showContext(store)),
   questions: chooseQuestion,
   bell: setBell,
   undo: (store) => undo(store, "undo"),

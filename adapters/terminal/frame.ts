@@ -204,23 +204,26 @@ function renderStatusRow(store: TerminalStore, columns: number, tick: number): L
       ? [span("connection lost, reconnecting", "bad")]
       : run?.retry
         ? [span(`retrying (${run.retry.attempt}): ${escapeLine(run.retry.reason)}`, "warn")]
-        : run?.state === "waiting" && conversation.isRunning
-          ? [span("waiting for your answer", "warn")]
-          : conversation.isRunning
-            ? [
-                span(
-                  `${SPINNER_FRAMES[tick % SPINNER_FRAMES.length] ?? ""} ${run?.state === "queued" ? "queued" : "working"}, Ctrl+C stops${formatDuration(run?.started_at)}`,
-                  "accent",
-                ),
-              ]
-            : store.scroll.isAtEnd
-              ? [span("/help", "dim")]
-              : [span("Ctrl+End: to the end", "dim")];
+        : store.shell
+          ? [span("running a command, Ctrl+C stops", "accent")]
+          : run?.state === "waiting" && conversation.isRunning
+            ? [span("waiting for your answer", "warn")]
+            : conversation.isRunning
+              ? [
+                  span(
+                    `${SPINNER_FRAMES[tick % SPINNER_FRAMES.length] ?? ""} ${run?.state === "queued" ? "queued" : "working"}, Ctrl+C stops${formatDuration(run?.started_at)}`,
+                    "accent",
+                  ),
+                ]
+              : store.scroll.isAtEnd
+                ? [span("/help", "dim")]
+                : [span("Ctrl+End: to the end", "dim")];
   const usage = state?.session.usage;
   const fullDetails = [
     conversation.mode,
     conversation.model,
     usage && usage.total_tokens > 0 ? `${formatCount(usage.total_tokens)} tokens` : "",
+    store.contextGauge.percent === undefined ? "" : `${store.contextGauge.percent}% of window`,
     usage && usage.cost > 0 ? `$${usage.cost.toFixed(usage.cost < 1 ? 3 : 2)}` : "",
     usage && usage.total_tokens > 0 && usage.cost === 0 ? "no price known" : "",
     state?.session.title ?? "",

@@ -31,6 +31,12 @@ export class ScrollPosition {
     this.#pendingRows = 0;
   }
 
+  /** Shows a message at the top. */
+  scrollToMessage(seq: number): void {
+    this.#anchor = { seq, row: 0 };
+    this.#pendingRows = 0;
+  }
+
   get isAtEnd(): boolean {
     return this.#anchor === undefined;
   }

@@ -2,12 +2,12 @@ import { ApiError, NotFoundError } from "gantry/client";
 import { AgentCatalog } from "./agent-catalog.js";
 import type { AskPanel } from "./ask-panel.js";
 import type { CommandEntry } from "./completion.js";
+import { ContextGauge } from "./context-gauge.js";
 import { CurrentAsk } from "./current-ask.js";
 import { DraftKeeper } from "./draft-keeper.js";
 import { handleGlobalKey } from "./global-keys.js";
 import { HeldTexts } from "./held-texts.js";
-import { TerminalConversation, getPromptTexts } from "./conversation.js";
-import type { ConversationListener } from "./conversation.js";
+import { TerminalConversation, getPromptTexts, type ConversationListener } from "./conversation.js";
 import type { Editor } from "./editor.js";
 import type { KeyInput } from "./keys.js";
 import type { Overlay } from "./overlays.js";
@@ -29,6 +29,7 @@ export class TerminalStore implements ConversationListener {
   readonly #drafts: DraftKeeper;
   readonly #heldTexts = new HeldTexts();
   readonly #currentAsk: CurrentAsk;
+  readonly contextGauge: ContextGauge;
   conversation: TerminalConversation;
   notices: TranscriptNotice[] = [];
   overlay: Overlay | undefined;
@@ -38,6 +39,8 @@ export class TerminalStore implements ConversationListener {
   hasWheel = true;
   /** Setting of the bell. Undefined: it rings for questions only. */
   bell: TerminalSettings["bell"];
+  /** The running shell command of the user. */
+  shell: { stop: () => void } | undefined;
   /** Whether a run was active at the last change. */
   #wasRunning = false;
   /** Settles when the session of the start is open or cannot be opened. Undefined: no session is being opened. */
@@ -45,13 +48,14 @@ export class TerminalStore implements ConversationListener {
   /** Set by the view that draws this store. */
   onChanged: () => void = () => undefined;
   /** Whether the last key was Ctrl+C, so that a second Ctrl+C quits. */
-  #isExitPending = false;
+  isExitPending = false;
   readonly #closeController = new AbortController();
   readonly #closingConversations: Promise<void>[] = [];
 
   constructor(options: TerminalStoreOptions) {
     this.options = options;
     this.catalog = new AgentCatalog(options.client, options.projectDir, options.commands, this.#closeController.signal);
+    this.contextGauge = new ContextGauge(options.client, this.#closeController.signal, () => this.onChanged());
     this.#currentAsk = new CurrentAsk({
       now: options.now ?? (() => performance.now()),
       isPromptEmpty: () => this.editor.text === "",
@@ -87,6 +91,7 @@ export class TerminalStore implements ConversationListener {
 
   reportChange(): void {
     this.#updateAsk();
+    this.contextGauge.update(this.conversation);
     this.#drafts.update();
     const { isRunning, sender } = this.conversation;
     if (this.#wasRunning && !isRunning && !sender.isStopRequested && this.bell === "on") this.ringBell();
@@ -182,7 +187,7 @@ export class TerminalStore implements ConversationListener {
 
   press(input: KeyInput): void {
     const isCtrlC = input.type === "key" && input.ctrl && input.name === "c";
-    if (!isCtrlC) this.#isExitPending = false;
+    if (!isCtrlC) this.isExitPending = false;
     if (this.overlay) {
       const { overlay } = this;
       // The action may have opened another overlay.
@@ -214,12 +219,9 @@ export class TerminalStore implements ConversationListener {
 
   async close(): Promise<void> {
     this.#closeController.abort();
+    this.shell?.stop();
     await Promise.all([this.conversation.close(), ...this.#closingConversations]);
     await this.#drafts.save();
-  }
-
-  get isExitPending(): boolean {
-    return this.#isExitPending;
   }
 
   /** Adopts the unsent texts that earlier terminals have left for the session. */
@@ -261,10 +263,11 @@ export class TerminalStore implements ConversationListener {
 
   /** Handles Ctrl+C: the first stops the run or clears the prompt, the second quits. */
   #stop(): void {
-    if (this.#isExitPending) return this.options.requestExit();
-    this.#isExitPending = true;
+    if (this.isExitPending) return this.options.requestExit();
+    this.isExitPending = true;
     const { conversation } = this;
-    if (conversation.isRunning) this.attempt(() => conversation.sender.stop());
+    if (this.shell) this.shell.stop();
+    else if (conversation.isRunning) this.attempt(() => conversation.sender.stop());
     else if (this.editor.text !== "") this.prompt.clear();
   }
 
@@ -285,7 +288,7 @@ export class TerminalStore implements ConversationListener {
   #submit(text: string, files: readonly string[]): void {
     this.scroll.scrollToEnd();
     this.#storePrompt(text);
-    if (/^\/[^\s/]+(\s|$)/.test(text))
+    if (/^(\/[^\s/]+(\s|$)|!)/.test(text))
       return this.holdText(text, async () => (await this.options.loadCommands()).runCommand(this, text));
     this.send(text, files);
   }

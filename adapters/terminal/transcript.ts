@@ -1,18 +1,14 @@
 import type { ApiMessage, SessionMirror, ApiToolCall } from "gantry/client";
 import { renderDiff } from "./diff-rows.js";
 import { MarkdownRenderer } from "./markdown.js";
-import { cleanText, truncate, trimLineBreaks, escapeInvisible, escapeLine } from "./text.js";
+import { MAX_EXPANDED_ROWS, MAX_OUTPUT_ROWS, renderOutputRows } from "./output-rows.js";
+import { cleanText, escapeInvisible, escapeLine } from "./text.js";
 import { span, wrap, type Line } from "./spans.js";
 
-/** Maximum rows of a tool's output and of a diff, unless the user shows all. */
-const MAX_OUTPUT_ROWS = 6;
+/** Maximum rows of a diff, unless the user shows all. */
 const MAX_DIFF_ROWS = 24;
 /** Maximum rows of a call's name and summary, unless the user shows all. */
 const MAX_CALL_ROWS = 3;
-/** Maximum rows when the user shows all: a terminal cannot page through megabytes. */
-const MAX_EXPANDED_ROWS = 2_000;
-/** Maximum characters of an output that are split into rows. */
-const MAX_OUTPUT_CHARACTERS = 200_000;
 /** Maximum characters of a call's summary, unless the user shows all. */
 const MAX_SUMMARY_CHARACTERS = 2_000;
 /** Arguments that summarize a call, in order of preference. */
@@ -48,6 +44,8 @@ export interface TranscriptNotice {
   readonly afterSeq: number;
   readonly lines: readonly string[];
   readonly isError: boolean;
+  /** Output of a shell command, shown below the lines. */
+  readonly output?: { readonly text: string; readonly isFinished: boolean };
 }
 
 /** A prompt that was sent and is not among the messages yet. */
@@ -135,11 +133,13 @@ export class Transcript {
   }
 }
 
-function renderNoticeRows({ lines: rows, isError }: TranscriptNotice, { columns }: Layout): Line[] {
+function renderNoticeRows({ lines: rows, isError, output }: TranscriptNotice, layout: Layout): Line[] {
+  const { columns } = layout;
   const style = isError ? "bad" : "dim";
   return [
     [],
     ...rows.flatMap((row) => wrap([span(escapeInvisible(row).replaceAll("\n", " "), style)], columns, [span("  ")])),
+    ...(output ? renderOutputRows(output.text, { isFinished: output.isFinished, style: "dim" }, layout) : []),
   ];
 }
 
@@ -159,7 +159,10 @@ function renderMessageRows(
 ): Line[] {
   const { columns } = layout;
   const text = getMessageText(message);
-  if (message.role === "user") return renderPromptRows(text, layout);
+  if (message.role === "user") {
+    const output = getCommandOutput(message);
+    return [...renderPromptRows(text, layout), ...renderOutputRows(output, { isFinished: true, style: "dim" }, layout)];
+  }
   if (message.role === "system") return [[], ...wrap([span(escapeLine(text), "dim")], columns, [span("  ")])];
   if (message.role === "tool") return [[], ...renderCallRows(message.name, "", message, undefined, layout)];
   const rows: Line[] = [...renderThoughtRows(message, layout)];
@@ -198,7 +201,6 @@ function renderCallRows(
 ): Line[] {
   const { columns, showsAll } = layout;
   const mark = result === undefined ? span("  ○ ", "warn") : result.failed ? span("  ✗ ", "bad") : span("  ● ", "good");
-  const maxRows = showsAll ? MAX_EXPANDED_ROWS : MAX_OUTPUT_ROWS;
   const header: Line = [
     span(escapeLine(name), "bold"),
     span(summary === "" ? "" : ` ${showsAll ? summary : summary.slice(0, MAX_SUMMARY_CHARACTERS)}`),
@@ -220,22 +222,8 @@ function renderCallRows(
   }
   // A running call shows its latest output.
   const output = result ? getMessageText(result) : (liveOutput ?? "");
-  if (output.trim() === "") return rows;
   const style = result?.failed ? "bad" : "dim";
-  const lines = trimLineBreaks(
-    cleanText(result ? output.slice(0, MAX_OUTPUT_CHARACTERS) : output.slice(-MAX_OUTPUT_CHARACTERS)),
-  ).split("\n");
-  const visibleLines = result ? lines.slice(0, maxRows) : lines.slice(-maxRows);
-  for (const line of visibleLines) {
-    const row = showsAll
-      ? wrap([span(line, style)], columns, [span("    ")])
-      : [[span("    "), span(truncate(line, columns - 4), style)]];
-    rows.push(...row);
-  }
-  const hiddenLines = lines.length - visibleLines.length;
-  if (hiddenLines > 0)
-    rows.push([span(`    … ${hiddenLines} more lines${showsAll ? "" : ", Ctrl+O shows them"}`, "dim")]);
-  return rows;
+  return [...rows, ...renderOutputRows(output, { isFinished: result !== undefined, style }, layout)];
 }
 
 /** Summarizes a call's arguments in one line. */
@@ -253,6 +241,13 @@ function summarizeCall({ function: { arguments: argumentsJson } }: ApiToolCall):
     if (typeof value === "string" && value !== "") return escapeLine(value);
   }
   return fields.size === 0 ? "" : escapeLine(argumentsJson);
+}
+
+/** Returns the output of a shell command of the user; "" for other messages. */
+function getCommandOutput({ content, expanded_content: text = "" }: ApiMessage): string {
+  if (typeof content !== "string" || !content.startsWith("!")) return "";
+  const output = /<user-command-output>\n([^]*)\n<\/user-command-output>\s*$/.exec(text)?.[1] ?? "";
+  return output.replaceAll("&lt;", "<");
 }
 
 /** Returns the text of a message. An image or file is replaced by its type or name. */

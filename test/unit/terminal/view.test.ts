@@ -1,70 +1,7 @@
 import assert from "node:assert/strict";
-import { EventEmitter, once } from "node:events";
-import { PassThrough, Writable } from "node:stream";
-import { stripVTControlCharacters } from "node:util";
 import { describe, it } from "node:test";
-import { openTerminal, type TerminalOptions } from "../../../adapters/terminal/terminal.js";
 import { startApi } from "../../helpers/http-api.js";
-import type { Hooks } from "../../helpers/temp-dir.js";
-
-const ROWS = 12;
-const LOCATION = "the folder";
-
-/** A screen that parses the output of the painter, which is complete rows at absolute positions. */
-class TestScreen extends Writable {
-  readonly columns = 60;
-  readonly rows = ROWS;
-  readonly lines: string[] = Array.from({ length: ROWS }, () => "");
-  /** The rows that each write has painted. The first row is 0. */
-  readonly paintedRows: number[][] = [];
-  readonly #changes = new EventEmitter();
-
-  override _write(chunk: Buffer, _encoding: BufferEncoding, done: () => void): void {
-    // eslint-disable-next-line no-control-regex -- the sequence before each row
-    const [, ...parts] = String(chunk).split(/\u001b\[(\d+);1H\u001b\[0m\u001b\[K/);
-    const rows: number[] = [];
-    for (let index = 0; index < parts.length; index += 2) {
-      const row = Number(parts[index]) - 1;
-      rows.push(row);
-      this.lines[row] = stripVTControlCharacters(parts[index + 1] ?? "").trimEnd();
-    }
-    this.paintedRows.push(rows);
-    this.#changes.emit("change");
-    done();
-  }
-
-  get text(): string {
-    return this.lines.join("\n");
-  }
-
-  /** Resolves when the text on the screen matches. */
-  async waitFor(pattern: RegExp): Promise<void> {
-    while (!pattern.test(this.text)) await once(this.#changes, "change");
-  }
-}
-
-/** Starts a terminal whose server starts when the test calls `serve`. */
-function startTerminal(hooks: Hooks, url: string, newSessionOptions: TerminalOptions["newSessionOptions"] = {}) {
-  const input = Object.assign(new PassThrough(), { setRawMode: () => input });
-  const screen = new TestScreen();
-  const exitController = new AbortController();
-  let serve: () => void = () => undefined;
-  const serverStart = new Promise<void>((resolve) => (serve = resolve));
-  const terminalEnd = openTerminal({
-    input: input as unknown as NodeJS.ReadStream,
-    output: screen as unknown as NodeJS.WriteStream,
-    serve: () => serverStart.then(() => ({ url, headers: {} })),
-    newSessionOptions,
-    location: LOCATION,
-    hasColours: true,
-    signal: exitController.signal,
-  });
-  hooks.after(async () => {
-    exitController.abort();
-    await terminalEnd.catch(() => undefined);
-  });
-  return { screen, type: (text: string) => input.write(text), serve: () => serve() };
-}
+import { startTerminal } from "../../helpers/terminal-screen.js";
 
 describe("the terminal view", () => {
   it("shows a sent prompt while the server is still starting, and only once after the answer", async (t) => {

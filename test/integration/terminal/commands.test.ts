@@ -1,0 +1,70 @@
+import assert from "node:assert/strict";
+import { describe, it, type TestContext } from "node:test";
+import { builtinTools } from "gantry";
+import type { ScriptedStep } from "gantry/testing";
+import { startApi } from "../../helpers/http-api.js";
+import { tempDir } from "../../helpers/temp-dir.js";
+import { startTerminal } from "../../helpers/terminal-screen.js";
+
+/** Starts a terminal whose first prompt got an answer. */
+async function startSession(t: TestContext, steps: readonly ScriptedStep[], hasShell = true) {
+  const project = await tempDir(t, { "note.txt": "x" });
+  const { PATH = "" } = process.env;
+  const api = await startApi(t, {
+    steps,
+    http: { shell: hasShell, environment: { PATH } },
+    agent: { projectDir: project.path, tools: builtinTools({ bash: { sandbox: "off" } }) },
+  });
+  const terminal = startTerminal(t, api.url);
+  terminal.serve();
+  terminal.type("hello\r");
+  await terminal.screen.waitFor(/First answer\.[^]*\/help/);
+  return { ...terminal, api };
+}
+
+describe("shell commands in the terminal", { skip: process.platform === "win32" }, () => {
+  it("shows the output of ! to the model with the next prompt, and of !! only to the user", async (t) => {
+    const { screen, type, api } = await startSession(t, ["First answer.", "Second answer."]);
+    type("!!printf 'secret \\033[31mone'; exit 3\r");
+    await screen.waitFor(/shown to the\s+model\)\n {4}secret one\n {4}\[exit code 3\]/);
+    type("!echo $((40 + 2)) shared\r");
+    await screen.waitFor(/❯ !echo \$\(\(40 \+ 2\)\) shared\n {4}42 shared/);
+    type("what?\r");
+    await screen.waitFor(/Second answer\./);
+    const request = JSON.stringify(api.provider.requests.at(-1)?.messages);
+    assert.match(request, /42 shared/);
+    assert.doesNotMatch(request, /secret/);
+  });
+
+  it("stops with Ctrl+C, and keeps what the command printed", async (t) => {
+    const { screen, type } = await startSession(t, ["First answer."]);
+    type("!!printf 'be''gun'; sleep 600\r");
+    await screen.waitFor(/ {4}begun[^]*running a command, Ctrl\+C stops/);
+    type("\u0003");
+    await screen.waitFor(/ {4}begun\n {4}\[stopped\]/);
+    assert.doesNotMatch(screen.text, /❯ !!/);
+  });
+
+  it("returns the text to the prompt if commands are disabled", async (t) => {
+    const { screen, type } = await startSession(t, ["First answer."], false);
+    type("!ls\r");
+    await screen.waitFor(/commands are disabled[^]*\n❯ !ls$/m);
+  });
+});
+
+describe("/context and /search", () => {
+  it("show the parts of the window, its share in the status line, and messages by their words", async (t) => {
+    const { screen, type } = await startSession(t, ["First answer."]);
+    await screen.waitFor(/\d+% of/);
+    type("/context\r");
+    await screen.waitFor(/next prompt.*\d+%[^]*tools/);
+    type("\u001b");
+    await screen.waitFor(/^(?![^]*Esc closes)/);
+    type("/new\r");
+    await screen.waitFor(/Type a prompt/);
+    type("/search answer first\r");
+    await screen.waitFor(/❯ +First answer\./);
+    type("\r");
+    await screen.waitFor(/❯ hello\n\n {2}First answer\.|^ {2}First answer\./m);
+  });
+});
