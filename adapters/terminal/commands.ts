@@ -29,6 +29,7 @@ const KEY_DESCRIPTIONS: readonly (readonly [key: string, description: string])[]
   ["Ctrl+O", "show thoughts, outputs and diffs in full, or shortened"],
   ["@", "attach a file"],
   ["!", "run a shell command; !! hides it from the model"],
+  ["Ctrl+G", "open the prompt in $VISUAL or $EDITOR"],
   ["Ctrl+R", "search earlier prompts"],
   ["Shift+Tab", "next permission mode: auto, ask, plan"],
   ["Tab", "complete; switch between question and prompt"],

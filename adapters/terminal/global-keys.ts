@@ -11,6 +11,7 @@ export interface GlobalKeyTarget {
   showsAll: boolean;
   readonly options: { requestExit: () => void; suspend: () => void };
   searchHistory(): void;
+  editPrompt(): void;
   changeMode(): void;
 }
 
@@ -29,6 +30,7 @@ export function handleGlobalKey(
   else if (ctrl && name === "l") scroll.scrollToEnd();
   else if (ctrl && name === "o") target.showsAll = !target.showsAll;
   else if (ctrl && name === "r") target.searchHistory();
+  else if (ctrl && name === "g") target.editPrompt();
   else if (name === "backtab") target.changeMode();
   else if (ctrl && name === "z") options.suspend();
   else if (ctrl && name === "d" && prompt.editor.text === "") options.requestExit();

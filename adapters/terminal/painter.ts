@@ -16,6 +16,8 @@ export interface CursorPosition {
  */
 export class Painter {
   readonly #output: NodeJS.WriteStream;
+  /** Whether another program has the screen: nothing is painted. */
+  isPaused = false;
   #paintedRows: readonly string[] = [];
   #cursorSequence = "";
 
@@ -33,6 +35,7 @@ export class Painter {
 
   /** Paints one frame. An undefined `cursor` hides the cursor. */
   paint(rows: readonly string[], cursor: CursorPosition | undefined): void {
+    if (this.isPaused) return;
     let changes = "";
     for (let y = 0; y < Math.max(rows.length, this.#paintedRows.length); y += 1) {
       const row = rows[y] ?? "";

@@ -21,6 +21,9 @@ export class Screen {
   /** Called when the whole screen must be redrawn. */
   onRedraw: () => void = () => undefined;
 
+  /** Called when another program gets the terminal, and when it returns. */
+  onLent: (isLent: boolean) => void = () => undefined;
+
   constructor(input: NodeJS.ReadStream, output: NodeJS.WriteStream) {
     this.#input = input;
     this.#output = output;
@@ -77,6 +80,23 @@ export class Screen {
     process.kill(0, "SIGTSTP");
     // Without job control nothing was stopped: restore the screen.
     setTimeout(() => this.#isSuspended && this.#resume(), SUSPEND_TIMEOUT_MS);
+  }
+
+  /** Gives the terminal to another program until `work` settles. Rejects like `work`. */
+  async lend<T>(work: () => Promise<T>): Promise<T> {
+    this.onLent(true);
+    this.#input.setRawMode(false);
+    this.#input.pause();
+    this.#output.write(EXIT_SEQUENCE);
+    try {
+      return await work();
+    } finally {
+      this.onLent(false);
+      if (this.#isActive) {
+        this.#input.resume();
+        this.#resume();
+      }
+    }
   }
 
   #resume(): void {

@@ -27,6 +27,8 @@ export interface StoreOptions<Store> {
   requestExit: () => void;
   /** Returns the terminal to the shell. */
   suspend: () => void;
+  /** Opens a text in the editor of the user. Rejects if the editor fails. Default: no editor. */
+  editText?: (text: string) => Promise<string>;
   /** Sets whether the program handles the wheel, not the terminal. */
   setWheel: (isEnabled: boolean) => void;
   /** Monotonic clock, in ms. Default: `performance.now`. */

@@ -206,6 +206,12 @@ export class TerminalStore implements ConversationListener {
     this.attempt(async () => (await this.options.loadCommands()).searchHistory(this));
   }
 
+  /** Opens the prompt in the editor of the user. */
+  editPrompt(): void {
+    const { options, editor } = this;
+    this.attempt(async () => editor.setDraft((await options.editText?.(editor.text)) ?? editor.text));
+  }
+
   /** Sets the next permission mode. */
   changeMode(): void {
     const { conversation } = this;
@@ -280,14 +286,10 @@ export class TerminalStore implements ConversationListener {
     this.editor.setHistory([...history, ...this.editor.history]);
   }
 
-  /** Stores a prompt for later terminals. The text is also in the outbox, so errors of the disk are ignored. */
-  #storePrompt(text: string): void {
-    void this.options.stateFiles?.then((files) => files?.appendHistory(text)).catch(() => undefined);
-  }
-
   #submit(text: string, files: readonly string[]): void {
     this.scroll.scrollToEnd();
-    this.#storePrompt(text);
+    // For later terminals. The text is also in the outbox, so errors of the disk are ignored.
+    void this.options.stateFiles?.then((files) => files?.appendHistory(text)).catch(() => undefined);
     if (/^(\/[^\s/]+(\s|$)|!)/.test(text))
       return this.holdText(text, async () => (await this.options.loadCommands()).runCommand(this, text));
     this.send(text, files);

@@ -41,6 +41,8 @@ export interface TerminalOptions {
    */
   stateFolder?: (() => Promise<string>) | undefined;
   hasColours: boolean;
+  /** Returns the command of the editor for prompts; undefined if the user has set none. Default: none. */
+  getEditor?: (() => string | undefined) | undefined;
   /** Closes the terminal when the signal aborts. */
   signal?: AbortSignal | undefined;
   /** Receives a function that shows log lines as notices, because other output would overwrite the screen. */
@@ -72,6 +74,8 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
     loadCommands: () => import("./commands.js"),
     requestExit,
     suspend: () => screen.suspend(),
+    editText: async (text) =>
+      (await import("./external-editor.js")).editExternally(text, screen, options.getEditor?.()),
     ringBell: () => output.write("\u0007"),
     setWheel: (isEnabled) => (screen.hasWheel = isEnabled),
   });
@@ -142,6 +146,7 @@ function attachScreen(
     view.draw();
   };
   screen.onRedraw = redraw;
+  screen.onLent = (isLent) => (painter.isPaused = isLent);
   output.on("resize", redraw);
   input.on("data", feedInput);
   return () => {

@@ -52,6 +52,7 @@ export const run: CommandHandler<typeof chat.flags> = async ({ args, flags, outp
       location: address ? address.origin : folder,
       stateFolder: async () => join((await import("../serve/config.js")).getHomeFolder(), "terminal"),
       hasColours: (getEnvironmentVariable("NO_COLOR") ?? "") === "",
+      getEditor: () => ["VISUAL", "EDITOR"].map(getEnvironmentVariable).find((command = "") => command.trim() !== ""),
       signal: handleInterrupts(),
     });
     reportLine = (line) => output.report(line);
