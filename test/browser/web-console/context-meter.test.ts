@@ -26,7 +26,7 @@ describe("the context meter", { skip: NO_BROWSER }, () => {
       });
       const prompt = page.getByRole("textbox", { name: "Message" });
       await prompt.fill("Hello");
-      await page.getByRole("button", { name: "Send" }).click();
+      await page.getByRole("button", { name: "Send", exact: true }).click();
       await page.getByText("Hello.").waitFor();
       const meter = page.getByRole("button", { name: /^Context: \d+ % of 20k tokens$/ });
       await meter.click();
@@ -45,7 +45,7 @@ describe("the context meter", { skip: NO_BROWSER }, () => {
       await panel.getByRole("button", { name: "Close" }).click();
       console.models.enqueue(callStep("read", { filePath: "a.txt" }), textStep("Many words."));
       await prompt.fill("Read a.txt");
-      await page.getByRole("button", { name: "Send" }).click();
+      await page.getByRole("button", { name: "Send", exact: true }).click();
       await page.getByText("Many words.").waitFor();
       await meter.click();
       await panel.getByRole("row", { name: /^Tool outputs [1-9]/ }).waitFor();

@@ -33,7 +33,7 @@ describe("the preview of files", { skip: NO_BROWSER }, () => {
         expectedFaults: new RegExp(`${STOPPED_SERVER_ERROR.source}|404`),
       });
       await page.getByRole("textbox", { name: "Message" }).fill("Look");
-      await page.getByRole("button", { name: "Send" }).click();
+      await page.getByRole("button", { name: "Send", exact: true }).click();
       const answer = page.locator(".answer");
       await answer.getByRole("link", { name: "the binary" }).waitFor();
       assert.deepEqual(await answer.getByRole("link").allTextContents(), [

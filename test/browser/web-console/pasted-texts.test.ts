@@ -41,7 +41,7 @@ describe("a long pasted text", { skip: NO_BROWSER }, () => {
       assert.deepEqual(await findOverflowingElements(page), []);
       await page.reload();
       await pastes.getByText("Pasted 120 lines #1").waitFor();
-      await page.getByRole("button", { name: "Send" }).click();
+      await page.getByRole("button", { name: "Send", exact: true }).click();
       await page.getByText("Read.", { exact: true }).waitFor();
       assert.deepEqual(await fetchPrompts(console), [`Look: a short text ${LONG_TEXT}`]);
       await waitForPage(page, `localStorage.getItem("gantry.pastes") === null`);

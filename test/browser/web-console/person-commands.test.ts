@@ -32,7 +32,7 @@ async function openSession(hooks: Hooks, options: ConsoleOptions = {}, width = 1
     expectedFaults: new RegExp(`${STOPPED_SERVER_ERROR.source}|403|409`),
   });
   await getPrompt(page).fill("Hello");
-  await page.getByRole("button", { name: "Send" }).click();
+  await page.getByRole("button", { name: "Send", exact: true }).click();
   await page.getByText("Hello.").waitFor();
   await page.locator(".run-end", { hasText: "tokens" }).waitFor();
   return { console, page };

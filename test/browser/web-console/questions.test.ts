@@ -228,7 +228,7 @@ describe("questions of all sessions in the console", { skip: NO_BROWSER }, () =>
       ended.map(({ body }) => body),
       ["The run has finished."],
     );
-    // Each window has polled since, and neither has shown a second notification.
+    // Both windows have received the events since, and neither has shown a second notification.
     assert.equal((await listShown()).length, 2);
   });
 });

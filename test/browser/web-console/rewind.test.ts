@@ -154,8 +154,7 @@ describe("rewind in the console", { skip: NO_BROWSER }, () => {
   for (const isDark of [false, true])
     it(`fits a phone, ${isDark ? "dark" : "light"}`, async (t) => {
       const { page } = await startRewind(t, {}, { width: 360, height: 720, isDark });
-      await getAction(page, "Rewind to here", 1).focus();
-      await page.keyboard.press("Enter");
+      await getAction(page, "Rewind to here", 1).click();
       await getDialog(page).getByLabel("Messages and files").check();
       await getDialog(page)
         .getByText(/Removed: .*b\.txt/)

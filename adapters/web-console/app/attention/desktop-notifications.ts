@@ -8,6 +8,8 @@ const STORAGE_KEY = "gantry.notified";
 const MAX_STORED_TAGS = 100;
 /** Time in which a visible window can report an event as seen, before hidden windows notify, in ms. */
 const NOTIFICATION_DELAY_MS = 1_000;
+/** Time after which all windows know a stored tag, in ms. */
+const LOCK_MS = 10_000;
 
 interface NotificationText {
   title: string;
@@ -86,15 +88,39 @@ class DesktopNotifications {
     const timer = setTimeout(() => {
       this.#timers.delete(timer);
       createText()
-        .then((text) => text && this.#show(tag, sessionId, text))
+        .then(async (text) => {
+          if (text && document.visibilityState !== "visible" && (await this.#claimFirst(tag)))
+            this.#show(tag, sessionId, text);
+        })
         // The server is unavailable, or the browser requires a service worker for notifications.
         .catch(() => undefined);
     }, NOTIFICATION_DELAY_MS);
     this.#timers.add(timer);
   }
 
+  /**
+   * Resolves with true in one window of the browser. All windows receive an event at the same time, and a change of
+   * `localStorage` reaches other windows only later. Until then, a lock replaces the stored tag.
+   */
+  #claimFirst(tag: string): Promise<boolean> {
+    return new Promise((resolve, reject) => {
+      const work = async (lock: Lock | null) => {
+        const isFirst = lock !== null && claimTag(tag);
+        resolve(isFirst);
+        if (!isFirst) return;
+        await new Promise<void>((endLock) => {
+          const timer = setTimeout(() => {
+            this.#timers.delete(timer);
+            endLock();
+          }, LOCK_MS);
+          this.#timers.add(timer);
+        });
+      };
+      navigator.locks.request(tag, { ifAvailable: true }, work).catch(reject);
+    });
+  }
+
   #show(tag: string, sessionId: string, { title, body }: NotificationText): void {
-    if (document.visibilityState === "visible" || !claimTag(tag)) return;
     // With the same tag, a notification of another window is replaced.
     const notification = new Notification(escapeInvisible(title), { body: escapeInvisible(body), tag });
     this.#notificationsByTag.set(tag, notification);

@@ -17,7 +17,9 @@ export function GitBranch({ session }: { session: WatchedSession }) {
   const store = useConsole();
   const state = useSignal<GitState | undefined>(undefined);
   const isBusy = session.isBusy.value;
+  const exists = session.info.value !== undefined;
   useEffect(() => {
+    if (!exists) return undefined;
     const controller = new AbortController();
     const load = () =>
       store.client.git({ sessionId: session.id }, { signal: controller.signal }).then(
@@ -32,7 +34,7 @@ export function GitBranch({ session }: { session: WatchedSession }) {
       removeEventListener("focus", reload);
       controller.abort();
     };
-  }, [session, isBusy]);
+  }, [session, isBusy, exists]);
   const { branch = null, commit = null, dirty = 0 } = state.value ?? {};
   const name = branch ?? commit?.slice(0, HASH_CHARACTERS);
   if (name === undefined) return null;
