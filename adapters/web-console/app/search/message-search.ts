@@ -63,7 +63,7 @@ export class MessageSearch {
     let before = firstBefore;
     this.isLoading.value = true;
     try {
-      // A page that the server's time limit ended early may be empty: continue until there is a match.
+      // The server's time limit may have ended a page early: continue until the page is full.
       do {
         const page = await this.#client.sessions.search(
           this.#searchedText,
@@ -72,8 +72,8 @@ export class MessageSearch {
         );
         matches = [...matches, ...page.matches];
         before = page.next;
-      } while (before !== undefined && matches.length === previousMatches.length);
-      this.#show(matches, before);
+        this.#show(matches, before);
+      } while (before !== undefined && matches.length < previousMatches.length + PAGE_SIZE);
     } catch (error) {
       if (!abortSignal.aborted) this.problem.value = toErrorMessage(error);
     } finally {
