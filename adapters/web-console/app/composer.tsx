@@ -1,5 +1,5 @@
 import { useComputed, useSignal, useSignalEffect } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { readFiles, type AttachedFile } from "./attachments.js";
 import { ComposerCommands, useCommands } from "./composer-commands.js";
 import { ComposerHistory } from "./composer-history.js";
@@ -190,14 +190,19 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
     textField.style.height = "auto";
     textField.style.height = `${textField.scrollHeight}px`;
   });
-  useEffect(() => {
+  // At once, so that keys reach the field also while the first prompt of a session replaces it.
+  useLayoutEffect(() => {
     // On a phone, the focus would open the keyboard.
     if (matchMedia("(hover: hover)").matches) textArea.current?.focus({ preventScroll: true });
-    return listenForDroppedFiles(
-      (isOver) => (isDragOver.value = isOver),
-      (droppedFiles) => void attachFiles(droppedFiles),
-    );
   }, []);
+  useEffect(
+    () =>
+      listenForDroppedFiles(
+        (isOver) => (isDragOver.value = isOver),
+        (droppedFiles) => void attachFiles(droppedFiles),
+      ),
+    [],
+  );
 
   const sendLabel = edit
     ? "Replace and send"

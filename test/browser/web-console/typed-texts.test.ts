@@ -62,8 +62,14 @@ describe("sentences typed in random schedules", { skip: NO_BROWSER }, () => {
       const log: string[] = [];
       const type = async () => {
         const sentence = `Sentence ${schedule}-${sentences.length} of the schedule.`;
-        await page.locator("#prompt").press("Control+End");
-        await page.keyboard.insertText(` ${sentence}`);
+        // In one task of the page, so that no new field replaces this one before the text is in it.
+        await page.locator("#prompt").waitFor();
+        await page.evaluate(`(() => {
+          const field = document.getElementById("prompt");
+          field.focus();
+          field.setSelectionRange(field.value.length, field.value.length);
+          document.execCommand("insertText", false, ${JSON.stringify(` ${sentence}`)});
+        })()`);
         sentences.push(sentence);
       };
       const send = async () => {
