@@ -1,4 +1,5 @@
 import type { Signal } from "@preact/signals";
+import { useRef } from "preact/hooks";
 import { isImage, type AttachedFile } from "./attachments.js";
 import { IconButton } from "./parts/button.js";
 import { formatBytes } from "./parts/format.js";
@@ -39,5 +40,26 @@ export function ComposerFiles({ files, isReading, onRemoved }: ComposerFilesProp
         </li>
       )}
     </ul>
+  );
+}
+
+/** Button that opens the file dialog of the browser. */
+export function AttachButton({ onChosen }: { onChosen: (files: readonly File[]) => void }) {
+  const input = useRef<HTMLInputElement>(null);
+  return (
+    <>
+      <IconButton icon="paperclip" label="Attach files" onClick={() => input.current?.click()} />
+      <input
+        ref={input}
+        type="file"
+        multiple
+        hidden
+        onChange={({ currentTarget }) => {
+          onChosen([...(currentTarget.files ?? [])]);
+          // Clear the field, so that choosing the same file again triggers a change event.
+          currentTarget.value = "";
+        }}
+      />
+    </>
   );
 }

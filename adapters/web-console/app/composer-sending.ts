@@ -32,3 +32,8 @@ export function waitUntilTrue(condition: ReadonlySignal<boolean>): Promise<void>
     });
   });
 }
+
+/** The label of the button that sends a prompt. */
+export function getSendLabel(isSteer: boolean, isBusy: boolean): string {
+  return isSteer ? "Instruct the run" : isBusy ? "Add to queue" : "Send";
+}

@@ -5,22 +5,21 @@ import { ComposerCommands, useCommands } from "./composer-commands.js";
 import { ComposerHistory } from "./composer-history.js";
 import { ComposerPaths, usePathSuggestions } from "./composer-paths.js";
 import { addToPromptHistory, HistoryWalk } from "./prompt-history.js";
-import { ComposerFiles } from "./composer-files.js";
-import { steerOrPrompt, toFailureText, waitUntilTrue } from "./composer-sending.js";
+import { AttachButton, ComposerFiles } from "./composer-files.js";
+import { getSendLabel, steerOrPrompt, toFailureText, waitUntilTrue } from "./composer-sending.js";
 import "./composer.css";
 import { listenForDroppedFiles } from "./file-drops.js";
-import { IconButton } from "./parts/button.js";
 import { createLazyView } from "./frame/lazy-view.js";
 import { Icon } from "./parts/icon.js";
 import { CommandHint } from "./person-commands/command-hint.js";
 import { readTypedCommand, type TypedCommand } from "./person-commands/typed-command.js";
 import { Pickers } from "./pickers.js";
 import { ComposerOutbox } from "./composer-outbox.js";
+import { ComposerProblems } from "./composer-problems.js";
 import { EditBanner } from "./rewind/edit-banner.js";
 import { endMessageEdit, getMessageEdit, returnMessageEdit, toRunRewind } from "./rewind/message-edit.js";
 import { rewindTask } from "./rewind/rewind-task.js";
 import { announce } from "./state/announce.js";
-import { isStorageFull } from "./state/browser-storage.js";
 import { useConsole } from "./state/context.js";
 import { expandPastes, foldPaste, forgetPastes, isLongPaste } from "./state/pasted-texts.js";
 import type { WatchedSession } from "./state/watched-session.js";
@@ -52,7 +51,6 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
   const delivery = useSignal<"steer" | "queue">("steer");
   const sentCount = useSignal(0);
   const textArea = useRef<HTMLTextAreaElement>(null);
-  const fileInput = useRef<HTMLInputElement>(null);
   const isBusy = session?.isBusy.value ?? false;
   const commands = useCommands(store.client, text, session?.id, store.newSessionSettings.projectDir.value);
   const caret = useSignal(0);
@@ -204,15 +202,7 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
     [],
   );
 
-  const sendLabel = edit
-    ? "Replace and send"
-    : typedCommand
-      ? "Run the command"
-      : isSteer
-        ? "Instruct the run"
-        : isBusy
-          ? "Add to queue"
-          : "Send";
+  const sendLabel = edit ? "Replace and send" : typedCommand ? "Run the command" : getSendLabel(isSteer, isBusy);
   return (
     <form
       class={`composer ${isDragOver.value ? "composer-over" : ""}`}
@@ -224,19 +214,7 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
     >
       {edit && <EditBanner edit={edit} />}
       {session && <ComposerOutbox session={session} sentCount={sentCount} />}
-      {isStorageFull.value && (
-        <p class="composer-problem" role="status">
-          <Icon name="warning" />
-          <span>The storage of this browser is full. Unsent texts exist in this window only.</span>
-        </p>
-      )}
-      {problem.value && (
-        <p class="composer-problem" role="alert">
-          <Icon name="warning" />
-          <span>{problem.value}</span>
-          <IconButton icon="x" label="Dismiss" onClick={() => (problem.value = "")} />
-        </p>
-      )}
+      <ComposerProblems problem={problem} />
       <CommandHint typedCommand={typedCommand} />
       <ComposerCommands commands={commands} setPrompt={setText} />
       <ComposerPaths suggestions={paths} />
@@ -277,18 +255,7 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
           onPaste={onPaste}
         />
         <div class="composer-foot">
-          <IconButton icon="paperclip" label="Attach files" onClick={() => fileInput.current?.click()} />
-          <input
-            ref={fileInput}
-            type="file"
-            multiple
-            hidden
-            onChange={({ currentTarget }) => {
-              void attachFiles([...(currentTarget.files ?? [])]);
-              // Clear the field, so that choosing the same file again triggers a change event.
-              currentTarget.value = "";
-            }}
-          />
+          <AttachButton onChosen={(chosenFiles) => void attachFiles(chosenFiles)} />
           <Pickers session={session} />
           <span class="composer-actions">
             {isBusy && !typedCommand && (
