@@ -118,6 +118,33 @@ test("a page reconnects to a killed and restarted server and shows each message 
   assert.deepEqual(await readShownTexts(page), ["Before", "OK.", "Again", "After."]);
 });
 
+test(
+  "a page whose server is killed before its event script is loaded connects to the restarted server",
+  { skip },
+  async (t) => {
+    const home = await makeTempDir();
+    t.after(() => home.remove());
+    const console = await startConsole(t, { home: home.path });
+    const { sessionId } = await runPrompt(console.server, { message: "Before" });
+    const { page } = await openWindow(t, await browser(), `${console.url}#/`, {
+      expectedFaults: /ERR_|Failed to load/,
+    });
+    await page.locator("#prompt").waitFor();
+    // A page without the shared worker: the script that replaces it cannot be loaded either.
+    await page.addInitScript("delete globalThis.SharedWorker");
+    let isBlocked = true;
+    await page.route(/watch-all/, (route) => (isBlocked ? route.abort() : route.continue()));
+    await page.goto(sessionUrl(console, sessionId));
+    await page.reload();
+    await page.locator(".connection-lost").waitFor();
+    isBlocked = false;
+    await page.locator(".connection-lost").waitFor({ state: "detached" });
+    console.models.enqueue(textStep("After."));
+    await runPrompt(console.server, { message: "Again", session_id: sessionId });
+    await page.locator(".answer", { hasText: "After." }).waitFor();
+  },
+);
+
 test("the session list loads all sessions on scroll, searches, renames and deletes", { skip }, async (t) => {
   const home = await makeTempDir();
   t.after(() => home.remove());

@@ -36,13 +36,16 @@ export function openWorkerEvents(
   });
 }
 
+/** A page may create a policy only once. */
+let workerUrl: string | undefined;
+
 /** The page's policy accepts only a URL that this trusted type contains. */
 function createWorkerUrl(): string {
   const { trustedTypes } = globalThis as { trustedTypes?: TrustedTypesFactory };
   if (!trustedTypes) return EVENTS_WORKER_PATH;
-  return trustedTypes
+  return (workerUrl ??= trustedTypes
     .createPolicy("events-worker", { createScriptURL: () => EVENTS_WORKER_PATH })
-    .createScriptURL(EVENTS_WORKER_PATH);
+    .createScriptURL(EVENTS_WORKER_PATH));
 }
 
 /** Events of a watch that the window has not applied yet. */
