@@ -216,9 +216,12 @@ describe("the prompt field", { skip: NO_BROWSER }, () => {
       await page.getByRole("heading", { name: "New session" }).waitFor();
       const id = await startRun(page, `given back ${needsReload}`);
       await getPromptField(page).fill("Only in lib");
+      const steerResponse = page.waitForResponse(/\/steer$/);
       await page.keyboard.press("Enter");
       const pendingNote = page.getByText("Not read yet: Only in lib");
       await pendingNote.waitFor();
+      // A reload would cancel a request that has no answer yet, and the text would return to the field.
+      await steerResponse;
       if (needsReload) {
         await page.reload();
         await pendingNote.waitFor();

@@ -13,13 +13,15 @@ export interface Patch {
  * the folder.
  */
 export async function createPatch(files: readonly ApiChangedFile[], projectDir: string): Promise<Patch> {
-  let [text, omittedCount] = ["", 0];
+  let [text, emptyFiles, omittedCount] = ["", "", 0];
   for (const file of files) {
     const path = toRelativePath(file.path, projectDir);
     if (file.omitted !== "" || path === file.path) omittedCount++;
-    else text += await createFilePatch(file, path);
+    else if ((file.old_text ?? "") !== (file.new_text ?? "")) text += await createFilePatch(file, path);
+    else emptyFiles += createEmptyFilePatch(file, path);
   }
-  return { text, omittedCount };
+  // Git would read the lines of another file after these headers as changes of an empty file.
+  return { text: `${text}${emptyFiles}`, omittedCount };
 }
 
 /** The path in the folder; unchanged outside of the folder. */
@@ -31,17 +33,19 @@ export function toRelativePath(path: string, projectDir: string): string {
 async function createFilePatch(file: ApiChangedFile, path: string): Promise<string> {
   const [oldName, newName] = [toName(`a/${path}`), toName(`b/${path}`)];
   const hunks = toHunks(await compareTexts(file.old_text ?? "", file.new_text ?? ""));
-  // Only Git's own header can describe an empty file.
-  if (hunks.length === 0) {
-    const mode = file.old_text === null ? "new file mode 100644" : "deleted file mode 100644";
-    return `diff --git ${quote(`a/${path}`)} ${quote(`b/${path}`)}\n${mode}\n`;
-  }
   // Without Git's own header, the paths are relative to the current folder instead of the repository.
   const header = [
     `--- ${file.old_text === null ? "/dev/null" : oldName}`,
     `+++ ${file.new_text === null ? "/dev/null" : newName}`,
   ];
   return `${[...header, ...hunks.flatMap(toPatchLines)].join("\n")}\n`;
+}
+
+/** Only Git's own header can describe an empty file. Returns `""` for a file that has its old text again. */
+function createEmptyFilePatch({ old_text: oldText, new_text: newText }: ApiChangedFile, path: string): string {
+  if ((oldText === null) === (newText === null)) return "";
+  const mode = oldText === null ? "new file mode 100644" : "deleted file mode 100644";
+  return `diff --git ${quote(`a/${path}`)} ${quote(`b/${path}`)}\n${mode}\n`;
 }
 
 function toPatchLines({ rows, range }: Hunk): string[] {
