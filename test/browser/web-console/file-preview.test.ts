@@ -36,9 +36,9 @@ describe("the preview of files", { skip: NO_BROWSER }, () => {
       await page.getByRole("button", { name: "Send", exact: true }).click();
       const answer = page.locator(".answer");
       await answer.getByRole("link", { name: "the binary" }).waitFor();
-      assert.deepEqual(await answer.getByRole("link").allTextContents(), [
-        ...["src/a.ts", "src/a.ts:300", "the binary", "a missing file", "a site"],
-      ]);
+      const expectedLinks = ["src/a.ts", "src/a.ts:300", "the binary", "a missing file", "a site"];
+      await waitForPage(page, `document.querySelectorAll(".answer a").length >= ${expectedLinks.length}`);
+      assert.deepEqual(await answer.getByRole("link").allTextContents(), expectedLinks);
       const panel = page.getByRole("complementary", { name: "File" });
 
       await page.getByRole("link", { name: /^Open .*src\/a\.ts$/ }).click();
@@ -79,5 +79,15 @@ describe("the preview of files", { skip: NO_BROWSER }, () => {
       await rm(`${session?.project_dir}/src/a.ts`);
       await page.reload();
       await panel.getByText("This file does not exist").waitFor();
+
+      // The project folder, of which the links are made, is received after the messages.
+      await page.addInitScript("delete globalThis.SharedWorker");
+      let isBlocked = true;
+      await page.route(/watch-all/, (route) => (isBlocked ? route.abort() : route.continue()));
+      await page.reload();
+      await answer.getByText("but not").waitFor();
+      assert.deepEqual(await answer.locator("a code").allTextContents(), []);
+      isBlocked = false;
+      await answer.getByRole("link", { name: "src/a.ts:300" }).waitFor({ state: "attached" });
     });
 });

@@ -15,7 +15,7 @@ const COPY_RESULT_MS = 1_500;
 interface MarkdownProps {
   text: string;
   isStreaming?: boolean;
-  /** Makes links of the paths in a new block. */
+  /** Makes links of the paths in a new block. A different function is called for all blocks. */
   linkFiles?: (block: Element) => void;
 }
 
@@ -83,8 +83,10 @@ function BlockView({
     if (!element) return;
     showBlock(element, block);
     for (const pre of element.querySelectorAll("pre")) addCodeHeader(pre);
-    linkFiles?.(element);
   }, [block.raw, fullParseCount]);
+  useLayoutEffect(() => {
+    if (container.current) linkFiles?.(container.current);
+  }, [block.raw, fullParseCount, linkFiles]);
   useLayoutEffect(
     () => (isStreaming || !container.current ? undefined : highlightIn(container.current)),
     [block.raw, fullParseCount, isStreaming],

@@ -14,16 +14,17 @@ export function FileLink({ session, file }: { session: WatchedSession; file: Fil
   );
 }
 
-/** Makes links of the file links of an element, and of the code that is a path which a tool has named. */
-export function linkFiles(element: Element, session: WatchedSession): void {
+/** Makes links of the file links of an element, and of the code that is a path which a tool has named. Can be repeated. */
+export function linkFiles(element: Element, session: WatchedSession, projectDir: string | undefined): void {
   for (const link of element.querySelectorAll(`a[${FILE_TARGET_ATTRIBUTE}]`)) {
     const file = parseLinkTarget(link.getAttribute(FILE_TARGET_ATTRIBUTE) ?? "");
     if (file) link.setAttribute("href", toFileFragment(session, file));
   }
+  if (projectDir === undefined) return;
   for (const code of element.querySelectorAll("code")) {
     if (code.closest("pre, a")) continue;
     const file = parseFileReference(code.textContent);
-    if (!file || !session.knownFiles.has(file.path, session.info.peek()?.project_dir ?? "")) continue;
+    if (!file || !session.knownFiles.has(file.path, projectDir)) continue;
     const link = document.createElement("a");
     link.href = toFileFragment(session, file);
     code.replaceWith(link);

@@ -69,6 +69,8 @@ export class WatchedSession {
   readonly #isLoaded = signal(false);
   #olderPageRequest: Promise<void> | undefined;
   readonly info = computed(() => this.#state.value?.session);
+  /** Undefined until the server has sent the state, because messages are shown before it. */
+  readonly projectDir = computed(() => this.info.value?.project_dir);
   readonly run: ReadonlySignal<ApiRun | null> = computed(() => this.#state.value?.run ?? null);
   readonly asks: ReadonlySignal<readonly ApiAsk[]> = computed(() => this.#state.value?.asks ?? []);
   readonly plan: ReadonlySignal<readonly ApiPlanEntry[]> = computed(() => this.#state.value?.plan ?? []);

@@ -1,4 +1,5 @@
 import type { ApiMessage } from "gantry/client";
+import { useCallback } from "preact/hooks";
 import { Markdown } from "../content/markdown-view.js";
 import { createLazyView } from "../frame/lazy-view.js";
 import { linkFiles } from "../preview/file-links.js";
@@ -53,6 +54,12 @@ function UserMessage({ message, session }: { message: ApiMessage; session: Watch
 function Answer({ message, session }: { message: ApiMessage; session: WatchedSession }) {
   const { text, parts } = splitContent(message.content);
   const isStreaming = message.finished === false && session.isBusy.value;
+  const projectDir = session.projectDir.value;
+  // The project folder may be received after the answer, and the calls of a message follow its text.
+  const linkBlock = useCallback(
+    (block: Element) => linkFiles(block, session, projectDir),
+    [session, projectDir, message.tool_calls.length, message.finished],
+  );
   return (
     <>
       {message.reasoning !== null && message.reasoning !== "" && (
@@ -64,7 +71,7 @@ function Answer({ message, session }: { message: ApiMessage; session: WatchedSes
       )}
       {text.trim() !== "" && (
         <div class="answer">
-          <Markdown text={text} isStreaming={isStreaming} linkFiles={(block) => linkFiles(block, session)} />
+          <Markdown text={text} isStreaming={isStreaming} linkFiles={linkBlock} />
           {isStreaming && <span class="caret" aria-hidden="true" />}
           {!isStreaming && <CopyMessage text={text} label="Copy the answer" />}
         </div>
