@@ -238,7 +238,9 @@ describe(
         const marker = `1000.${Date.now() % 100_000}`;
         const response = postCommand(firstServer, `sleep ${marker} & echo x > begun; wait`).catch(() => undefined);
         await folder.readWhenWritten("begun");
-        const pids = findPids(`sleep\0${marker}`);
+        // The file can be written before the forked shell starts `sleep`.
+        let pids: number[] = [];
+        await waitUntil(() => Promise.resolve((pids = findPids(`sleep\0${marker}`)).length > 0));
         assert.equal(pids.length, 1);
         await firstServer.stop("SIGKILL");
         await response;
