@@ -84,6 +84,7 @@ export const ChangedFileList = v.object({
 });
 
 export const GitState = v.object({
+  project_dir: describe(string, "the folder"),
   branch: describe(v.nullable(string), "null without a repository, and for a detached commit"),
   commit: describe(v.nullable(string), "the current commit; null without a repository or commit"),
   detached: v.boolean(),

@@ -7,6 +7,7 @@ export { ComposerPastes } from "./composer-pastes.js";
 export { ContextMeter } from "./context-meter/context-meter.js";
 export { ConversationPanel } from "./context-meter/conversation-panel.js";
 export { Changes } from "./changes/changes.js";
+export { FolderField } from "./projects/folder-field.js";
 export { Help } from "./help.js";
 export { McpServers } from "./mcp-servers.js";
 export { Palette } from "./palette.js";

@@ -241,6 +241,7 @@ describe("GET /api/git", { concurrency: true }, () => {
     writeFileSync(folder.at("project/sub/c.txt"), "2\n");
     rmSync(folder.at("ran"), { force: true });
     assert.deepEqual(await client.git(), {
+      project_dir: folder.at("project"),
       ...{ branch: "main", commit: git("rev-parse", "HEAD"), detached: false },
       ...{ dirty: 3, ahead: null, behind: null },
     });

@@ -7,6 +7,7 @@ import { Icon } from "../parts/icon.js";
 import { IconButton } from "../parts/button.js";
 import { Plan } from "../plan.js";
 import { Processes } from "../processes.js";
+import { NewSessionFolder } from "../projects/new-session-folder.js";
 import { rewindTask } from "../rewind/rewind-task.js";
 import { announce, announcement } from "../state/announce.js";
 import { useConsole } from "../state/context.js";
@@ -148,15 +149,11 @@ function SessionView({ session }: { session: WatchedSession }) {
 function NewSession() {
   const store = useConsole();
   const models = store.models.value;
-  const projectDir = store.newSessionSettings.projectDir.value;
   return (
     <div class="new-session">
       <div class="new-intro">
         <h2>What should the agent do?</h2>
-        <p>
-          The agent reads and changes files and runs commands in{" "}
-          {projectDir === "" ? "its project folder" : <bdi>{projectDir}</bdi>}. All sessions are stored.
-        </p>
+        <NewSessionFolder />
         {models && !hasLanguageModel(models) && (
           <p class="new-missing">
             <Icon name="warning" />

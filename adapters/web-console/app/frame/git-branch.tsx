@@ -9,20 +9,22 @@ import type { WatchedSession } from "../state/watched-session.js";
 /** Characters of a commit's hash that are shown. */
 const HASH_CHARACTERS = 8;
 
+/** A folder: of a session, another one, or by default the folder of the server. */
+type FolderScope = { sessionId?: string; projectDir?: string };
+
 /**
- * The Git branch of the session's folder, and the number of changed files. Reads both again when a run ends and when
- * the window gets the focus. Renders nothing outside of a repository.
+ * The Git state of a folder, as soon as it is known. Reads it again when the window gets the focus, and when `version`
+ * changes; undefined reads nothing.
  */
-export function GitBranch({ session }: { session: WatchedSession }) {
+export function useGitState({ sessionId, projectDir }: FolderScope, version: unknown): GitState | undefined {
   const store = useConsole();
   const state = useSignal<GitState | undefined>(undefined);
-  const isBusy = session.isBusy.value;
-  const exists = session.info.value !== undefined;
   useEffect(() => {
-    if (!exists) return undefined;
+    if (version === undefined) return undefined;
     const controller = new AbortController();
+    const scope = { ...(sessionId !== undefined && { sessionId }), ...(projectDir !== undefined && { projectDir }) };
     const load = () =>
-      store.client.git({ sessionId: session.id }, { signal: controller.signal }).then(
+      store.client.git(scope, { signal: controller.signal }).then(
         (newState) => (state.value = newState),
         // The state is not important enough for an error message.
         () => undefined,
@@ -34,8 +36,19 @@ export function GitBranch({ session }: { session: WatchedSession }) {
       removeEventListener("focus", reload);
       controller.abort();
     };
-  }, [session, isBusy, exists]);
-  const { branch = null, commit = null, dirty = 0 } = state.value ?? {};
+  }, [sessionId, projectDir, version]);
+  return state.value;
+}
+
+/**
+ * The Git branch of the session's folder, and the number of changed files. Reads both again when a run ends. Renders
+ * nothing outside of a repository.
+ */
+export function GitBranch({ session }: { session: WatchedSession }) {
+  const isBusy = session.isBusy.value;
+  const exists = session.info.value !== undefined;
+  const state = useGitState({ sessionId: session.id }, exists ? isBusy : undefined);
+  const { branch = null, commit = null, dirty = 0 } = state ?? {};
   const name = branch ?? commit?.slice(0, HASH_CHARACTERS);
   if (name === undefined) return null;
   const label = `${escapeInvisible(name)}${dirty === 0 ? "" : ` · ${dirty} changed`}`;

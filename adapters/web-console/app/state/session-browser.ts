@@ -14,6 +14,8 @@ export class SessionBrowser {
   readonly #isLoading = signal(false);
   readonly #search = signal("");
   readonly #isArchive = signal(false);
+  readonly #projectDir = signal("");
+  readonly #projectDirs = signal<readonly string[]>([]);
   /** Whether the newest page must be loaded again after the current request. */
   #isOutdated = false;
   /** Whether the next page must be loaded after the current request. */
@@ -46,14 +48,24 @@ export class SessionBrowser {
     return this.#isArchive;
   }
 
+  /** The folder whose sessions are listed; `""` for all. */
+  get projectDir(): ReadonlySignal<string> {
+    return this.#projectDir;
+  }
+
+  /** The folders of the sessions that were loaded so far, in alphabetical order. */
+  get projectDirs(): ReadonlySignal<readonly string[]> {
+    return this.#projectDirs;
+  }
+
   /** Shows the archived sessions, or the others again. */
   toggleArchive(): void {
-    batch(() => {
-      this.#isArchive.value = !this.#isArchive.peek();
-      this.#sessions.value = [];
-      this.#total.value = undefined;
-    });
-    void this.#reload();
+    this.#showOthers(() => (this.#isArchive.value = !this.#isArchive.peek()));
+  }
+
+  /** Shows the sessions of a folder only; `""` shows all. */
+  showProject(folder: string): void {
+    this.#showOthers(() => (this.#projectDir.value = folder));
   }
 
   /** Sets the search text and loads the matching sessions after a pause in typing. */
@@ -128,6 +140,9 @@ export class SessionBrowser {
     if (sessions.some(({ id }) => id === session.id)) return this.update(session);
     const total = this.#total.peek();
     const lastSession = sessions.at(-1);
+    this.#addProjectDirs([session]);
+    const projectDir = this.#projectDir.peek();
+    if (projectDir !== "" && session.project_dir !== projectDir) return;
     // The server decides whether a session matches a search.
     if (total === undefined || this.#search.peek() !== "" || (session.archived === true) !== this.#isArchive.peek())
       return;
@@ -158,6 +173,22 @@ export class SessionBrowser {
     this.#sessions.value = [...otherSessions, session].sort(compareByUse);
   }
 
+  #addProjectDirs(sessions: readonly ApiSession[]): void {
+    const previousDirs = this.#projectDirs.peek();
+    const projectDirs = new Set([...previousDirs, ...sessions.map(({ project_dir: folder }) => folder)]);
+    if (projectDirs.size > previousDirs.length) this.#projectDirs.value = [...projectDirs].sort();
+  }
+
+  /** Replaces the list after `change` has changed what it contains. */
+  #showOthers(change: () => void): void {
+    batch(() => {
+      change();
+      this.#sessions.value = [];
+      this.#total.value = undefined;
+    });
+    void this.#reload();
+  }
+
   async #reload(): Promise<void> {
     this.#requestController.abort();
     this.#requestController = new AbortController();
@@ -170,14 +201,18 @@ export class SessionBrowser {
     this.#isLoading.value = true;
     try {
       const search = this.#search.peek().trim();
-      const loadedPage = await this.#client.sessions.list(
-        { page, size: PAGE_SIZE, ...(search && { search }), ...(this.#isArchive.peek() && { archived: "only" }) },
-        { signal },
-      );
+      const projectDir = this.#projectDir.peek();
+      const filter = {
+        ...(search && { search }),
+        ...(projectDir && { projectDir }),
+        ...(this.#isArchive.peek() && { archived: "only" as const }),
+      };
+      const loadedPage = await this.#client.sessions.list({ page, size: PAGE_SIZE, ...filter }, { signal });
       if (signal.aborted) return;
       batch(() => {
         this.#sessions.value = replacesList ? loadedPage.sessions : this.#mergePage(loadedPage.sessions, page);
         this.#total.value = loadedPage.total;
+        this.#addProjectDirs(loadedPage.sessions);
       });
     } catch (error) {
       if (!signal.aborted && !quiet) this.#reportError(error);
