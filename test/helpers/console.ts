@@ -154,7 +154,7 @@ export async function openWindow(
   page.on("pageerror", (error) => addFault(`error: ${error.stack ?? error.message}`));
   page.on("console", (message) => {
     const { url: source } = message.location();
-    if (isLateSteer(message.text(), source)) return;
+    if (isLateSteer(message.text(), source) || isStartingServer(message.text(), source)) return;
     if (message.type() === "error" || message.type() === "warning") addFault(`console: ${message.text()} (${source})`);
   });
   page.on("dialog", (dialog) => {
@@ -196,6 +196,11 @@ export async function openWindow(
  */
 function isLateSteer(text: string, source: string): boolean {
   return text.includes("409 (Conflict)") && /\/api\/sessions\/[^/]+\/steer$/.test(source);
+}
+
+/** A server that has just started is not ready until it knows its models. The settings ask it again. */
+function isStartingServer(text: string, source: string): boolean {
+  return text.includes("503 (Service Unavailable)") && source.endsWith("/api/ready");
 }
 
 /** URL of a session in the console. */
