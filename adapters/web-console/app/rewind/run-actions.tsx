@@ -24,29 +24,26 @@ export function RunActions({ session, run }: { session: WatchedSession; run: Api
           <Icon name="retry" /> Retry
         </button>
       )}
-      {session.rows.value.length > 0 && (
-        <button
-          type="button"
-          class="button quiet"
-          title="Undo the last run with its files"
-          onClick={() => (rewindTask.value = { session, action: "undo" })}
-        >
-          <Icon name="rewind" /> Undo
-        </button>
-      )}
+      {session.rows.value.length > 0 && <RewindButton session={session} action="undo" />}
       <a class="button quiet" href={toFragment({ name: "changes", id: session.id })}>
         <Icon name="file-edit" /> Changes
       </a>
-      {canRedo(session) && (
-        <button
-          type="button"
-          class="button quiet"
-          title="Revert the last undo"
-          onClick={() => (rewindTask.value = { session, action: "redo" })}
-        >
-          <Icon name="redo" /> Redo
-        </button>
-      )}
+      {canRedo(session) && <RewindButton session={session} action="redo" />}
     </div>
+  );
+}
+
+const REWIND_BUTTONS = {
+  undo: { icon: "rewind", label: "Undo", title: "Undo the last run with its files" },
+  redo: { icon: "redo", label: "Redo", title: "Revert the last undo" },
+} as const;
+
+/** Opens the dialog of an action. */
+function RewindButton({ session, action }: { session: WatchedSession; action: keyof typeof REWIND_BUTTONS }) {
+  const { icon, label, title } = REWIND_BUTTONS[action];
+  return (
+    <button type="button" class="button quiet" title={title} onClick={() => (rewindTask.value = { session, action })}>
+      <Icon name={icon} /> {label}
+    </button>
   );
 }
