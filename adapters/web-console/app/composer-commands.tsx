@@ -1,6 +1,7 @@
 import { useSignal, type ReadonlySignal, type Signal } from "@preact/signals";
 import type { Command, GantryClient } from "gantry/client";
 import { useEffect } from "preact/hooks";
+import type { WatchedSession } from "./state/watched-session.js";
 
 const MAX_SUGGESTIONS = 8;
 /** Time after a request in which the loaded commands are used again, in ms. */
@@ -69,7 +70,7 @@ export class CommandSuggestions {
 export function useCommands(
   client: GantryClient,
   text: ReadonlySignal<string>,
-  sessionId: string | undefined,
+  session: WatchedSession | undefined,
   projectDir: string,
 ): CommandSuggestions {
   const commands = useSignal<readonly Command[]>([]);
@@ -80,18 +81,19 @@ export function useCommands(
     index.value = 0;
     if (!isCommandText || performance.now() - requestedAtMs.peek() < COMMAND_CACHE_MS) return;
     requestedAtMs.value = performance.now();
-    const scope = sessionId === undefined ? (projectDir === "" ? {} : { projectDir }) : { sessionId };
+    const scope = session ? { sessionId: session.id } : projectDir === "" ? {} : { projectDir };
     // If loading fails, the text is sent as a normal prompt.
     client.commands(scope).then(
-      (loadedCommands) => (commands.value = withPageCommands(loadedCommands, sessionId)),
-      () => (commands.value = withPageCommands([], sessionId)),
+      (loadedCommands) => (commands.value = withPageCommands(loadedCommands, session)),
+      () => (commands.value = withPageCommands([], session)),
     );
   }, [text.value]);
   return new CommandSuggestions(commands, index, text);
 }
 
-function withPageCommands(commands: readonly Command[], sessionId: string | undefined): readonly Command[] {
-  if (sessionId === undefined) return commands;
+/** A subagent's session has no commands of the page: the session of its parent undoes its work. */
+function withPageCommands(commands: readonly Command[], session: WatchedSession | undefined): readonly Command[] {
+  if (!session || session.info.peek()?.spawned_by) return commands;
   const names = new Set(commands.map(({ name }) => name));
   return [...commands, ...PAGE_COMMANDS.filter(({ name }) => !names.has(name))];
 }

@@ -52,7 +52,7 @@ function Editor({ session }: { session: WatchedSession | undefined }) {
   const sentCount = useSignal(0);
   const textArea = useRef<HTMLTextAreaElement>(null);
   const isBusy = session?.isBusy.value ?? false;
-  const commands = useCommands(store.client, text, session?.id, store.newSessionSettings.projectDir.value);
+  const commands = useCommands(store.client, text, session, store.newSessionSettings.projectDir.value);
   const caret = useSignal(0);
   const isHistoryOpen = useSignal(false);
   const history = useRef(new HistoryWalk());

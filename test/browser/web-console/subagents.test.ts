@@ -28,8 +28,16 @@ describe("the session of a subagent", { skip: NO_BROWSER }, () => {
     await page.getByRole("button", { name: /Read a\.txt/ }).waitFor();
     assert.notEqual(page.url(), parentUrl);
     assert.equal(await page.locator("nav, aside").getByText("Count the lines").count(), 0);
+    // The parent session undoes the work of its subagents.
+    const prompt = page.getByRole("textbox", { name: "Message" });
+    await prompt.fill("/");
+    await page.getByRole("option", { name: "/compact" }).waitFor();
+    assert.equal(await page.getByRole("option", { name: "/undo" }).count(), 0);
+    await prompt.fill("");
     await page.getByRole("link", { name: "Back to the parent session" }).click();
     await page.getByText("It has one line.").waitFor();
     assert.equal(page.url(), parentUrl);
+    await prompt.fill("/");
+    await page.getByRole("option", { name: "/undo" }).waitFor();
   });
 });
