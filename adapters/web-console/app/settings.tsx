@@ -6,6 +6,8 @@ import { notificationChoice } from "./attention/notification-choice.js";
 import { ConnectModel } from "./connect-model.js";
 import { hasLanguageModel } from "./language-models.js";
 import { Icon } from "./parts/icon.js";
+import { EDITOR_NAMES, labelEditor } from "./preview/editor-urls.js";
+import { chooseEditor, editor } from "./preview/editor.js";
 import { useConsole } from "./state/context.js";
 
 /** Time between two requests for the state of a server that is not ready, in ms. */
@@ -40,6 +42,24 @@ export function Settings() {
               <span class="settings-note">They need https, or an address of this machine.</span>
             )}
           </div>
+          <label class="settings-row">
+            <span>Editor</span>
+            <select
+              class="picker"
+              value={editor.value}
+              onChange={({ currentTarget: { value } }) =>
+                chooseEditor(EDITOR_NAMES.find((name) => name === value) ?? "")
+              }
+            >
+              <option value="">None</option>
+              {EDITOR_NAMES.map((name) => (
+                <option key={name} value={name}>
+                  {labelEditor(name)}
+                </option>
+              ))}
+            </select>
+            <span class="settings-note">Opens files on this machine.</span>
+          </label>
         </section>
         <ServerState />
         <Models />

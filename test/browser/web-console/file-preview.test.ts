@@ -30,6 +30,7 @@ describe("the preview of files", { skip: NO_BROWSER }, () => {
         width,
         height: 720,
         isDark,
+        hasSharedWorkers: false,
         expectedFaults: new RegExp(`${STOPPED_SERVER_ERROR.source}|404`),
       });
       await page.getByRole("textbox", { name: "Message" }).fill("Look");
@@ -49,8 +50,16 @@ describe("the preview of files", { skip: NO_BROWSER }, () => {
       await page.keyboard.press("Escape");
       await panel.waitFor({ state: "detached" });
 
+      // The file opens in the editor that the settings name.
+      const sessionAddress = page.url();
+      await page.goto(`${console.url}#/settings`);
+      await page.getByRole("combobox", { name: "Editor" }).selectOption({ label: "Zed" });
+      await page.goto(sessionAddress);
+
       await answer.getByRole("link", { name: "src/a.ts:300" }).click();
       await panel.getByRole("img", { name: "Line 300" }).waitFor();
+      const editorLink = panel.getByRole("link", { name: "Open in Zed" });
+      assert.equal(await editorLink.getAttribute("href"), `zed://file${console.server.projectDir}/src/a.ts:300`);
       await waitForPage(
         page,
         `(() => {
@@ -81,7 +90,6 @@ describe("the preview of files", { skip: NO_BROWSER }, () => {
       await panel.getByText("This file does not exist").waitFor();
 
       // The project folder, of which the links are made, is received after the messages.
-      await page.addInitScript("delete globalThis.SharedWorker");
       let isBlocked = true;
       await page.route(/watch-all/, (route) => (isBlocked ? route.abort() : route.continue()));
       await page.reload();

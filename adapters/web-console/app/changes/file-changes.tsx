@@ -3,6 +3,7 @@ import type { ApiChangedFile, ApiHunk } from "gantry/client";
 import { useEffect } from "preact/hooks";
 import { escapeInvisible } from "../content/escape.js";
 import { compareTexts } from "../diff-lines.js";
+import { EditorLink } from "../preview/editor-link.js";
 import { colourLines } from "./coloured-lines.js";
 import { HunkView, type LineColours } from "./hunk-view.js";
 import { toHunks, type Hunk } from "./hunks.js";
@@ -59,6 +60,7 @@ export function FileChanges({ file, path, undo, isDisabled, copyPatch }: FileCha
             <span class="diff-minus">−{file.removed}</span>
           </span>
         )}
+        {file.kind !== "deleted" && <EditorLink path={file.path} />}
         {file.omitted === "" && (
           <button type="button" class="button quiet" aria-label={`Copy as patch: ${shownPath}`} onClick={copyPatch}>
             Copy as patch

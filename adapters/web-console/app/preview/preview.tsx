@@ -8,6 +8,7 @@ import { CopyButton } from "../parts/copy.js";
 import { formatAge, formatBytes } from "../parts/format.js";
 import { useConsole } from "../state/context.js";
 import { toErrorMessage } from "../state/error-message.js";
+import { EditorLink } from "./editor-link.js";
 import type { FileReference } from "./file-reference.js";
 
 interface PreviewProps {
@@ -38,6 +39,7 @@ export function Preview({ sessionId, file }: PreviewProps) {
         <h2 class="clipped" title={file.path}>
           <bdi>{escapeInvisible(file.path)}</bdi>
         </h2>
+        {content.value && <EditorLink path={content.value.path} line={file.line} />}
         <CopyButton getText={() => file.path} label="Copy the path" />
         <IconButton icon="x" label="Close" onClick={() => store.navigate({ name: "session", id: sessionId })} />
       </div>
