@@ -98,7 +98,9 @@ describe("the console of a server without required headers", { skip: NO_BROWSER 
         expectedFaults: /status of 404/,
       });
       await page.getByRole("heading", { name: /What should the agent do|Session not found/ }).waitFor();
-      const unexpectedRequests = requests.filter((request) => !/ \/(console|api\/(models\b|sessions\b))/.test(request));
+      const unexpectedRequests = requests.filter(
+        (request) => !/ \/(console|api\/(models\b|sessions\b|git$))/.test(request),
+      );
       assert.deepEqual(unexpectedRequests, [], name);
     }
   });
