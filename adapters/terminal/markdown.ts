@@ -1,13 +1,15 @@
+import { parseInline } from "./inline-markdown.js";
+import { continuesTable, isTableLine, renderTable } from "./markdown-table.js";
 import { cleanText, trimLineBreaks } from "./text.js";
-import { span, wrap, type Line, type SpanStyle, type Span } from "./spans.js";
+import { span, wrap, type Line } from "./spans.js";
 
 /** Maximum characters of a line that are formatted. The rest of a longer line is shown without formatting. */
 const MAX_PIECE_CHARACTERS = 4_000;
 const MAX_RULE_COLUMNS = 40;
 
 /**
- * Renders a model's Markdown: headings, lists, quotes, code. Other text is unchanged. If the text has grown since the
- * last call, only the new part is formatted.
+ * Renders a model's Markdown: headings, lists, quotes, code, tables. Other text is unchanged. If the text has grown
+ * since the last call, only the new part and an unfinished table are formatted.
  */
 export class MarkdownRenderer {
   readonly #indent: Line;
@@ -19,6 +21,8 @@ export class MarkdownRenderer {
   #codeFence = "";
   /** Whether the next text continues a line whose start is final. */
   #isLineContinued = false;
+  /** The last lines if they may be a table. They are not in the final rows yet. */
+  #tableLines: string[] = [];
 
   constructor(indent: Line = []) {
     this.#indent = indent;
@@ -28,7 +32,7 @@ export class MarkdownRenderer {
     const trimmedText = trimLineBreaks(text);
     if (columns !== this.#columns || !trimmedText.startsWith(this.#finalText)) {
       [this.#columns, this.#finalText, this.#finalRows] = [columns, "", []];
-      [this.#codeFence, this.#isLineContinued] = ["", false];
+      [this.#codeFence, this.#isLineContinued, this.#tableLines] = ["", false, []];
     }
     let start = this.#finalText.length;
     for (;;) {
@@ -36,29 +40,48 @@ export class MarkdownRenderer {
       const lineEnd = end === -1 ? trimmedText.length : end;
       if (lineEnd - start > MAX_PIECE_CHARACTERS) {
         const pieceEnd = findPieceEnd(trimmedText, start);
-        this.#append(trimmedText.slice(start, pieceEnd), this.#finalRows);
+        this.#append(trimmedText.slice(start, pieceEnd), this.#finalRows, "piece");
         this.#isLineContinued = true;
         start = pieceEnd;
       } else if (end === -1) break;
       else {
-        this.#append(trimmedText.slice(start, trimmedText[end - 1] === "\r" ? end - 1 : end), this.#finalRows);
+        this.#append(trimmedText.slice(start, trimmedText[end - 1] === "\r" ? end - 1 : end), this.#finalRows, "line");
         this.#isLineContinued = false;
         start = end + 1;
       }
     }
     this.#finalText = trimmedText.slice(0, start);
     const rows = [...this.#finalRows];
-    // The last line may still change: format it, but keep the fence of the final lines.
-    const finalFence = this.#codeFence;
+    // The last line may still change: format it, but keep the fence and the table of the final lines.
+    const [finalFence, finalTableLines] = [this.#codeFence, this.#tableLines];
+    this.#tableLines = [...finalTableLines];
     if (start < trimmedText.length || !this.#isLineContinued)
-      this.#append(trimmedText.slice(start).replace(/\r$/, ""), rows);
-    this.#codeFence = finalFence;
+      this.#append(trimmedText.slice(start).replace(/\r$/, ""), rows, "unfinished line");
+    this.#endTable(rows);
+    [this.#codeFence, this.#tableLines] = [finalFence, finalTableLines];
     return rows;
   }
 
-  #append(text: string, rows: Line[]): void {
-    for (const line of cleanText(text).split("\n"))
-      for (const row of this.#renderLine(line, this.#columns)) rows.push([...this.#indent, ...row]);
+  #append(text: string, rows: Line[], kind: "line" | "piece" | "unfinished line"): void {
+    for (const line of cleanText(text).split("\n")) {
+      const isPart = kind === "piece" || this.#isLineContinued || this.#codeFence !== "";
+      const isPossibleTable = !isPart && isTableLine(line);
+      if (!isPossibleTable || !continuesTable(this.#tableLines, line, kind === "unfinished line")) this.#endTable(rows);
+      if (isPossibleTable) this.#tableLines.push(line);
+      else this.#addRows(this.#renderLine(line, this.#columns), rows);
+    }
+  }
+
+  /** Renders the lines that may be a table. */
+  #endTable(rows: Line[]): void {
+    const [lines, columns] = [this.#tableLines, this.#columns];
+    this.#tableLines = [];
+    if (lines.length > 1) this.#addRows(renderTable(lines, columns), rows);
+    else for (const line of lines) this.#addRows(this.#renderLine(line, columns), rows);
+  }
+
+  #addRows(newRows: readonly Line[], rows: Line[]): void {
+    for (const row of newRows) rows.push([...this.#indent, ...row]);
   }
 
   #renderLine(line: string, columns: number): Line[] {
@@ -105,19 +128,4 @@ function findPieceEnd(text: string, start: number): number {
   while (end > start + MAX_PIECE_CHARACTERS / 2 && /^[\p{M}\u200d\udc00-\udfff]/u.test(text.slice(end, end + 2)))
     end -= 1;
   return end;
-}
-
-/** Parses `code`, **bold** and *italic* in one line. */
-function parseInline(text: string): Span[] {
-  const spans: Span[] = [];
-  let index = 0;
-  for (const match of text.matchAll(/`([^`]+)`|\*\*([^*]+)\*\*|(?<![\w*])\*([^*\s][^*]*)\*(?![\w*])/g)) {
-    const [matchedText, code, bold, italic] = match;
-    if (match.index > index) spans.push(span(text.slice(index, match.index)));
-    const style: SpanStyle = code !== undefined ? "code" : bold !== undefined ? "bold" : "italic";
-    spans.push(span(code ?? bold ?? italic ?? matchedText, style));
-    index = match.index + matchedText.length;
-  }
-  if (index < text.length || spans.length === 0) spans.push(span(text.slice(index)));
-  return spans;
 }

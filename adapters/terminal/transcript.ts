@@ -1,6 +1,6 @@
 import type { ApiMessage, SessionMirror, ApiToolCall } from "gantry/client";
 import { renderDiff } from "./diff-rows.js";
-import { MarkdownRenderer } from "./markdown.js";
+import type { MarkdownRenderer } from "./markdown.js";
 import { MAX_EXPANDED_ROWS, MAX_OUTPUT_ROWS, renderOutputRows } from "./output-rows.js";
 import { cleanText, escapeInvisible, escapeLine } from "./text.js";
 import { span, wrap, type Line } from "./spans.js";
@@ -68,6 +68,27 @@ export class Transcript {
   #cachedBlocks = new WeakMap<object, CachedBlock>();
   /** The renderer of the message that is currently streamed. Each update of the message is another object. */
   #streamedMessage: { seq: number; renderer: MarkdownRenderer } | undefined;
+  /** Undefined until the module is loaded: texts are then shown without formatting. */
+  #markdown: typeof import("./markdown.js") | undefined;
+  #loading: Promise<void> | undefined;
+  readonly #onLoaded: () => void;
+
+  /** `onLoaded`: called when the rows of all messages have changed. */
+  constructor(onLoaded: () => void = () => undefined) {
+    this.#onLoaded = onLoaded;
+  }
+
+  /** Starts to load the renderer of Markdown, which the first frame does not need. */
+  loadMarkdown(): void {
+    this.#loading ??= import("./markdown.js").then(
+      (module) => {
+        this.#markdown = module;
+        this.#cachedBlocks = new WeakMap();
+        this.#onLoaded();
+      },
+      () => undefined,
+    );
+  }
 
   /** Renders messages and notices in order. A prompt that is not among the messages yet comes last. */
   renderBlocks(
@@ -104,9 +125,12 @@ export class Transcript {
     return blocks;
   }
 
-  #getRenderer({ seq, finished }: ApiMessage): MarkdownRenderer {
+  #getRenderer({ seq, finished }: ApiMessage): MarkdownRenderer | undefined {
+    if (!this.#markdown) return undefined;
     const renderer =
-      this.#streamedMessage?.seq === seq ? this.#streamedMessage.renderer : new MarkdownRenderer([span("  ")]);
+      this.#streamedMessage?.seq === seq
+        ? this.#streamedMessage.renderer
+        : new this.#markdown.MarkdownRenderer([span("  ")]);
     if (finished === false) this.#streamedMessage = { seq, renderer };
     else if (this.#streamedMessage?.seq === seq) this.#streamedMessage = undefined;
     return renderer;
@@ -150,12 +174,18 @@ function renderPromptRows(text: string, { columns }: Layout): Line[] {
   return [[], ...rows];
 }
 
+function renderPlainRows(text: string, columns: number): Line[] {
+  return cleanText(text)
+    .split("\n")
+    .flatMap((line) => wrap([span(line)], columns, [span("  ")]));
+}
+
 function renderMessageRows(
   message: ApiMessage,
   resultsByCallId: ReadonlyMap<string, ApiMessage>,
   progress: ReadonlyMap<string, string>,
   layout: Layout,
-  renderer: MarkdownRenderer,
+  renderer: MarkdownRenderer | undefined,
 ): Line[] {
   const { columns } = layout;
   const text = getMessageText(message);
@@ -168,7 +198,7 @@ function renderMessageRows(
   const rows: Line[] = [...renderThoughtRows(message, layout)];
   if (text.trim() !== "") {
     rows.push([]);
-    for (const row of renderer.renderRows(text, columns - 2)) rows.push(row);
+    for (const row of renderer?.renderRows(text, columns - 2) ?? renderPlainRows(text, columns)) rows.push(row);
   }
   for (const call of message.tool_calls) {
     const { id, function: calledFunction } = call;

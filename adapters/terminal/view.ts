@@ -25,7 +25,7 @@ export class View {
   readonly #store: TerminalStore;
   readonly #painter: Painter;
   readonly #hasColours: boolean;
-  readonly #transcript = new Transcript();
+  readonly #transcript: Transcript;
   /** Painted text by row. Rows of the transcript are the same objects in each frame. */
   readonly #paintedRows = new WeakMap<Line, PaintedRow>();
   /** Cancels the scheduled frame; undefined if none is scheduled. */
@@ -39,6 +39,7 @@ export class View {
     this.#store = store;
     this.#painter = painter;
     this.#hasColours = hasColours;
+    this.#transcript = new Transcript(() => store.onChanged());
     store.onChanged = () => this.#schedule();
     this.draw();
   }
@@ -49,6 +50,8 @@ export class View {
     this.#cancelFrame = undefined;
     const startedAtMs = performance.now();
     const { columns, rows } = this.#painter;
+    const { id, pendingPrompt } = this.#store.conversation;
+    if (id !== undefined || pendingPrompt) this.#transcript.loadMarkdown();
     const frame = renderFrame(this.#store, this.#transcript, columns, rows, this.#tick);
     this.#painter.paint(
       frame.rows.map((row) => this.#paint(row, columns)),

@@ -100,6 +100,7 @@ describe("untrusted terminal text", () => {
       "# Heading\r\n",
       "A **bold** word, `code`, 漢字 and 👩‍👩‍👧.\n\n- one\n  1. two\n\n> said\n\n---\n",
       "```ts\nconst a = 1; // `b`\n\n```\n~~~\nopen\n",
+      "~~~\n\nText | x\n| a | b |\n|---|--:|\n| 1 | 漢字 |\n| 3 | 4 |\nNo table | here\n| c |\n| - |\n\n",
       `${"a long line of words ".repeat(500)}\n`,
       "漢字".repeat(5_000),
     ].join("");
