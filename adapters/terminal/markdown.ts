@@ -1,11 +1,26 @@
+import type { CodeHighlighter } from "./code-highlighter.js";
 import { parseInline } from "./inline-markdown.js";
 import { continuesTable, isTableLine, renderTable } from "./markdown-table.js";
 import { cleanText, trimLineBreaks } from "./text.js";
 import { span, wrap, type Line } from "./spans.js";
 
+export { CodeHighlighter } from "./code-highlighter.js";
+
 /** Maximum characters of a line that are formatted. The rest of a longer line is shown without formatting. */
 const MAX_PIECE_CHARACTERS = 4_000;
 const MAX_RULE_COLUMNS = 40;
+
+/** A code block without its end. */
+interface CodeBlock {
+  readonly openingMarks: string;
+  /** The language in lower case; "" if the block names none. */
+  readonly language: string;
+  readonly lines: string[];
+  /** Index of its first line in the rows. */
+  readonly startRow: number;
+  /** Whether a line is so long that it was split. */
+  hasSplitLine: boolean;
+}
 
 /**
  * Renders a model's Markdown: headings, lists, quotes, code, tables. Other text is unchanged. If the text has grown
@@ -17,22 +32,26 @@ export class MarkdownRenderer {
   /** Text whose rows are final: whole lines, and whole pieces of an unfinished line. */
   #finalText = "";
   #finalRows: Line[] = [];
-  /** Opening marks of the current code fence; `""` outside of code. */
-  #codeFence = "";
+  /** The current code block; undefined outside of code. */
+  #code: CodeBlock | undefined;
   /** Whether the next text continues a line whose start is final. */
   #isLineContinued = false;
   /** The last lines if they may be a table. They are not in the final rows yet. */
   #tableLines: string[] = [];
 
-  constructor(indent: Line = []) {
+  readonly #highlighter: CodeHighlighter | undefined;
+
+  /** Without a highlighter, code has one colour. */
+  constructor(indent: Line = [], highlighter?: CodeHighlighter) {
     this.#indent = indent;
+    this.#highlighter = highlighter;
   }
 
   renderRows(text: string, columns: number): Line[] {
     const trimmedText = trimLineBreaks(text);
     if (columns !== this.#columns || !trimmedText.startsWith(this.#finalText)) {
       [this.#columns, this.#finalText, this.#finalRows] = [columns, "", []];
-      [this.#codeFence, this.#isLineContinued, this.#tableLines] = ["", false, []];
+      [this.#code, this.#isLineContinued, this.#tableLines] = [undefined, false, []];
     }
     let start = this.#finalText.length;
     for (;;) {
@@ -52,23 +71,25 @@ export class MarkdownRenderer {
     }
     this.#finalText = trimmedText.slice(0, start);
     const rows = [...this.#finalRows];
-    // The last line may still change: format it, but keep the fence and the table of the final lines.
-    const [finalFence, finalTableLines] = [this.#codeFence, this.#tableLines];
+    // The last line may still change: format it, but keep the code block and the table of the final lines.
+    const [finalCode, finalTableLines] = [this.#code, this.#tableLines];
+    const codeLineCount = finalCode?.lines.length ?? 0;
     this.#tableLines = [...finalTableLines];
     if (start < trimmedText.length || !this.#isLineContinued)
       this.#append(trimmedText.slice(start).replace(/\r$/, ""), rows, "unfinished line");
     this.#endTable(rows);
-    [this.#codeFence, this.#tableLines] = [finalFence, finalTableLines];
+    [this.#code, this.#tableLines] = [finalCode, finalTableLines];
+    finalCode?.lines.splice(codeLineCount);
     return rows;
   }
 
   #append(text: string, rows: Line[], kind: "line" | "piece" | "unfinished line"): void {
     for (const line of cleanText(text).split("\n")) {
-      const isPart = kind === "piece" || this.#isLineContinued || this.#codeFence !== "";
-      const isPossibleTable = !isPart && isTableLine(line);
+      const isPossibleTable = kind !== "piece" && !this.#isLineContinued && !this.#code && isTableLine(line);
       if (!isPossibleTable || !continuesTable(this.#tableLines, line, kind === "unfinished line")) this.#endTable(rows);
       if (isPossibleTable) this.#tableLines.push(line);
-      else this.#addRows(this.#renderLine(line, this.#columns), rows);
+      else if (this.#code) this.#addCodeLine(this.#code, line, rows);
+      else this.#addLine(line, rows);
     }
   }
 
@@ -84,22 +105,41 @@ export class MarkdownRenderer {
     for (const row of newRows) rows.push([...this.#indent, ...row]);
   }
 
+  #addLine(line: string, rows: Line[]): void {
+    const openingMarks = this.#isLineContinued ? undefined : readFenceMarks(line);
+    if (openingMarks === undefined) return this.#addRows(this.#renderLine(line, this.#columns), rows);
+    const info = line.replace(openingMarks, "").trim();
+    this.#addRows([[span(`┌ ${info}`.trimEnd(), "dim")]], rows);
+    const language = /^[^\s{,:]*/.exec(info)?.[0].toLowerCase() ?? "";
+    this.#code = { openingMarks, language, lines: [], startRow: rows.length, hasSplitLine: false };
+  }
+
+  #addCodeLine(code: CodeBlock, line: string, rows: Line[]): void {
+    const marks = this.#isLineContinued ? undefined : readFenceMarks(line);
+    if (marks?.startsWith(code.openingMarks) && line.trim() === marks) {
+      this.#code = undefined;
+      this.#colourCode(code, rows);
+      return this.#addRows([[span("└", "dim")]], rows);
+    }
+    if (this.#isLineContinued) code.hasSplitLine = true;
+    else code.lines.push(line);
+    this.#addCodeRows([span(line, "code")], rows);
+  }
+
+  /** Replaces the rows of a complete code block. */
+  #colourCode({ lines, language, startRow, hasSplitLine }: CodeBlock, rows: Line[]): void {
+    const colouredLines = hasSplitLine ? undefined : this.#highlighter?.highlight(lines, language);
+    if (!colouredLines) return;
+    rows.splice(startRow);
+    for (const line of colouredLines) this.#addCodeRows(line, rows);
+  }
+
+  #addCodeRows(line: Line, rows: Line[]): void {
+    this.#addRows(wrap(line, this.#columns, [span("│ ", "dim")]), rows);
+  }
+
   #renderLine(line: string, columns: number): Line[] {
-    if (this.#isLineContinued)
-      return this.#codeFence === ""
-        ? wrap([span(line)], columns)
-        : wrap([span(line, "code")], columns, [span("│ ", "dim")]);
-    const fenceMark = /^\s{0,3}(`{3,}|~{3,})/.exec(line)?.[1];
-    if (fenceMark !== undefined && this.#codeFence === "") {
-      this.#codeFence = fenceMark;
-      const language = line.replace(fenceMark, "").trim();
-      return [[span(`┌ ${language}`.trimEnd(), "dim")]];
-    }
-    if (this.#codeFence !== "" && fenceMark?.startsWith(this.#codeFence) === true && line.trim() === fenceMark) {
-      this.#codeFence = "";
-      return [[span("└", "dim")]];
-    }
-    if (this.#codeFence !== "") return wrap([span(line, "code")], columns, [span("│ ", "dim")]);
+    if (this.#isLineContinued) return wrap([span(line)], columns);
     const heading = /^#{1,6} +(.*)$/.exec(line)?.[1];
     if (heading !== undefined) return wrap([span(heading, "heading")], columns);
     if (/^ {0,3}([-*_])( *\1){2,} *$/.test(line))
@@ -117,6 +157,11 @@ export class MarkdownRenderer {
       ? wrap([span(quote, "dim")], columns, [span("▌ ", "dim")])
       : wrap(parseInline(line), columns);
   }
+}
+
+/** Returns the marks with which a line starts or ends a code block. */
+function readFenceMarks(line: string): string | undefined {
+  return /^\s{0,3}(`{3,}|~{3,})/.exec(line)?.[1];
 }
 
 /** Returns the end of a piece of a long line: after a space if possible, otherwise between two characters. */

@@ -2,7 +2,19 @@ import { truncate, toGraphemes, textWidth, graphemeWidth } from "./text.js";
 
 /** Style of a span. Styles use the terminal's 16 colours, which suit the terminal's background. */
 export type SpanStyle =
-  "plain" | "bold" | "dim" | "italic" | "code" | "heading" | "accent" | "good" | "bad" | "warn" | "selected" | "person";
+  | "plain"
+  | "bold"
+  | "dim"
+  | "italic"
+  | "code"
+  | "keyword"
+  | "heading"
+  | "accent"
+  | "good"
+  | "bad"
+  | "warn"
+  | "selected"
+  | "person";
 
 /** A part of a line with one style. The text contains no control characters. */
 export interface Span {
@@ -20,6 +32,7 @@ const SGR_CODES: Readonly<Record<SpanStyle, string>> = {
   dim: "2",
   italic: "3",
   code: "36",
+  keyword: "35",
   heading: "1;4",
   accent: "36",
   good: "32",
@@ -32,6 +45,7 @@ const SGR_CODES: Readonly<Record<SpanStyle, string>> = {
 const COLOURLESS_SGR_CODES: Readonly<Record<SpanStyle, string>> = {
   ...SGR_CODES,
   code: "",
+  keyword: "",
   accent: "",
   good: "",
   bad: "",

@@ -1,5 +1,6 @@
 import type { ApiMessage, SessionMirror, ApiToolCall } from "gantry/client";
 import { renderDiff } from "./diff-rows.js";
+import type { CodeHighlighter } from "./code-highlighter.js";
 import type { MarkdownRenderer } from "./markdown.js";
 import { MAX_EXPANDED_ROWS, MAX_OUTPUT_ROWS, renderOutputRows } from "./output-rows.js";
 import { cleanText, escapeInvisible, escapeLine } from "./text.js";
@@ -71,11 +72,15 @@ export class Transcript {
   /** Undefined until the module is loaded: texts are then shown without formatting. */
   #markdown: typeof import("./markdown.js") | undefined;
   #loading: Promise<void> | undefined;
-  readonly #onLoaded: () => void;
+  /** Undefined if the terminal has no colours, and until the module is loaded. */
+  #highlighter: CodeHighlighter | undefined;
+  readonly #hasColours: boolean;
+  readonly #onReset: () => void;
 
-  /** `onLoaded`: called when the rows of all messages have changed. */
-  constructor(onLoaded: () => void = () => undefined) {
-    this.#onLoaded = onLoaded;
+  /** `onReset`: called when the rows of all messages have changed. */
+  constructor(hasColours = false, onReset: () => void = () => undefined) {
+    this.#hasColours = hasColours;
+    this.#onReset = onReset;
   }
 
   /** Starts to load the renderer of Markdown, which the first frame does not need. */
@@ -83,11 +88,18 @@ export class Transcript {
     this.#loading ??= import("./markdown.js").then(
       (module) => {
         this.#markdown = module;
-        this.#cachedBlocks = new WeakMap();
-        this.#onLoaded();
+        if (this.#hasColours) this.#highlighter = new module.CodeHighlighter(() => this.#reset());
+        this.#reset();
       },
       () => undefined,
     );
+  }
+
+  /** Renders all messages again. */
+  #reset(): void {
+    this.#cachedBlocks = new WeakMap();
+    this.#streamedMessage = undefined;
+    this.#onReset();
   }
 
   /** Renders messages and notices in order. A prompt that is not among the messages yet comes last. */
@@ -130,7 +142,7 @@ export class Transcript {
     const renderer =
       this.#streamedMessage?.seq === seq
         ? this.#streamedMessage.renderer
-        : new this.#markdown.MarkdownRenderer([span("  ")]);
+        : new this.#markdown.MarkdownRenderer([span("  ")], this.#highlighter);
     if (finished === false) this.#streamedMessage = { seq, renderer };
     else if (this.#streamedMessage?.seq === seq) this.#streamedMessage = undefined;
     return renderer;

@@ -39,7 +39,7 @@ export class View {
     this.#store = store;
     this.#painter = painter;
     this.#hasColours = hasColours;
-    this.#transcript = new Transcript(() => store.onChanged());
+    this.#transcript = new Transcript(hasColours, () => store.onChanged());
     store.onChanged = () => this.#schedule();
     this.draw();
   }

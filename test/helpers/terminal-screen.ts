@@ -12,6 +12,8 @@ class TestScreen extends Writable {
   readonly columns = 60;
   readonly rows = ROWS;
   readonly lines: string[] = Array.from({ length: ROWS }, () => "");
+  /** The lines with their escape sequences. */
+  readonly styledLines: string[] = [...this.lines];
   /** The rows that each write has painted. The first row is 0. */
   readonly paintedRows: number[][] = [];
   readonly #changes = new EventEmitter();
@@ -23,6 +25,7 @@ class TestScreen extends Writable {
     for (let index = 0; index < parts.length; index += 2) {
       const row = Number(parts[index]) - 1;
       rows.push(row);
+      this.styledLines[row] = parts[index + 1] ?? "";
       this.lines[row] = stripVTControlCharacters(parts[index + 1] ?? "").trimEnd();
     }
     this.paintedRows.push(rows);
@@ -36,12 +39,22 @@ class TestScreen extends Writable {
 
   /** Resolves when the text on the screen matches. */
   async waitFor(pattern: RegExp): Promise<void> {
-    while (!pattern.test(this.text)) await once(this.#changes, "change");
+    await this.waitUntil(() => pattern.test(this.text));
+  }
+
+  /** Resolves when the condition is true after a change of the screen. */
+  async waitUntil(condition: () => boolean): Promise<void> {
+    while (!condition()) await once(this.#changes, "change");
   }
 }
 
 /** Starts a terminal whose server starts when the test calls `serve`. */
-export function startTerminal(hooks: Hooks, url: string, newSessionOptions: TerminalOptions["newSessionOptions"] = {}) {
+export function startTerminal(
+  hooks: Hooks,
+  url: string,
+  newSessionOptions: TerminalOptions["newSessionOptions"] = {},
+  hasColours = true,
+) {
   const input = Object.assign(new PassThrough(), { setRawMode: () => input });
   const screen = new TestScreen();
   const exitController = new AbortController();
@@ -53,7 +66,7 @@ export function startTerminal(hooks: Hooks, url: string, newSessionOptions: Term
     serve: () => serverStart.then(() => ({ url, headers: {} })),
     newSessionOptions,
     location: LOCATION,
-    hasColours: true,
+    hasColours,
     signal: exitController.signal,
   });
   hooks.after(async () => {
