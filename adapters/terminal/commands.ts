@@ -1,5 +1,6 @@
 import type { ApiSession } from "gantry/client";
 import { COMMANDS } from "./command-list.js";
+import { showChanges } from "./change-commands.js";
 import { showContext } from "./context-command.js";
 import { chooseQuestion, setBell } from "./question-commands.js";
 import { search } from "./search-command.js";
@@ -71,6 +72,7 @@ const COMMAND_HANDLERS: Readonly<Record<string, (store: TerminalStore, argument:
     else store.attempt(() => store.open(argument));
   },
   search,
+  changes: showChanges,
   context: (store) => store.attempt(() => showContext(store)),
   questions: chooseQuestion,
   bell: setBell,

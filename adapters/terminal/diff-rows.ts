@@ -7,7 +7,7 @@ const CONTEXT_LINES = 2;
 /** Maximum size of the comparison table, in pairs of lines. Larger texts are shown as removed and added. */
 const MAX_LINE_PAIRS = 4_000_000;
 
-interface DiffLine {
+export interface DiffLine {
   readonly sign: " " | "+" | "-";
   readonly text: string;
 }
@@ -18,7 +18,7 @@ export function renderDiff(
   columns: number,
   maxRows: number,
 ): Line[] {
-  const diffLines = compareLines(oldText === null ? [] : splitLines(oldText), splitLines(newText));
+  const diffLines = compareTexts(oldText, newText);
   const addedCount = diffLines.filter(({ sign }) => sign === "+").length;
   const removedCount = diffLines.filter(({ sign }) => sign === "-").length;
   const header: Line = [
@@ -45,6 +45,11 @@ export function renderDiff(
   }
   if (rows.length <= maxRows) return rows;
   return [...rows.slice(0, Math.max(1, maxRows - 1)), [span(`  … ${rows.length - maxRows + 1} more lines`, "dim")]];
+}
+
+/** Compares two texts by line. Null: there is no file. */
+export function compareTexts(oldText: string | null, newText: string | null): DiffLine[] {
+  return compareLines(splitLines(oldText ?? ""), splitLines(newText ?? ""));
 }
 
 function splitLines(text: string): string[] {

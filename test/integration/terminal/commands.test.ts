@@ -1,25 +1,30 @@
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import { describe, it, type TestContext } from "node:test";
-import { builtinTools } from "gantry";
-import type { ScriptedStep } from "gantry/testing";
+import { builtinTools, folderHistory } from "gantry";
+import { callTools, type ScriptedStep } from "gantry/testing";
 import { startApi } from "../../helpers/http-api.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 import { startTerminal } from "../../helpers/terminal-screen.js";
 
 /** Starts a terminal whose first prompt got an answer. */
 async function startSession(t: TestContext, steps: readonly ScriptedStep[], hasShell = true) {
-  const project = await tempDir(t, { "note.txt": "x" });
+  const [project, home] = [await tempDir(t, { "note.txt": "a\nb\nc\nd\n" }), await tempDir(t)];
   const { PATH = "" } = process.env;
   const api = await startApi(t, {
     steps,
     http: { shell: hasShell, environment: { PATH } },
-    agent: { projectDir: project.path, tools: builtinTools({ bash: { sandbox: "off" } }) },
+    agent: {
+      projectDir: project.path,
+      tools: builtinTools({ bash: { sandbox: "off" } }),
+      fileHistory: folderHistory({ folder: home.path }),
+    },
   });
   const terminal = startTerminal(t, api.url);
   terminal.serve();
   terminal.type("hello\r");
   await terminal.screen.waitFor(/First answer\.[^]*\/help/);
-  return { ...terminal, api };
+  return { ...terminal, api, project };
 }
 
 describe("shell commands in the terminal", { skip: process.platform === "win32" }, () => {
@@ -66,5 +71,37 @@ describe("/context and /search", () => {
     await screen.waitFor(/❯ +First answer\./);
     type("\r");
     await screen.waitFor(/❯ hello\n\n {2}First answer\.|^ {2}First answer\./m);
+  });
+});
+
+describe("/changes", () => {
+  it("lists changed files, undoes one change and shows the others, then undoes the file", async (t) => {
+    const write = callTools(["bash", { command: "true" }], ["write", { path: "note.txt", content: "A\nb\nc\nD\n" }]);
+    const { screen, type, project } = await startSession(t, [write, "First answer."]);
+    const readNote = () => readFile(project.at("note.txt"), "utf8");
+    type("/changes\r");
+    await screen.waitFor(/❯ .*note\.txt.*\+2 -2/);
+    type("\r");
+    await screen.waitFor(/note\.txt 1\/2\n❯ line 1\n {4}- a\n {4}\+ A/);
+    type("\u001b[B");
+    await screen.waitFor(/2\/2\n❯ line 4/);
+    type("\r");
+    await screen.waitFor(/note\.txt\n❯ line 1\n {4}- a\n {4}\+ A\n {2}↑↓ change/);
+    assert.equal(await readNote(), "A\nb\nc\nd\n");
+    type("u");
+    await screen.waitFor(/^(?![^]*(undoing|Enter undoes))[^]*restored/);
+    assert.equal(await readNote(), "a\nb\nc\nd\n");
+    type("/changes\r");
+    await screen.waitFor(/No changed files/);
+    type("/redo\r");
+    await screen.waitFor(/any other key/);
+    type("y");
+    await screen.waitFor(/^(?![^]*any other key)/);
+    type("/changes run\r");
+    await screen.waitFor(/❯ .*note\.txt.*\+2 -2/);
+    type("\u001b");
+    await screen.waitFor(/^(?![^]*Esc closes)/);
+    type("/changes other\r");
+    await screen.waitFor(/\/changes or \/changes run/);
   });
 });
