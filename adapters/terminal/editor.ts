@@ -6,6 +6,11 @@ const CONTROL_CHARACTERS = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/g;
 /** Maximum characters before the cursor that are searched for the start of a word. */
 const MAX_WORD_CHARACTERS = 1_000;
 
+/** Removes the characters that a prompt cannot contain. */
+export function removeControls(text: string): string {
+  return text.replace(CONTROL_CHARACTERS, "");
+}
+
 /** A multi-line text input with history. */
 export class Editor {
   text = "";
@@ -20,7 +25,7 @@ export class Editor {
   #killedText = "";
 
   insert(text: string): void {
-    const cleanText = text.replace(CONTROL_CHARACTERS, "");
+    const cleanText = removeControls(text);
     this.text = this.text.slice(0, this.cursor) + cleanText + this.text.slice(this.cursor);
     this.cursor += cleanText.length;
   }

@@ -1,4 +1,5 @@
 import type { TerminalStore } from "./store.js";
+import type { FoldedPastes } from "./folded-pastes.js";
 import type { CursorPosition } from "./painter.js";
 import { truncate, toGraphemes, formatCount, textWidth, graphemeWidth, escapeInvisible, escapeLine } from "./text.js";
 import { span, getLineText, wrap, type Line } from "./spans.js";
@@ -138,11 +139,12 @@ interface PromptRow {
 }
 
 /** Caches the rows of the last text, because most frames show the same text. */
-let cachedRows: { text: string; rowColumns: number; rows: readonly PromptRow[] } | undefined;
+let cachedRows: { text: string; rowColumns: number; pastes: FoldedPastes; rows: readonly PromptRow[] } | undefined;
 
 /** Breaks the text of the prompt into rows of at most `rowColumns` columns. */
-function breakPromptIntoRows(text: string, rowColumns: number): readonly PromptRow[] {
-  if (cachedRows?.text === text && cachedRows.rowColumns === rowColumns) return cachedRows.rows;
+function breakPromptIntoRows(text: string, rowColumns: number, pastes: FoldedPastes): readonly PromptRow[] {
+  if (cachedRows?.text === text && cachedRows.rowColumns === rowColumns && cachedRows.pastes === pastes)
+    return cachedRows.rows;
   const rows: PromptRow[] = [];
   let start = 0;
   let rowText = "";
@@ -155,7 +157,7 @@ function breakPromptIntoRows(text: string, rowColumns: number): readonly PromptR
   for (const grapheme of toGraphemes(text)) {
     if (grapheme === "\n") endRow(index + 1);
     else {
-      const visibleText = escapeInvisible(grapheme);
+      const visibleText = escapeInvisible(pastes.label(grapheme));
       const width = visibleText.length === 1 ? graphemeWidth(visibleText) : textWidth(visibleText);
       if (usedColumns + width > rowColumns && usedColumns > 0) endRow(index);
       rowText += visibleText;
@@ -164,20 +166,20 @@ function breakPromptIntoRows(text: string, rowColumns: number): readonly PromptR
     index += grapheme.length;
   }
   endRow(index);
-  cachedRows = { text, rowColumns, rows };
+  cachedRows = { text, rowColumns, pastes, rows };
   return rows;
 }
 
 /** Renders the part of the prompt around the cursor in at most `maxRows` rows. `cursor` is relative to these rows. */
 function renderPromptRows(
-  { editor }: TerminalStore,
+  { prompt: { editor, pastes } }: TerminalStore,
   columns: number,
   maxRows: number,
 ): { rows: Line[]; cursor: CursorPosition } {
-  const allRows = breakPromptIntoRows(editor.text, Math.max(1, columns - 3));
+  const allRows = breakPromptIntoRows(editor.text, Math.max(1, columns - 3), pastes);
   let y = allRows.length - 1;
   while (y > 0 && (allRows[y]?.start ?? 0) > editor.cursor) y -= 1;
-  const x = 2 + textWidth(escapeInvisible(editor.text.slice(allRows[y]?.start ?? 0, editor.cursor)));
+  const x = 2 + textWidth(escapeInvisible(pastes.label(editor.text.slice(allRows[y]?.start ?? 0, editor.cursor))));
   const top = Math.max(0, Math.min(y - maxRows + 1, allRows.length - maxRows));
   const firstPrefix = span(editor.text.startsWith("/") ? "/ " : "❯ ", "accent");
   return {

@@ -6,7 +6,8 @@ import {
   type CommandEntry,
   type Completion,
 } from "./completion.js";
-import { Editor } from "./editor.js";
+import { Editor, removeControls } from "./editor.js";
+import { FoldedPastes } from "./folded-pastes.js";
 import type { KeyInput } from "./keys.js";
 
 /** Time for which the lists of files (`@`) and commands (`/`) are cached, in ms. */
@@ -27,6 +28,7 @@ export interface PromptHost {
 /** The text input with its suggestions. */
 export class Prompt {
   readonly editor = new Editor();
+  readonly pastes = new FoldedPastes();
   /** Undefined while there are no suggestions. */
   completion: (Completion & { selectedIndex: number }) | undefined;
   readonly #host: PromptHost;
@@ -39,17 +41,22 @@ export class Prompt {
     this.#host = host;
   }
 
-  /** Inserts typed or pasted characters. */
-  insert(text: string): void {
-    this.editor.insert(text);
+  /** Inserts typed or pasted characters. A long paste is folded. */
+  insert(text: string, isPaste: boolean): void {
+    this.editor.insert(isPaste ? this.pastes.fold(removeControls(text)) : text);
     this.#updateCompletion();
   }
 
   /** Clears the input. The text stays in the history (↑). */
   clear(): void {
-    this.editor.addToHistory(this.editor.text);
+    this.editor.addToHistory(this.text);
     this.editor.setText("");
     this.completion = undefined;
+  }
+
+  /** The text with its pasted texts. */
+  get text(): string {
+    return this.pastes.expand(this.editor.text);
   }
 
   press({ name, ctrl, alt, shift }: Extract<KeyInput, { type: "key" }>): void {
@@ -110,11 +117,14 @@ export class Prompt {
   }
 
   #submit(): void {
-    const text = this.editor.text.trim();
+    const { editor, text } = this;
     this.completion = undefined;
-    if (text === "") return;
-    this.editor.takeText();
-    this.#host.submit(text, findPaths(text, this.#files));
+    if (text.trim() === "") return;
+    // A pasted text names no files.
+    const paths = findPaths(editor.text, this.#files);
+    editor.setText(text);
+    editor.takeText();
+    this.#host.submit(text.trim(), paths);
   }
 
   /**

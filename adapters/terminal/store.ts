@@ -73,7 +73,9 @@ export class TerminalStore implements ConversationListener {
     );
     this.#drafts = new DraftKeeper(options.stateFiles ?? Promise.resolve(undefined), () => ({
       sessionId: this.conversation.id,
-      draft: [...this.#heldTexts.texts, this.editor.draft].filter((text) => text !== "").join("\n"),
+      draft: [...this.#heldTexts.texts, this.prompt.pastes.expand(this.editor.draft)]
+        .filter((text) => text !== "")
+        .join("\n"),
       entries: this.conversation.sender.outbox.entries,
     }));
     this.#loadTexts(this.conversation);
@@ -195,7 +197,7 @@ export class TerminalStore implements ConversationListener {
     } else if (isCtrlC) this.#stop();
     else if (input.type === "wheel" && !this.ask?.hasKeys) this.scroll.scrollBy(-input.rows);
     else if (!this.#currentAsk.passInput(input)) {
-      if (input.type === "text" || input.type === "paste") this.prompt.insert(input.text);
+      if (input.type === "text" || input.type === "paste") this.prompt.insert(input.text, input.type === "paste");
       else if (input.type === "key" && !handleGlobalKey(this, input)) this.prompt.press(input);
     }
     this.reportChange();
@@ -208,8 +210,8 @@ export class TerminalStore implements ConversationListener {
 
   /** Opens the prompt in the editor of the user. */
   editPrompt(): void {
-    const { options, editor } = this;
-    this.attempt(async () => editor.setDraft((await options.editText?.(editor.text)) ?? editor.text));
+    const { options, editor, prompt } = this;
+    this.attempt(async () => editor.setDraft((await options.editText?.(prompt.text)) ?? editor.text));
   }
 
   /** Sets the next permission mode. */
