@@ -26,13 +26,13 @@ export function NewSessionFolder() {
             {state.dirty > 0 && ` with ${state.dirty} changed ${state.dirty === 1 ? "file" : "files"}`}
           </>
         )}
-        . All sessions are stored.{" "}
-        {!isOpen.value && (
-          <button type="button" class="button quiet" onClick={() => (isOpen.value = true)}>
-            Choose another folder
-          </button>
-        )}
+        . All sessions are stored.
       </p>
+      {!isOpen.value && (
+        <button type="button" class="button quiet new-folder-button" onClick={() => (isOpen.value = true)}>
+          Choose another folder
+        </button>
+      )}
       {isOpen.value && <FolderField onDone={() => (isOpen.value = false)} />}
     </>
   );
