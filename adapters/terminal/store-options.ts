@@ -29,6 +29,8 @@ export interface StoreOptions<Store> {
   suspend: () => void;
   /** Opens a text in the editor of the user. Rejects if the editor fails. Default: no editor. */
   editText?: (text: string) => Promise<string>;
+  /** Returns the images of this machine that a prompt names. Undefined: prompts attach no images. */
+  findImages?: (text: string) => Promise<readonly string[]>;
   /** Sets whether the program handles the wheel, not the terminal. */
   setWheel: (isEnabled: boolean) => void;
   /** Monotonic clock, in ms. Default: `performance.now`. */

@@ -294,6 +294,7 @@ export class TerminalStore implements ConversationListener {
     void this.options.stateFiles?.then((files) => files?.appendHistory(text)).catch(() => undefined);
     if (/^(\/[^\s/]+(\s|$)|!)/.test(text))
       return this.holdText(text, async () => (await this.options.loadCommands()).runCommand(this, text));
-    this.send(text, files);
+    if (!/\.(png|jpe?g|gif|webp)/i.test(text)) return this.send(text, files);
+    this.holdText(text, async () => this.send(text, [...files, ...((await this.options.findImages?.(text)) ?? [])]));
   }
 }

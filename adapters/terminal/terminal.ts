@@ -33,6 +33,8 @@ export interface TerminalOptions {
    * Lists the files that `@` suggests, from the session's folder. The folder is undefined before the session exists.
    */
   listFiles?: ((folder: string | undefined, signal: AbortSignal) => Promise<readonly string[]>) | undefined;
+  /** Whether the server can read the files of this machine. Default: it cannot. */
+  isServerLocal?: (() => Promise<boolean>) | undefined;
   /** Location for the first line of the screen: a folder or a server. */
   location: string;
   /**
@@ -76,6 +78,8 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
     suspend: () => screen.suspend(),
     editText: async (text) =>
       (await import("./external-editor.js")).editExternally(text, screen, options.getEditor?.()),
+    findImages: async (text) =>
+      (await options.isServerLocal?.()) ? (await import("./image-paths.js")).findImages(text) : [],
     ringBell: () => output.write("\u0007"),
     setWheel: (isEnabled) => (screen.hasWheel = isEnabled),
   });

@@ -44,11 +44,11 @@ export const run: CommandHandler<typeof chat.flags> = async ({ args, flags, outp
       ...(address ? {} : { projectDir: folder }),
       listFiles: async (requestedFolder, signal) => {
         const searchFolder = requestedFolder ?? (address ? undefined : folder);
-        const { isLoopback } = await import("../http/web-safety.js");
-        if (searchFolder === undefined || (address && !isLoopback(address.hostname))) return [];
+        if (searchFolder === undefined || !(await isServerLocal(address))) return [];
         const { listProjectFiles } = await import("./project-files.js");
         return listProjectFiles(realpathSync(searchFolder), signal);
       },
+      isServerLocal: () => isServerLocal(address),
       location: address ? address.origin : folder,
       stateFolder: async () => join((await import("../serve/config.js")).getHomeFolder(), "terminal"),
       hasColours: (getEnvironmentVariable("NO_COLOR") ?? "") === "",
@@ -66,6 +66,11 @@ export const run: CommandHandler<typeof chat.flags> = async ({ args, flags, outp
   }
   return 0;
 };
+
+/** Whether the agent runs on this machine: without an address it is part of this process. */
+async function isServerLocal(address: URL | undefined): Promise<boolean> {
+  return !address || (await import("../http/web-safety.js")).isLoopback(address.hostname);
+}
 
 function parseAddress(url: string): URL {
   const address = URL.canParse(url) ? new URL(url) : undefined;

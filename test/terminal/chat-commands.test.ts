@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { describe, it } from "node:test";
 import { textStep } from "../helpers/fake-model-server.js";
 import { startModelServer, createServerConfig } from "../helpers/server-runs.js";
@@ -23,6 +24,18 @@ describe("gantry chat: commands, colours and signals", { skip: NO_TMUX }, () => 
     await pane.sendKeys("Enter");
     await pane.waitForScreen(/Read\./);
     assert.match(JSON.stringify(modelServer.requests[0]?.body), /the content of it/);
+  });
+
+  it("attaches an image that the prompt names by its path", async (t) => {
+    const modelServer = await startModelServer(t, { fallback: textStep("Seen.") });
+    const pane = await openPane(t, { config: createServerConfig(modelServer) });
+    const path = join(pane.projectDir, "my shot.gif");
+    await writeFile(path, Buffer.from("R0lGODlhAQABAAAAACw=", "base64"));
+    await pane.waitForScreen(PROMPT_READY);
+    await pane.type(`See ${path.replace(" ", "\\ ")}`);
+    await pane.sendKeys("Enter");
+    await pane.waitForScreen(/Seen\./);
+    assert.match(JSON.stringify(modelServer.requests[0]?.body), /R0lGODlhAQABAAAAACw=|shot\.gif/);
   });
 
   it("runs its slash commands, and rejects an unknown command", async (t) => {
