@@ -143,7 +143,7 @@ describe("gantry chat with its own agent", { skip: NO_TMUX }, () => {
     await pane.waitForScreen(PROMPT_READY);
     const text = Array.from({ length: 40 }, (_, i) => `line ${i} äöü 漢字 👩‍👩‍👧`).join("\n");
     await pane.paste(text);
-    await pane.waitForScreen(/line 39/);
+    await pane.waitForScreen(/❯ \[Pasted text #1, 40 lines\]/);
     assert.equal(modelServer.requests.length, 0);
     await pane.sendKeys("Enter");
     await pane.waitForScreen(/Taken\./);
