@@ -65,6 +65,9 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
   const { promise: crash, reject: reportCrash } = createDeferred<never>();
   crash.catch(() => undefined);
   const client = createDeferredClient(server);
+  const closeController = new AbortController();
+  /** Settles when the external editor has returned the terminal. */
+  let editorEnd: Promise<unknown> | undefined;
   const store = new TerminalStore({
     client,
     newSessionOptions,
@@ -76,14 +79,17 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
     loadCommands: () => import("./commands.js"),
     requestExit,
     suspend: () => screen.suspend(),
-    editText: async (text) =>
-      (await import("./external-editor.js")).editExternally(text, screen, options.getEditor?.()),
+    editText: async (text) => {
+      const { editExternally } = await import("./external-editor.js");
+      const editing = editExternally(text, screen, options.getEditor?.(), closeController.signal);
+      editorEnd = editing.catch(() => undefined);
+      return editing;
+    },
     findImages: async (text) =>
       (await options.isServerLocal?.()) ? (await import("./image-paths.js")).findImages(text) : [],
     ringBell: () => output.write("\u0007"),
     setWheel: (isEnabled) => (screen.hasWheel = isEnabled),
   });
-  const closeController = new AbortController();
   const detachScreen = attachScreen(store, screen, options);
   // The caller reports these errors on the restored screen.
   process.on("uncaughtException", reportCrash);
@@ -108,6 +114,7 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
     return { session: store.conversation.id };
   } finally {
     closeController.abort();
+    await editorEnd;
     signal?.removeEventListener("abort", requestExit);
     input.off("end", requestExit);
     detachScreen();

@@ -39,4 +39,24 @@ describe("Ctrl+G", { skip: NO_TMUX }, () => {
     assert.match(call, /^--flag \//);
     assert.equal(existsSync(call.slice("--flag ".length)), false);
   });
+
+  it("ends the editor and restores the screen when the terminal is terminated", async (t) => {
+    const pane = await openPane(t, {
+      config: createServerConfig(await startModelServer(t)),
+      files: { "wait.sh": "echo $$ > editor-pid; echo in the editor; exec sleep 600\n" },
+      env: { EDITOR: "exec sh wait.sh" },
+      shell: `sh -c 'echo $$ > pid; exec "$@"' gantry "$@"`,
+      args: ["chat"],
+    });
+    const readPid = async (name: string) => Number(await readFile(`${pane.projectDir}/${name}`, "utf8"));
+    await pane.waitForScreen(/Type a prompt/);
+    await pane.sendKeys("C-g");
+    await pane.waitForScreen(/in the editor/);
+    process.kill(await readPid("pid"), "SIGTERM");
+    const { code } = await pane.waitForExit();
+    assert.equal(code, 0);
+    assert.equal(await pane.readFormat("#{alternate_on} #{cursor_flag} #{mouse_any_flag}"), "0 1 0");
+    const editorPid = await readPid("editor-pid");
+    assert.throws(() => process.kill(editorPid, 0), { code: "ESRCH" });
+  });
 });
