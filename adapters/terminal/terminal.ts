@@ -2,7 +2,7 @@ import { GantryClient } from "gantry/client";
 import { COMMANDS } from "./command-list.js";
 import { watchOtherSessionAsks } from "./other-session-asks.js";
 import type { NewSessionOptions } from "./conversation.js";
-import { TerminalStore } from "./store.js";
+import { TerminalStore, type TerminalStoreOptions } from "./store.js";
 import { Keyboard } from "./keys.js";
 import { Painter } from "./painter.js";
 import { Screen } from "./screen.js";
@@ -56,7 +56,7 @@ export interface TerminalOptions {
  * start. Restores the screen before it settles.
  */
 export async function openTerminal(options: TerminalOptions): Promise<{ session: string | undefined }> {
-  const { input, output, newSessionOptions, projectDir, listFiles, location, signal } = options;
+  const { input, output, newSessionOptions, projectDir, signal } = options;
   const screen = new Screen(input, output);
   const { promise: exitRequest, resolve: resolveExit } = createDeferred();
   const requestExit = () => resolveExit();
@@ -66,30 +66,8 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
   crash.catch(() => undefined);
   const client = createDeferredClient(server);
   const closeController = new AbortController();
-  /** Settles when the external editor has returned the terminal. */
-  let editorEnd: Promise<unknown> | undefined;
-  const store = new TerminalStore({
-    client,
-    newSessionOptions,
-    listFiles,
-    projectDir,
-    location,
-    stateFiles,
-    commands: COMMANDS,
-    loadCommands: () => import("./commands.js"),
-    requestExit,
-    suspend: () => screen.suspend(),
-    editText: async (text) => {
-      const { editExternally } = await import("./external-editor.js");
-      const editing = editExternally(text, screen, options.getEditor?.(), closeController.signal);
-      editorEnd = editing.catch(() => undefined);
-      return editing;
-    },
-    findImages: async (text) =>
-      (await options.isServerLocal?.()) ? (await import("./image-paths.js")).findImages(text) : [],
-    ringBell: () => output.write("\u0007"),
-    setWheel: (isEnabled) => (screen.hasWheel = isEnabled),
-  });
+  const { signal: closeSignal } = closeController;
+  const { store, waitForEditor } = createStore(options, screen, { client, stateFiles, requestExit, closeSignal });
   const detachScreen = attachScreen(store, screen, options);
   // The caller reports these errors on the restored screen.
   process.on("uncaughtException", reportCrash);
@@ -114,7 +92,7 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
     return { session: store.conversation.id };
   } finally {
     closeController.abort();
-    await editorEnd;
+    await waitForEditor();
     signal?.removeEventListener("abort", requestExit);
     input.off("end", requestExit);
     detachScreen();
@@ -123,6 +101,43 @@ export async function openTerminal(options: TerminalOptions): Promise<{ session:
     resolveStateFiles(Promise.resolve(undefined));
     await store.close();
   }
+}
+
+/** Parts of the terminal that its store uses. */
+interface StoreParts extends Pick<TerminalStoreOptions, "client" | "requestExit"> {
+  readonly stateFiles: Promise<StateFiles | undefined>;
+  /** Ends the external editor. */
+  readonly closeSignal: AbortSignal;
+}
+
+/** Creates the store. `waitForEditor` resolves when no external editor has the terminal. */
+function createStore(
+  options: TerminalOptions,
+  screen: Screen,
+  { client, stateFiles, requestExit, closeSignal }: StoreParts,
+): { store: TerminalStore; waitForEditor: () => Promise<void> } {
+  const { newSessionOptions, listFiles, projectDir, location, output } = options;
+  let editorEnd = Promise.resolve();
+  const store = new TerminalStore({
+    ...{ client, newSessionOptions, listFiles, projectDir, location, stateFiles, requestExit },
+    commands: COMMANDS,
+    loadCommands: () => import("./commands.js"),
+    suspend: () => screen.suspend(),
+    editText: async (text) => {
+      const { editExternally } = await import("./external-editor.js");
+      const editing = editExternally(text, screen, options.getEditor?.(), closeSignal);
+      editorEnd = editing.then(
+        () => undefined,
+        () => undefined,
+      );
+      return editing;
+    },
+    findImages: async (text) =>
+      (await options.isServerLocal?.()) ? (await import("./image-paths.js")).findImages(text) : [],
+    ringBell: () => output.write("\u0007"),
+    setWheel: (isEnabled) => (screen.hasWheel = isEnabled),
+  });
+  return { store, waitForEditor: () => editorEnd };
 }
 
 /** A promise with the functions that settle it. `Promise.withResolvers()` does not exist in Node 20. */
