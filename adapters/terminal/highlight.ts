@@ -20,7 +20,10 @@ const STYLES: Readonly<Record<string, SpanStyle>> = {
 };
 const ENTITIES: Readonly<Record<string, string>> = { amp: "&", lt: "<", gt: ">", quot: '"', "#x27": "'" };
 
-/** Loads the highlighter and its common languages. */
+/**
+ * Loads the highlighter and its common languages. Rejects in an embedding without the optional package `highlight.js`;
+ * the build of the command contains it.
+ */
 export async function loadHighlighter(): Promise<HighlightCode> {
   // `as string`: the compiler would load the types of browsers for the whole project.
   const [{ default: hljs }, { default: dockerfile }] = await Promise.all([
