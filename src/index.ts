@@ -48,6 +48,7 @@ export type { Hooks, ModelCall } from "./ports/hooks.js";
 export { MemoryDriver } from "./memory-driver/memory-driver.js";
 export { SlidingWindow } from "./compaction/sliding-window.js";
 export { folderHistory } from "./history/folder-history.js";
+export { gitWorktrees } from "./worktrees/git-worktrees.js";
 export { createLogger, silentLogger } from "./base/log.js";
 export type { Logger } from "./ports/logger.js";
 
@@ -83,5 +84,6 @@ export {
   StoreError,
   TooManyRunsError,
   UndoConflictError,
+  WorktreeConflictError,
   type ProviderErrorKind,
 } from "./ports/errors.js";

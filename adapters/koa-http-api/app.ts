@@ -6,7 +6,7 @@ import { sendJson, type ApiDependencies } from "./api.js";
 import { BodyReader } from "./body.js";
 import { HttpError, isInternal, toRefusal } from "./errors.js";
 import { RunEndpoint } from "./runs.js";
-import type { Failure, Health, UndoConflict } from "./shapes.js";
+import type { Failure, Health, UndoConflict, WorktreeConflict } from "./shapes.js";
 import { StreamLimiter } from "./stream-limiter.js";
 
 /** Paths match exactly: case and trailing slashes count. */
@@ -76,8 +76,10 @@ function respondWithError(ctx: Context, error: unknown, logger: Logger): void {
   if (headers) ctx.set({ ...headers });
   // The last error of each provider, for users.
   const detail = hasCode(error, "model_timeout") && error.reason !== "" ? { detail: error.reason } : {};
-  // The files that prevent an undo.
+  // The files that prevent an undo, or the changes of a worktree.
   if (hasCode(error, "undo_conflict"))
     sendJson<typeof UndoConflict>(ctx, { error: message, code: "undo_conflict", files: error.files }, status);
+  else if (hasCode(error, "worktree_conflict"))
+    sendJson<typeof WorktreeConflict>(ctx, { error: message, code: "worktree_conflict", files: error.files }, status);
   else sendJson<typeof Failure>(ctx, { error: message, code, ...detail }, status);
 }

@@ -74,9 +74,11 @@ export function toRefusal(error: unknown): Refusal {
   if (hasCode(error, "invalid_input")) {
     const { field } = error;
     if (field === "message") return { status: 400, message: "message is required", code: "message_required" };
-    // The reason is sent for schemas, commands and retries only, where clients cannot guess it.
+    // The reason is sent for schemas, commands, retries and worktrees only, where clients cannot guess it.
     const reason =
-      field === "outputSchema" || field === "commands" || field === "retry" ? error.message.slice(field.length) : "";
+      field === "outputSchema" || field === "commands" || field === "retry" || field === "worktree"
+        ? error.message.slice(field.length)
+        : "";
     return {
       status: 400,
       message: `invalid field: ${WIRE_FIELD_NAMES[field] ?? field}${reason}`,
@@ -102,6 +104,7 @@ const STATUS_BY_CODE: Readonly<Record<string, number>> = {
   point_not_found: 404,
   nothing_to_undo: 409,
   undo_conflict: 409,
+  worktree_conflict: 409,
   ask_not_found: 404,
   ask_closed: 409,
   commands_disabled: 403,

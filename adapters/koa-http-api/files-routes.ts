@@ -21,9 +21,13 @@ export async function listFiles(ctx: Context, { agent, options }: ApiDependencie
   const sessionId = parameters.getText("session_id") || undefined;
   const session = sessionId === undefined ? undefined : await agent.sessions.get(sessionId);
   if (sessionId !== undefined && !session) throw new SessionNotFoundError(sessionId);
-  const requestedDir = session?.projectDir ?? (parameters.getText("project_dir") || agent.projectDir);
+  // A worktree lies outside of the roots. Its project folder counts.
+  const worktree = session && (await agent.sessions.worktree(session.id));
+  const requestedDir =
+    worktree?.projectDir ?? session?.projectDir ?? (parameters.getText("project_dir") || agent.projectDir);
+  const folder = await resolveProjectFolder(requestedDir, { projectDir: agent.projectDir, roots, deniedPaths });
   const { paths, isIncomplete } = await findProjectFiles({
-    folder: await resolveProjectFolder(requestedDir, { projectDir: agent.projectDir, roots, deniedPaths }),
+    folder: worktree && session ? session.projectDir : folder,
     query: text,
     limit: Math.min(parameters.getInteger("limit", 1) ?? DEFAULT_LIMIT, MAX_LIMIT),
     deniedPaths,

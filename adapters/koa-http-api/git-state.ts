@@ -1,25 +1,13 @@
-import { once } from "node:events";
 import { SessionNotFoundError } from "gantry";
-import { createDeadline, startProcess } from "gantry/plugin";
+import { createDeadline, openGit, type GitLocation } from "gantry/plugin";
 import type { Context } from "koa";
 import { createDisconnectController, sendJson, type ApiDependencies } from "./api.js";
-import type { KoaHttpOptions } from "./options.js";
 import { resolveProjectFolder } from "./projects.js";
 import { QueryParameters } from "./query.js";
 import type { GitState } from "./shapes.js";
 
 /** Maximum time of all Git commands of a request, in ms. */
 const TIMEOUT_MS = 5_000;
-/** Maximum characters of Git's output that are kept. Further changed files are counted only. */
-const MAX_OUTPUT_CHARACTERS = 1_000_000;
-/** Programs that Git starts for files, by settings of a repository. `%` stands for the driver's name. */
-const FILTER_SETTINGS = ["clean", "process"];
-
-/** A folder, and the environment of Git. */
-interface GitLocation {
-  folder: string;
-  environment: KoaHttpOptions["environment"];
-}
 
 type State = {
   branch: string | null;
@@ -58,10 +46,9 @@ export async function readGitState(location: GitLocation, requestSignal: AbortSi
   const deadline = createDeadline(TIMEOUT_MS, requestSignal);
   const { signal } = deadline;
   try {
-    const settings = await runGit(location, ["config", "--null", "--name-only", "--list"], signal);
-    if (settings === undefined) return NO_REPOSITORY;
-    const status = await runGit(location, [...createFilterOverrides(settings), ...STATUS_ARGUMENTS], signal);
-    return status === undefined ? NO_REPOSITORY : parseStatus(status);
+    const git = await openGit(location, signal);
+    const status = await git?.run(STATUS_ARGUMENTS, { signal });
+    return status?.isSuccess ? parseStatus(status.stdout) : NO_REPOSITORY;
   } catch {
     return NO_REPOSITORY;
   } finally {
@@ -74,62 +61,6 @@ const STATUS_ARGUMENTS = [
   // Git would run in the submodules with their own settings.
   ...["--ignore-submodules=all", "--", "."],
 ];
-
-/** Settings that stop Git from running the programs of a repository. */
-const SAFE_SETTINGS = [
-  "core.fsmonitor=false",
-  "core.hooksPath=/dev/null",
-  "core.pager=cat",
-  "core.untrackedCache=keep",
-  "submodule.recurse=false",
-].flatMap((setting) => ["-c", setting]);
-
-/** Replaces each configured filter by none: `git status` would run it for files whose time has changed. */
-function createFilterOverrides(settings: string): string[] {
-  const names = settings.split("\0").flatMap((key) => {
-    const [, name] = /^filter\.(.+)\.(?:clean|process|smudge|required)$/s.exec(key) ?? [];
-    return name === undefined ? [] : [name];
-  });
-  return [...new Set(names)].flatMap((name) => [
-    ...FILTER_SETTINGS.flatMap((setting) => ["-c", `filter.${name}.${setting}=`]),
-    ...["-c", `filter.${name}.required=false`],
-  ]);
-}
-
-/** Environment of Git: the user's own settings apply, and no variable that changes what Git runs. */
-function createEnvironment({ PATH = "", HOME = "" }: KoaHttpOptions["environment"]): Record<string, string> {
-  return {
-    ...{ PATH, HOME, LC_ALL: "C", GIT_OPTIONAL_LOCKS: "0", GIT_TERMINAL_PROMPT: "0" },
-    // Missing objects of a partial clone are not fetched, and no transport can run a command.
-    ...{ GIT_NO_LAZY_FETCH: "1", GIT_ALLOW_PROTOCOL: "none" },
-  };
-}
-
-/** Runs Git in a folder. Resolves with its output, or with undefined if it fails. Rejects with the system's error. */
-async function runGit(
-  { folder, environment }: GitLocation,
-  args: readonly string[],
-  signal: AbortSignal,
-): Promise<string | undefined> {
-  signal.throwIfAborted();
-  const program = { file: "git", args: [...SAFE_SETTINGS, ...args], cwd: folder, env: createEnvironment(environment) };
-  const git = await startProcess(program);
-  const stop = () => void git.stop(0);
-  signal.addEventListener("abort", stop, { once: true });
-  if (signal.aborted) stop();
-  let output = "";
-  git.stdin.end();
-  git.stderr.resume();
-  git.stdout.setEncoding("utf8");
-  git.stdout.on("data", (text: string) => {
-    output = output.length < MAX_OUTPUT_CHARACTERS ? output + text : output;
-  });
-  const outputEnd = once(git.stdout, "close");
-  const { code } = await git.ended;
-  await outputEnd.catch(() => undefined);
-  signal.removeEventListener("abort", stop);
-  return code === 0 && !signal.aborted ? output : undefined;
-}
 
 /** Parses the output of `git status --porcelain=v2 --branch --null`. */
 function parseStatus(output: string): State {

@@ -40,6 +40,26 @@ export const WORK_OPERATIONS: readonly Operation[] = [
     },
   },
   {
+    ...{ id: "showWorktree", path: "/api/sessions/{id}/worktree", method: "get" },
+    summary: "The Git worktree in which a session works",
+    responses: { 200: success("The worktree, or null", "SessionWorktree"), ...notFound("session"), ...storeErrors },
+  },
+  {
+    ...{ id: "applyWorktree", path: "/api/sessions/{id}/worktree/apply", method: "post", body: "ApplyRequest" },
+    summary: "Copy the changes of a session's worktree to the project folder",
+    responses: {
+      200: success("All changes were applied", "Applied"),
+      ...bodyErrors,
+      ...notFound("session"),
+      409: {
+        description: "The session is running, or files are in conflict",
+        shapes: ["Failure", "WorktreeConflict"],
+        headers: ["Retry-After"],
+      },
+      ...storeErrors,
+    },
+  },
+  {
     ...{ id: "showFileContent", path: "/api/files/content", method: "get", summary: "The beginning of a file" },
     parameters: [
       query("path", textSchema, "The file, absolute or relative to the folder"),

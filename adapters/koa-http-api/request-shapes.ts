@@ -37,6 +37,7 @@ export const RunRequest = v.object({
   can_answer: flag,
   on_disconnect: optional(oneOf(["", "cancel", "continue"])),
   project_dir: optionalText,
+  worktree: optional(describe(v.boolean(), "whether the new session works in a Git worktree of the folder")),
   mode: optionalMode,
   budget: optional(Budget),
   compact: optional(

@@ -86,7 +86,7 @@ function addStreams(router: Router, dependencies: ApiDependencies, streamLimiter
   });
 }
 
-/** Adds the endpoints of a session's context, of people's commands and of file previews. */
+/** Adds the endpoints of a session's context, of people's commands, of worktrees and of file previews. */
 function addWorkRoutes(
   router: Router,
   dependencies: ApiDependencies,
@@ -100,6 +100,13 @@ function addWorkRoutes(
     const { runShellCommand } = await import("./shell-routes.js");
     await runShellCommand(ctx, readId(ctx), dependencies, bodyReader, streamLimiter);
   });
+  const loadWorktrees = () => import("./worktree-routes.js");
+  router.get("/api/sessions/:id/worktree", async (ctx) =>
+    (await loadWorktrees()).showWorktree(ctx, readId(ctx), dependencies),
+  );
+  router.post("/api/sessions/:id/worktree/apply", async (ctx) =>
+    (await loadWorktrees()).applyWorktree(ctx, readId(ctx), dependencies, bodyReader),
+  );
   router.get("/api/files/content", async (ctx) =>
     (await import("./file-content.js")).showFileContent(ctx, dependencies),
   );

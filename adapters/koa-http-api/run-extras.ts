@@ -36,6 +36,7 @@ export interface RunExtras {
       | "hasResponder"
       | "attachments"
       | "reasoningEffort"
+      | "worktree"
     >
   >;
 }
@@ -61,6 +62,7 @@ export function readRunExtras(body: Body, fields: Fields<(typeof RunRequest)["en
       outputSchema: readRecord(body, "output_schema"),
       attachments: readAttachedFiles(Object.hasOwn(body, "attachments") ? body["attachments"] : undefined),
       reasoningEffort: fields.getText("reasoning_effort"),
+      worktree: fields.get("worktree") ?? false,
     },
   };
 }

@@ -81,7 +81,8 @@ export class RunEndpoint {
         ? this.#startRun(request, queueEvents, disconnectController)
         : idempotency.runOnce(this.#dependencies.agent, key, request.body, (sessionId, idempotentRequest) =>
             this.#startRun(
-              { ...request, sessionId: request.sessionId ?? sessionId },
+              // An interrupted run starts again in its session, which has its worktree already.
+              sessionId === undefined ? request : continueSession(request, sessionId),
               queueEvents,
               disconnectController,
               idempotentRequest,
@@ -232,6 +233,12 @@ async function readRunRequest(body: Readonly<Record<string, unknown>>): Promise<
       .slice(0, MAX_IGNORED_FIELDS)
       .map((name) => name.slice(0, MAX_IGNORED_NAME_CHARACTERS)),
   };
+}
+
+function continueSession(request: ParsedRunRequest, sessionId: string): ParsedRunRequest {
+  const { worktree: _, ...input } = request.input;
+  const projectDir = request.input.worktree ? undefined : request.projectDir;
+  return { ...request, input, projectDir, sessionId: request.sessionId ?? sessionId };
 }
 
 /** Sets the response headers with session and run, and with the model unless the run is queued. */

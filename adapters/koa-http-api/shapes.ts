@@ -14,6 +14,7 @@ export * from "./response-shapes.js";
 export * from "./rewind-shapes.js";
 export * from "./work-shapes.js";
 export * from "./search-shapes.js";
+export * from "./worktree-shapes.js";
 
 /** Deeply read-only output of a shape, for response bodies. */
 export type ResponseBody<Shape extends v.GenericSchema> = DeepReadonly<v.InferOutput<Shape>>;

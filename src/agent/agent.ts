@@ -70,7 +70,7 @@ export class Agent {
 
   constructor(options: AgentOptions) {
     checkOptions(options);
-    const { driver, fileHistory } = options;
+    const { driver, fileHistory, worktrees } = options;
     const logger = throttleOutageLogs(options.logger ?? silentLogger);
     const bus = new Bus<BusEvents>((error) => logger.error("event listener failed", { error }));
     const closeSignal = this.#closeController.signal;
@@ -99,7 +99,7 @@ export class Agent {
     this.mcpServerFactory = options.mcpServerFactory;
     this.models = models;
     this.sessions = new Sessions({
-      ...{ store, bus, logger, projectDir, mode, background, fileHistory },
+      ...{ store, bus, logger, projectDir, mode, background, fileHistory, worktrees },
       isRunningHere: (rootId) => this.#localRuns?.find(rootId) !== undefined,
       notifyWatchers: notifyChange,
       watch: (id, options) => this.#watchers.watch(id, options),

@@ -63,6 +63,7 @@ export function createServices(options: AgentOptions, { closeSignal, ...agentMem
       mcpServerFactory: options.mcpServerFactory,
       hooks: options.hooks ?? {},
       fileHistory: options.fileHistory,
+      worktrees: options.worktrees,
       unsettled: new TaskSet(),
     },
     permissions: {

@@ -16,6 +16,7 @@ import type { SessionBudget } from "../run/budget/limits.js";
 import type { Budget } from "../ports/usage.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { FileHistory } from "../ports/file-history.js";
+import type { Worktrees } from "../ports/worktrees.js";
 import type { Hooks } from "../ports/hooks.js";
 import type { PermissionPolicy, PermissionRule } from "../ports/permission-policy.js";
 import type { SlashCommand } from "../ports/slash-command.js";
@@ -120,6 +121,11 @@ export interface AgentOptions {
    */
   fileHistory?: FileHistory | undefined;
   /**
+   * Creates Git worktrees for new sessions (`RunInput.worktree`); for example `gitWorktrees`. Default: sessions cannot
+   * have worktrees.
+   */
+  worktrees?: Worktrees | undefined;
+  /**
    * Whether clients may fork, rewind and undo (`session.rewind`); default true. The methods of `sessions` always work.
    */
   rewind?: boolean | undefined;
@@ -164,6 +170,7 @@ const OPTION_NAMES: Readonly<Record<keyof AgentOptions, true>> = {
   modelTimeoutMs: true,
   catalogueRefreshSeconds: true,
   fileHistory: true,
+  worktrees: true,
   rewind: true,
   catalogue: true,
   logger: true,
@@ -181,6 +188,9 @@ export function checkOptions(options: unknown): void {
   const { fileHistory } = options;
   if (fileHistory !== undefined && !(isRecord(fileHistory) && typeof fileHistory["recorder"] === "function"))
     throw new InputError("fileHistory", "a file history, for example from folderHistory()");
+  const { worktrees } = options;
+  if (worktrees !== undefined && !(isRecord(worktrees) && typeof worktrees["create"] === "function"))
+    throw new InputError("worktrees", "a creator of worktrees, for example from gitWorktrees()");
   if (options["commands"] !== undefined) checkObjects("commands", options["commands"], "slash commands", ["prompt"]);
   const { permissions } = options;
   if (Array.isArray(permissions)) checkObjects("permissions", permissions, "permission policies", ["judge"]);

@@ -89,6 +89,8 @@ async function executeRun(
     // A job without its key would use the offline guide's answer as a result.
     if (startedRun.provider === "offline")
       printer.report("gantry: no language model configured; the offline guide answers (connect one with gantry init)");
+    if (context.flags.worktree && !context.flags.quiet)
+      printer.report(`works in a worktree; gantry sessions apply ${startedRun.sessionId} copies its changes here`);
     await reportMode(startedRun, agent, loadedConfig, context, printer);
     return await printEvents(startedRun, printer, runController, context);
   } catch (error) {
@@ -177,6 +179,8 @@ async function printEvents(
 async function readInput({ args, flags, input }: RunCommandContext, printer: Printer, signal: AbortSignal) {
   if (flags.session !== undefined && flags.continue)
     throw new UsageError("--session and --continue: expected one of them");
+  if (flags.worktree && (flags.session !== undefined || flags.continue))
+    throw new UsageError("--worktree: expected a new session, not --session or --continue");
   const budget = toBudget(flags);
   return {
     ...(flags.schema === undefined ? {} : { outputSchema: await readSchema(flags.schema) }),
@@ -185,6 +189,7 @@ async function readInput({ args, flags, input }: RunCommandContext, printer: Pri
       : { reasoningEffort: flags.effort as NonNullable<RunInput["reasoningEffort"]> }),
     ...(flags.mode === undefined ? {} : { mode: flags.mode as NonNullable<RunInput["mode"]> }),
     ...(budget && { budget }),
+    ...(flags.worktree && { worktree: true }),
     ...(await readPrompt(args, input, (line) => printer.report(line), signal)),
   };
 }

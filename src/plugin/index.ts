@@ -35,7 +35,8 @@ export { canRestart } from "../sessions/stored-run.js";
 export { SESSION_MODES } from "../sessions/session-modes.js";
 export { readAttachments, type AttachmentPolicy } from "../files/attachments.js";
 export { readFilePreview, type FilePreview } from "../tools/files/file-preview.js";
-export { findProjectFiles } from "./project-files.js";
+export { findProjectFiles, openGit } from "./project-files.js";
+export type { Git, GitLocation, GitResult, GitRunOptions, GitSetting } from "../processes/git.js";
 export type { FileQuery, ProjectFileMatches } from "../processes/file-completion.js";
 
 // Model providers: the port and shared calculations.
@@ -151,6 +152,17 @@ export { startProcess, type OwnedProcess, type OwnedProgram, type ProcessEnd } f
 
 // Hooks and listeners, called in each run.
 export type { HookSet } from "../ports/hooks.js";
+
+// Worktrees of sessions.
+export type { GitWorktreesOptions } from "../worktrees/worktree-folder.js";
+export type {
+  FolderUse,
+  NewWorktree,
+  Worktree,
+  WorktreeApplyOptions,
+  WorktreeFile,
+  Worktrees,
+} from "../ports/worktrees.js";
 
 // File histories and compaction strategies.
 export type {

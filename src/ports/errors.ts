@@ -1,5 +1,9 @@
 import type { Ask } from "./ask.js";
 import type { UndoneFile } from "./file-history.js";
+import type { ProviderErrorKind } from "./provider-error-kind.js";
+import type { WorktreeFile } from "./worktrees.js";
+
+export type { ProviderErrorKind } from "./provider-error-kind.js";
 
 const ERROR_BRAND = Symbol.for("gantry.error");
 /** Default delay before a retry, in ms. */
@@ -158,6 +162,12 @@ function describeConflict(files: readonly UndoneFile[]): string {
   return `${formatCount(countFiles("failed"))} cannot be restored`;
 }
 
+/** Changes of a worktree cannot be applied to its project folder. No file was changed. */
+export class WorktreeConflictError extends errorClass("worktree_conflict", (files: readonly WorktreeFile[]) => [
+  `${files.filter(({ reason }) => reason !== "").length} of ${files.length} changed files conflict with the project folder; nothing was applied`,
+  { files },
+]) {}
+
 /** The session store cannot be opened, read or written. The message states the reason and the remedy. */
 export class StoreError extends errorClass(
   "store",
@@ -219,15 +229,6 @@ export class BudgetExceededError extends errorClass("budget", () => ["the budget
 export class OutputSchemaError extends errorClass("output_schema", (reason: string) => [
   `the answer does not fit the output schema: ${reason}`,
 ]) {}
-
-/**
- * Category of a provider error. `too_large`: the content exceeds a fixed limit, so that a retry would fail too.
- * `malformed_answer`: the answer is invalid, for instance empty or with an unreadable call. A retry with a hint mostly
- * succeeds.
- */
-export type ProviderErrorKind =
-  | ("authentication" | "permission" | "not_found" | "bad_request" | "context_length" | "content_filter" | "rate_limit")
-  | ("overloaded" | "server" | "network" | "timeout" | "protocol" | "too_large" | "malformed_answer");
 
 const RETRYABLE_KINDS = new Set<ProviderErrorKind>(["rate_limit", "overloaded", "server", "network", "timeout"]);
 

@@ -61,6 +61,11 @@ export interface RunInput {
   sessionId?: string | undefined;
   /** Absolute path of the folder in which this run's tools work. Default: that of the session, set by its first run. */
   projectDir?: string | undefined;
+  /**
+   * Whether the new session works in a Git worktree of `projectDir`, which `AgentOptions.worktrees` creates. Default
+   * false. Not with `sessionId`.
+   */
+  worktree?: boolean | undefined;
   /** Further folders, besides `projectDir`, for this run's file tools and commands. Absolute paths. */
   folders?: readonly string[] | undefined;
   /**

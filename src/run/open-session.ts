@@ -12,6 +12,7 @@ import type { Session } from "../ports/session.js";
 import type { LeaseHead, LeaseOptions, SessionDriver } from "../ports/session-driver.js";
 import type { SessionFields } from "../ports/session-change.js";
 import type { Environment, ProjectInstructions } from "../project/project.js";
+import type { NewWorktree } from "../ports/worktrees.js";
 import { ActiveLease } from "../sessions/lease.js";
 import { createNewSession } from "../sessions/new-session.js";
 import { notifierOf } from "../sessions/polling-notifier.js";
@@ -51,6 +52,8 @@ export interface ResolvedRequest extends RunOrigin {
   /** First session of the chain, as read before the lease is taken. Undefined: the run creates a session. */
   readonly storedSession: Session | undefined;
   readonly projectDir: string;
+  /** The worktree of a new session that works in one. */
+  readonly worktree: NewWorktree | undefined;
   readonly chosenModel: ChosenModel;
   readonly requestedEffort: ReasoningEffort;
   readonly limits: RunLimits;

@@ -6,12 +6,14 @@ import { createLoggerWithFields } from "../base/log.js";
 import { SharedReads } from "../base/shared-reads.js";
 import { nearestEffort } from "../models/efforts.js";
 import type { ModelPair } from "../models/models.js";
-import { BudgetExceededError } from "../ports/errors.js";
+import { BudgetExceededError, InputError } from "../ports/errors.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
 import type { RunInput } from "../ports/run.js";
 import type { SessionDriver } from "../ports/session-driver.js";
+import type { NewWorktree } from "../ports/worktrees.js";
 import type { Session } from "../ports/session.js";
 import { checkFolder } from "../sessions/new-session.js";
+import { hasSessions } from "../sessions/folder-use.js";
 import { requireSession } from "../sessions/require-session.js";
 import { toRunError } from "../sessions/run-record.js";
 import { countAttachedBytes, hasCostLimit, isMetered, resolveLimits, RunClock } from "./budget/limits.js";
@@ -46,6 +48,7 @@ export async function startRun(
     const tools = await openTools(agent, request, session, scope);
     const prompt = await buildPrompt(agent, request, session, tools);
     await persistPrompt(session, prompt, agent.channels.bus);
+    await request.worktree?.confirm();
     session.inbox.listen();
     // Instructions may have arrived while the run was queued.
     if (handover) void session.inbox.read();
@@ -74,7 +77,9 @@ async function resolveRequest(agent: AgentServices, origin: RunOrigin): Promise<
   const { signal } = cancel;
   const store = await agent.store();
   const storedSession = input.sessionId === undefined ? undefined : await requireFirstSession(store, input.sessionId);
-  const projectDir = input.projectDir ?? storedSession?.projectDir ?? agent.defaults.projectDir;
+  const requestedDir = input.projectDir ?? storedSession?.projectDir ?? agent.defaults.projectDir;
+  const worktree = input.worktree ? await createWorktree(agent, requestedDir, store, origin) : undefined;
+  const projectDir = worktree?.folder ?? requestedDir;
   const instructions = agent.project.instructions(projectDir);
   const usesFiles = worksOnFiles(input.tools ?? agent.tools.agentTools.list.tools);
   const environment = storedSession || !usesFiles ? undefined : agent.project.environment(projectDir);
@@ -82,7 +87,7 @@ async function resolveRequest(agent: AgentServices, origin: RunOrigin): Promise<
   const chosenModel = await agent.models.resolve(
     { provider: input.provider ?? "", model: input.model ?? "" },
     { provider: storedSession?.provider ?? "", model: storedSession?.model ?? "" },
-    () => findRecentModel(store, projectDir),
+    () => findRecentModel(store, requestedDir),
     signal,
     input.onWaiting,
   );
@@ -102,6 +107,7 @@ async function resolveRequest(agent: AgentServices, origin: RunOrigin): Promise<
     store,
     storedSession,
     projectDir,
+    worktree,
     chosenModel,
     requestedEffort: input.reasoningEffort ?? findSessionEffort(storedSession) ?? agent.defaults.reasoningEffort,
     limits,
@@ -110,6 +116,21 @@ async function resolveRequest(agent: AgentServices, origin: RunOrigin): Promise<
     instructions,
     environment,
   };
+}
+
+/** Creates the worktree of a new session. It is removed if the run does not start. */
+async function createWorktree(
+  agent: AgentServices,
+  projectDir: string,
+  store: SessionDriver,
+  { cancel, rollbacks }: RunOrigin,
+): Promise<NewWorktree> {
+  const { worktrees } = agent.tools;
+  if (!worktrees) throw new InputError("worktree", "false: this agent creates no worktrees");
+  await checkFolder(projectDir);
+  const worktree = await worktrees.create(projectDir, (folder) => hasSessions(store, folder), cancel.signal);
+  rollbacks.push(worktree.discard);
+  return worktree;
 }
 
 /** Returns the effort with which a session continues; undefined for a session without runs that set no effort. */

@@ -98,6 +98,10 @@ export const configOptions = option.section(
           "Whether clients may fork and rewind sessions and undo changes. `false`: the HTTP routes answer 404, and `session/fork` and `gantry sessions undo` are refused. See [sessions.md](sessions.md#undo).",
           { default: true },
         ),
+        worktrees: option.text(
+          "Folder for the [worktrees](sessions.md#worktrees) of sessions. Default: beside gantry's home folder, with the same name and `-worktrees`. It must not lie in the home folder.",
+          { default: "" },
+        ),
       },
       { open: true },
     ),

@@ -13,8 +13,10 @@ import type { SessionDriver } from "../ports/session-driver.js";
 import { isUnavailable } from "../sessions/outage.js";
 import type { FileToolOptions } from "../tools/files/files.js";
 import { TOOL_NAMES } from "../tools/names.js";
+import { gitWorktrees } from "../worktrees/git-worktrees.js";
 import { resolveAdapter } from "./adapter-container.js";
 import type { LoadedConfig } from "./config.js";
+import { createChildEnvironment } from "./environment.js";
 import { isBuiltIn } from "./plugins.js";
 import { selectTools, warnAboutRules } from "./select-tools.js";
 import { reasonOf } from "./error-reason.js";
@@ -79,6 +81,12 @@ export function createContainer({ loadedConfig, home, projectDir, logger }: Comp
   // The rules are computed with the first change, because commands that only read sessions have no tools.
   provide(token.FILE_HISTORY, () =>
     folderHistory(() => Promise.resolve({ ...root.resolve(token.FILE_RULES), folder: join(home, "files"), logger })),
+  );
+  provide(token.WORKTREES, () =>
+    gitWorktrees(root.resolve(token.SELECTION).worktreeFolder(), () => {
+      const { deniedPaths, readOnlyPaths } = root.resolve(token.FILE_RULES);
+      return Promise.resolve({ deniedPaths, readOnlyPaths, environment: createChildEnvironment([]), logger });
+    }),
   );
   provide(token.AGENT, createAgent);
   return root;
@@ -201,6 +209,7 @@ async function createAgent(root: DependencyContainer): Promise<Agent> {
     clientGraceSeconds: clientGrace,
     deniedPaths: root.resolve(token.SELECTION).deniedPaths(),
     fileHistory: root.resolve(token.FILE_HISTORY),
+    worktrees: root.resolve(token.WORKTREES),
     rewind: session.rewind,
     home,
     commandFolders: [join(home, "commands")],

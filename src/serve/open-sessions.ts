@@ -1,7 +1,7 @@
 import { Agent } from "../agent/agent.js";
 import { createHome, type ComposeOptions } from "./compose.js";
 import { createContainer } from "./container.js";
-import { FILE_HISTORY, SESSION_DRIVER } from "./tokens.js";
+import { FILE_HISTORY, SESSION_DRIVER, WORKTREES } from "./tokens.js";
 
 /** Creates an agent with the configured store only, for reading sessions. The caller closes it. */
 export async function openSessions(options: ComposeOptions): Promise<Agent> {
@@ -14,6 +14,7 @@ export async function openSessions(options: ComposeOptions): Promise<Agent> {
   const agent = new Agent({
     driver,
     fileHistory,
+    worktrees: container.resolve(WORKTREES),
     providers: [],
     projectDir,
     logger,

@@ -50,7 +50,7 @@ export class Selection {
 
   driver(): SelectedAdapter<"session-driver"> {
     const { driver } = this.#config.session;
-    const { driver: _driver, rewind: _rewind, ...options } = this.#rawSection("session");
+    const { driver: _driver, rewind: _rewind, worktrees: _worktrees, ...options } = this.#rawSection("session");
     return { kind: "session-driver", name: driver, options, key: "session.driver", section: "session" };
   }
 
@@ -141,6 +141,15 @@ export class Selection {
       this.#loadedConfig.file,
       ...(storePath === undefined ? [] : fileSuffixes.map((suffix) => storePath + suffix)),
     ];
+  }
+
+  /**
+   * Returns the folder of the sessions' worktrees. It lies outside of gantry's home folder, which sessions must not
+   * reach. Relative paths start at the config's folder.
+   */
+  worktreeFolder(): string {
+    const { worktrees } = this.#config.session;
+    return worktrees === "" ? `${this.#home}-worktrees` : resolve(this.#loadedConfig.folder, worktrees);
   }
 
   /**

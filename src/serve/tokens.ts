@@ -10,6 +10,7 @@ import type { SessionDriver } from "../ports/session-driver.js";
 import type { Tool } from "../ports/tool.js";
 import type { McpServerFactory } from "../ports/mcp-server.js";
 import type { ToolSource } from "../ports/tool-source.js";
+import type { Worktrees } from "../ports/worktrees.js";
 import type { FileToolOptions } from "../tools/files/files.js";
 import type { LoadedConfig } from "./config.js";
 import type { SelectedAdapter, Selection } from "./selected-adapters.js";
@@ -54,4 +55,5 @@ export const MCP_SERVERS: InjectionToken<readonly ConfiguredServer[]> = Symbol("
 /** Path rules of the built-in file tools. */
 export const FILE_RULES: InjectionToken<Omit<FileToolOptions, "outputsPath">> = Symbol("file rules");
 export const FILE_HISTORY: InjectionToken<FileHistory> = Symbol("file history");
+export const WORKTREES: InjectionToken<Worktrees> = Symbol("worktrees");
 export const AGENT: InjectionToken<Promise<Agent>> = Symbol("agent");

@@ -1,11 +1,12 @@
 import type { Bus } from "../base/bus.js";
 import { now } from "../base/ids.js";
 import type { BusEvents } from "../ports/bus-events.js";
-import { PointNotFoundError } from "../ports/errors.js";
+import { InputError, PointNotFoundError } from "../ports/errors.js";
 import type { FileHistory, UndoneFile } from "../ports/file-history.js";
 import type { Logger } from "../ports/logger.js";
 import type { Session, Snapshot } from "../ports/session.js";
 import type { SessionDriver } from "../ports/session-driver.js";
+import type { WorktreeApplyOptions, WorktreeFile, Worktrees } from "../ports/worktrees.js";
 import { fork } from "./fork.js";
 import { ActiveLease, type BackgroundTasks } from "./lease.js";
 import { requireSession } from "./require-session.js";
@@ -24,6 +25,8 @@ export interface RewindServices {
   background: BackgroundTasks;
   /** Records files before tools change them. Undefined: disabled. */
   fileHistory: FileHistory | undefined;
+  /** Worktrees of sessions. Undefined: sessions have none. */
+  worktrees: Worktrees | undefined;
 }
 
 /** Options of a revert. */
@@ -107,6 +110,14 @@ export class RewindOperations {
       const file = await undoChange(context, options);
       if (options.dryRun !== true) await this.#publishFiles(context, [file]);
       return file;
+    });
+  }
+
+  async applyWorktree(id: string, options: WorktreeApplyOptions): Promise<WorktreeFile[]> {
+    return this.#withLease(id, async ({ session }) => {
+      const { worktrees } = this.#services;
+      if (!worktrees) throw new InputError("worktree", "a session that works in a worktree");
+      return worktrees.apply(session.projectDir, options);
     });
   }
 

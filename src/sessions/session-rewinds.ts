@@ -1,7 +1,8 @@
 import type { ChangedFiles, UndoneFile } from "../ports/file-history.js";
 import type { Session, Snapshot } from "../ports/session.js";
+import type { Worktree, WorktreeApplyOptions, WorktreeFile } from "../ports/worktrees.js";
 import type { ChangedFilesQuery } from "./changed-files.js";
-import { requireHead } from "./require-session.js";
+import { requireHead, requireSession } from "./require-session.js";
 import type { RevertOptions, RewindOperations, RewindServices } from "./rewind-operations.js";
 import type { ChangeUndoOptions } from "./undo-change.js";
 import type { UndoOptions, UndoResult } from "./undo.js";
@@ -86,6 +87,27 @@ export class SessionRewinds {
    */
   async undoChange(id: string, options: ChangeUndoOptions): Promise<UndoneFile> {
     return (await this.#load()).undoChange(id, options);
+  }
+
+  /**
+   * The Git worktree in which a session works; undefined if it works in its project folder. Rejects with
+   * `SessionNotFoundError`.
+   */
+  async worktree(id: string): Promise<Worktree | undefined> {
+    const { projectDir } = await requireSession(await this.#services.store(), id);
+    return this.#services.worktrees?.find(projectDir);
+  }
+
+  /**
+   * Applies the changes in a session's worktree since the last call to the project folder: all of them, or none.
+   * `dryRun`: only reports the files. Rejects with `SessionNotFoundError`, `SessionBusyError`, `WorktreeConflictError`,
+   * `ProjectFolderError`, or with `InputError` if the session works in no worktree.
+   */
+  async applyWorktree(
+    id: string,
+    { dryRun = false, signal }: Partial<WorktreeApplyOptions> = {},
+  ): Promise<WorktreeFile[]> {
+    return (await this.#load()).applyWorktree(id, { dryRun, signal });
   }
 
   async #load(): Promise<RewindOperations> {

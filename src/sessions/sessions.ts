@@ -2,6 +2,7 @@ import { selectPage } from "./message-page.js";
 import { SessionServices, type SessionServicesOptions } from "./session-services.js";
 import { requireSession, requireHead } from "./require-session.js";
 import { listSubagentSessionIds } from "./subagents.js";
+import { hasSessions } from "./folder-use.js";
 import { hasLiveHolder } from "./lease.js";
 import { checkFolder, createNewSession, type NewSession } from "./new-session.js";
 import { InputError, SessionNotFoundError } from "../ports/errors.js";
@@ -149,13 +150,16 @@ export class Sessions extends SessionServices {
    */
   async delete(id: string): Promise<void> {
     const store = await this.#options.store();
-    const { chain } = await requireSession(store, id);
+    const { chain, projectDir } = await requireSession(store, id);
     await this.#options.stopRun(chain.root);
     // The chain's own runs have ended, so no further subagents can start.
     const ids = [chain.root, ...(await listSubagentSessionIds(store, chain.root))];
     for (const subagentId of ids.slice(1)) await this.#options.stopRun(subagentId);
+    const isUsed = (folder: string) => hasSessions(store, folder);
+    const removeWorktree = await this.#options.worktrees?.prepareRemoval(projectDir, isUsed);
     await store.delete(ids);
     for (const deletedId of ids) this.#options.notifyWatchers(deletedId, true);
     this.#options.bus.emit("session.deleted", { ids });
+    await removeWorktree?.();
   }
 }

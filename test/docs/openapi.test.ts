@@ -13,6 +13,7 @@ import type { Hooks } from "../helpers/temp-dir.js";
 import { startApi, type TestApi } from "../helpers/http-api.js";
 import { editTool, failTool } from "../helpers/http-api-tools.js";
 import { REWIND_BODIES, useRewinds } from "../helpers/rewind-requests.js";
+import { useWorktrees, WORKTREE_BODIES } from "../helpers/worktree-project.js";
 
 const readJson = async (file: string) =>
   JSON.parse(await readFile(new URL(`../../${file}`, import.meta.url), "utf8")) as Record<string, unknown>;
@@ -101,6 +102,7 @@ describe("the check of API exchanges against docs/openapi.json", () => {
     for (const makeRequests of [
       runRequests,
       useRewinds,
+      useWorktrees,
       watchSession,
       answerAsk,
       useMcpServers,
@@ -127,6 +129,7 @@ const OPERATION_BODIES: Readonly<Record<string, object>> = {
   "POST /api/asks/{id}": {},
   "PATCH /api/sessions/{id}": {},
   ...REWIND_BODIES,
+  ...WORKTREE_BODIES,
 };
 
 type OperationRequest = { method: string; path: string; body?: string };
@@ -296,7 +299,9 @@ async function sendRejectedRequests(t: Hooks): Promise<void> {
     [api, "POST", "/api/run"],
     [api, "PATCH", `/api/sessions/${id}`],
     [api, "POST", `/api/sessions/${id}/steer`],
-    ...Object.keys(REWIND_BODIES).map((name) => [api, "POST", name.slice(5).replace("{id}", id)] as const),
+    ...Object.keys({ ...REWIND_BODIES, ...WORKTREE_BODIES }).map(
+      (name) => [api, "POST", name.slice(5).replace("{id}", id)] as const,
+    ),
     [openAsk.api, "POST", `/api/asks/${openAsk.id}`],
   ] as const)
     for (const body of ["x", `"${"x".repeat(2000)}"`])

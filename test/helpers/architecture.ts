@@ -36,7 +36,9 @@ const MODULES: readonly (readonly [name: string, pattern: RegExp])[] = [
   ...["calls", "context", "prompt", "permissions", "queue", "tools", "budget", "input"].map((name) =>
     createFolderModule(`run/${name}`),
   ),
-  ...["watch", "compaction", "memory-driver", "sessions", "models", "conversation", "history"].map(createFolderModule),
+  ...["watch", "compaction", "memory-driver", "worktrees", "sessions", "models", "conversation", "history"].map(
+    createFolderModule,
+  ),
   ...["tools", "project", "untrusted", "processes", "http", "files", "base", "ports"].map(createFolderModule),
 ];
 

@@ -62,4 +62,6 @@ export type {
   ShellRequest,
   ApiToolCall,
   ApiUsage,
+  ApiWorktree,
+  ApiWorktreeFile,
 } from "../shapes.js";

@@ -4,6 +4,8 @@ import type {
   ApiSnapshot,
   ApiUndoneFile,
   ApiUndoResult,
+  ApiWorktree,
+  ApiWorktreeFile,
   ChangedFileList,
   RewindRequest,
 } from "../shapes.js";
@@ -114,6 +116,25 @@ export class SessionRewindsApi {
   undoChange(id: string, input: UndoChangeInput, options?: CallOptions): Promise<ApiUndoneFile> {
     const { runId: run_id, dryRun: dry_run, ...body } = input;
     return this.#post(id, "changes/undo", { ...body, run_id, dry_run }, options);
+  }
+
+  /** The Git worktree in which a session works; null if it works in its project folder. */
+  async worktree(id: string, { signal }: CallOptions = {}): Promise<ApiWorktree | null> {
+    const path = `${createResourcePath("session", id)}/worktree`;
+    return (await this.#connection.requestJson<{ worktree: ApiWorktree | null }>(path, { signal })).body.worktree;
+  }
+
+  /**
+   * Applies the changes of a session's worktree to the project folder. Returns the changed files. Rejects with
+   * `BusyError` during a run, and with `ApiError` with the code `worktree_conflict`.
+   */
+  async applyWorktree(
+    id: string,
+    { dryRun }: { dryRun?: boolean | undefined } = {},
+    options?: CallOptions,
+  ): Promise<ApiWorktreeFile[]> {
+    const body = { dry_run: dryRun };
+    return (await this.#post<{ files: ApiWorktreeFile[] }>(id, "worktree/apply", body, options, hasFiles)).files;
   }
 
   async #post<T extends object>(

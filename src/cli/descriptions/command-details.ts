@@ -29,6 +29,9 @@ Without a browser the address is printed.`,
   "sessions undo":
     "Files are restored to their content before gantry's own tools changed them. Changes by commands, other programs and other machines remain. " +
     "If such a file was changed afterwards, or no copy of it is stored, nothing is undone without --force.",
+  "sessions apply":
+    "For sessions that gantry run --worktree or a client started in a Git worktree. All changes since the last call are applied, or none: " +
+    "a file that was changed in the same place in the project folder prevents it.",
   models: "With TEXT, only models whose name contains it are listed. Prices are USD per million tokens.",
   "mcp list":
     "The servers start in this folder, as for a session here, and are stopped afterwards. The exit code is 1 if one of them fails.",

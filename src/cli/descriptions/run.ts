@@ -7,6 +7,7 @@ export const run = {
   usage: ["[options] PROMPT ...", "[options] < FILE"],
   flags: {
     ...SESSION_FLAGS,
+    worktree: { type: "boolean", description: "work in a Git worktree of this folder, in a new session" },
     ...MODEL_FLAGS,
     file: { ...FILE_VALUE, isMultiple: true, description: "attach a file, may be repeated" },
     schema: { ...FILE_VALUE, description: "JSON Schema of the answer; stdout receives that JSON value" },

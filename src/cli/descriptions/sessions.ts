@@ -88,6 +88,17 @@ export const undo = {
   },
 } as const satisfies CommandDescription;
 
+export const apply = {
+  name: "sessions apply",
+  summary: "copy the changes of a session's worktree to its project folder",
+  usage: ["ID [options]"],
+  flags: {
+    dryRun: { type: "boolean", description: "change nothing; report what would change" },
+    ...JSON_FLAG,
+    ...CONFIG_FLAGS,
+  },
+} as const satisfies CommandDescription;
+
 export const exportDescription = {
   name: "sessions export",
   summary: "write sessions to stdout, as JSON lines",
@@ -108,11 +119,11 @@ export const importDescription = {
 
 export const sessions = {
   name: "sessions",
-  summary: "list, search, show, archive, undo, delete, export and import sessions",
+  summary: "list, search, show, archive, undo, apply, delete, export and import sessions",
   usage: ["COMMAND [options]"],
   flags: {},
   commands: {
-    ...{ list, show, archive, unarchive, undo, delete: remove },
+    ...{ list, show, archive, unarchive, undo, apply, delete: remove },
     ...{ export: exportDescription, import: importDescription, search },
   },
 } as const satisfies CommandDescription;

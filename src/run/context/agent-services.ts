@@ -4,6 +4,7 @@ import type { Compaction } from "../../compaction/compaction.js";
 import type { Models } from "../../models/models.js";
 import type { BusEvents } from "../../ports/bus-events.js";
 import type { FileHistory } from "../../ports/file-history.js";
+import type { Worktrees } from "../../ports/worktrees.js";
 import type { Hooks } from "../../ports/hooks.js";
 import type { Logger } from "../../ports/logger.js";
 import type { McpServerFactory } from "../../ports/mcp-server.js";
@@ -50,6 +51,8 @@ export interface AgentServices {
     readonly hooks: Hooks;
     /** Stores earlier contents of files that tools change. Undefined: contents are not stored. */
     readonly fileHistory: FileHistory | undefined;
+    /** Creates worktrees for new sessions. Undefined: sessions cannot have worktrees. */
+    readonly worktrees: Worktrees | undefined;
     /** Tools that did not stop at once after a cancel. */
     readonly unsettled: TaskSet;
   };

@@ -28,6 +28,7 @@ const INPUT_TYPES: FieldTypes<RunInput> = {
   onQueued: "function",
   sessionId: "string",
   projectDir: "string",
+  worktree: "boolean",
   folders: "any",
   systemPrompt: "string",
   promptUse: "any",
@@ -61,6 +62,8 @@ export function checkInput(input: RunInput): void {
     throw new InputError("folders", "a list of absolute paths");
   if (input.tools !== undefined) createToolList(input.tools);
   if (input.mcpServers !== undefined) checkServers("mcpServers", input.mcpServers);
+  if (input.worktree && input.sessionId !== undefined)
+    throw new InputError("worktree", "false for an existing session");
   if (input.rewind !== undefined) checkRewind(input);
   if (input.retry) return checkRetry(input);
   if (input.compact) return checkCompact(input);

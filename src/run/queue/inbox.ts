@@ -164,6 +164,7 @@ const FIELDS_OF_ONE_RUN = [
   "mode",
   "provider",
   "model",
+  "worktree",
 ] as const satisfies readonly (keyof RunInput)[];
 
 /**
@@ -180,5 +181,7 @@ export async function createLateInstructionsInput(
   if (instructions.length === 0 || recorder.run.state === "cancelled") return undefined;
   const nextInput = { ...input };
   for (const field of FIELDS_OF_ONE_RUN) delete nextInput[field];
+  // The session works in its worktree, not in the folder from which the worktree was made.
+  if (input.worktree) delete nextInput.projectDir;
   return { ...nextInput, message: instructions.map(({ text }) => text).join("\n\n"), sessionId, queue: true };
 }
