@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
-import { readFile } from "node:fs/promises";
+import { readdir, readFile } from "node:fs/promises";
 import { describe, it, type TestContext } from "node:test";
 import type { ApiMessage, ApiRun, ApiSession } from "gantry/client";
 import type { FakeModelServer } from "../../helpers/fake-model-server.js";
@@ -93,8 +93,15 @@ class Schedule {
     this.#server = await startServer(this.#t, { home, projectDir, args: ["serve", "--port", new URL(url).port] });
   }
 
+  /** Kills the terminal as soon as it has stored the prompt on the screen, which takes milliseconds. */
   async killTerminal(): Promise<void> {
     const pane = await this.#getPane();
+    const input = readInput(await pane.readScreen());
+    const sentences = this.sentences.filter((sentence) => input.includes(sentence));
+    await waitFor("the stored prompt", async () => {
+      const texts = await this.#readStoredTexts();
+      return sentences.every((sentence) => texts.includes(sentence)) || undefined;
+    });
     process.kill(Number(await readFile(`${this.#server.home}/pid`, "utf8")), "SIGKILL");
     await pane.waitForExit();
     this.#pane = undefined;
@@ -126,6 +133,15 @@ class Schedule {
     return this.#pane ?? (await this.openTerminal());
   }
 
+  /** Reads the files with the unsent texts of all terminals. */
+  async #readStoredTexts(): Promise<string> {
+    const folder = `${this.#server.home}/terminal`;
+    const names = await readdir(folder, { recursive: true });
+    const files = names.filter((name) => name.endsWith(".json"));
+    // Files are replaced and removed meanwhile.
+    return (await Promise.all(files.map((name) => readFile(`${folder}/${name}`, "utf8").catch(() => "")))).join("\n");
+  }
+
   async #listSessions(): Promise<ApiSession[]> {
     return ((await (await this.#server.fetch("/api/sessions")).json()) as { sessions: ApiSession[] }).sessions;
   }
@@ -141,9 +157,10 @@ class Schedule {
   }
 }
 
-/** Returns the rows of the prompt and the status row. */
+/** Returns the rows of the prompt, without the status row, which can show the title of the session. */
 function readInput(screen: string): string {
-  return screen.slice(screen.lastIndexOf("───"));
+  const rows = screen.slice(screen.lastIndexOf("───")).split("\n");
+  return rows.filter((row) => !row.includes(" · lab/m1")).join("\n");
 }
 
 describe("a sentence that was typed in a terminal", { skip: NO_TMUX }, () => {
