@@ -55,14 +55,18 @@ export async function applyChanges(request: ApplyRequest): Promise<WorktreeFile[
   if (changes.entries.length === 0) return [];
   const guard = await createApplyGuard(source, git, rules);
   const reasons = await findRefusals(changes, guard);
-  const run = (args: readonly string[]) =>
-    git.run([...EXACT_SETTINGS, "apply", ...args, changes.patch], { signal, maxCharacters: MAX_LIST_CHARACTERS });
-  const check = await run(["--check", "--verbose"]);
+  const run = (args: readonly string[], runSignal: AbortSignal) => {
+    const options = { signal: runSignal, maxCharacters: MAX_LIST_CHARACTERS };
+    return git.run([...EXACT_SETTINGS, "apply", ...args, changes.patch], options);
+  };
+  const check = await run(["--check", "--verbose"], signal);
   if (!check.isSuccess) addConflicts(reasons, changes, check.stderr);
   const files = toFiles(changes, reasons);
   if (reasons.size > 0) throw new WorktreeConflictError(files);
   if (dryRun) return files;
-  const result = await run([]);
+  signal.throwIfAborted();
+  // Not cancelled when the caller leaves: a killed Git would have applied a part of the changes.
+  const result = await run([], new AbortController().signal);
   if (!result.isSuccess) throw new Error(`git apply failed after a successful check: ${result.stderr}`);
   await storage.write({ ...record, appliedTree: changes.tree });
   await rm(changes.patch, { force: true });

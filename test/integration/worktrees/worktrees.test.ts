@@ -64,7 +64,7 @@ describe("a session in a worktree", () => {
       [path.join(first.dir, "a.txt")],
     );
     assert.deepEqual(await client.git({ sessionId: first.id }), {
-      ...{ branch: null, commit: git("rev-parse", "HEAD"), detached: true },
+      ...{ project_dir: first.dir, branch: null, commit: git("rev-parse", "HEAD"), detached: true },
       ...{ dirty: 1, ahead: null, behind: null },
     });
     await client.sessions.undo(second.id, { filesOnly: true });
