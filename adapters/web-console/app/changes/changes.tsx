@@ -10,6 +10,7 @@ import { useConsole } from "../state/context.js";
 import { toErrorMessage } from "../state/error-message.js";
 import { toFragment } from "../state/router.js";
 import type { WatchedSession } from "../state/watched-session.js";
+import { WorktreeBar } from "../worktrees/worktree-bar.js";
 import { FileChanges } from "./file-changes.js";
 import { createPatch, toRelativePath } from "./patch.js";
 
@@ -108,6 +109,7 @@ export function Changes({ session }: { session: WatchedSession }) {
             </button>
           )}
         </div>
+        <WorktreeBar session={session} />
         <p role="status">{describeTotal(list.value)}</p>
         {problem.value && (
           <UndoProblemView

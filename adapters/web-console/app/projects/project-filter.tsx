@@ -1,5 +1,5 @@
 import { useConsole } from "../state/context.js";
-import { labelProjects } from "./project-labels.js";
+import { isWorktreeFolder, labelProjects } from "./project-labels.js";
 
 /** Chooses the project folder of the listed and of new sessions. Renders nothing while sessions of one folder are known. */
 export function ProjectFilter() {
@@ -28,13 +28,14 @@ export function ProjectFilter() {
   );
 }
 
-/** The project of a listed session, while the list has sessions of several projects. */
+/** The project of a listed session, while the list has sessions of several projects. Worktrees have no project name. */
 export function ProjectLabel({ folder }: { folder: string }) {
   const { projectDir, projectDirs } = useConsole().sessionBrowser;
-  if (projectDir.value !== "" || projectDirs.value.length < 2) return null;
+  const isWorktree = isWorktreeFolder(folder);
+  if (!isWorktree && (projectDir.value !== "" || projectDirs.value.length < 2)) return null;
   return (
     <bdi class="side-project-name clipped" title={folder}>
-      {labelProjects(projectDirs.value).get(folder)}
+      {isWorktree ? "worktree" : labelProjects(projectDirs.value).get(folder)}
     </bdi>
   );
 }

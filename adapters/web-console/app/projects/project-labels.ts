@@ -1,5 +1,10 @@
 import { escapeInvisible } from "../content/escape.js";
 
+/** Whether a folder is a worktree: the folder that contains it is named by an id. */
+export function isWorktreeFolder(folder: string): boolean {
+  return /[/\\][0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}[/\\]/.test(folder);
+}
+
 /** Labels of project folders: the folder's name, after as many parent folders as make it unique. */
 export function labelProjects(folders: readonly string[]): ReadonlyMap<string, string> {
   const splitFolders = folders.map((folder) => folder.split(/[/\\]/).filter((part) => part !== ""));

@@ -35,6 +35,8 @@ export interface NewSessionSettings {
   effort: Signal<Effort>;
   mode: Signal<Mode | "">;
   projectDir: Signal<string>;
+  /** Whether the session works in a Git worktree of the folder. */
+  worktree: Signal<boolean>;
 }
 
 /** A file that is sent with a prompt; `data` is base64. */
@@ -62,6 +64,7 @@ export class Console {
     effort: signal(""),
     mode: signal(""),
     projectDir: signal(""),
+    worktree: signal(false),
   };
   /** Text of the search in messages. */
   readonly messageSearchText = signal("");
@@ -197,7 +200,7 @@ export class Console {
     }: { files?: string[]; attachments?: PromptFile[]; rewind?: ApiRunInput["rewind"] } = {},
   ): Promise<void> {
     const session = this.#session.peek();
-    const { model, effort, mode, projectDir } = this.newSessionSettings;
+    const { model, effort, mode, projectDir, worktree } = this.newSessionSettings;
     const request: ApiRunInput & { attachments?: PromptFile[]; reasoning_effort?: Effort } = {
       message,
       // This page opens the session of the run, where the user can answer its questions.
@@ -212,6 +215,7 @@ export class Console {
             ...(effort.peek() && { reasoning_effort: effort.peek() }),
             mode: mode.peek(),
             project_dir: projectDir.peek(),
+            ...(worktree.peek() && { worktree: true }),
           }),
     };
     // A retry of an unanswered request uses the same key, so that the server executes it once.

@@ -1,5 +1,6 @@
 import { batch, signal, type ReadonlySignal } from "@preact/signals";
 import type { GantryClient, ApiSession } from "gantry/client";
+import { isWorktreeFolder } from "../projects/project-labels.js";
 
 const PAGE_SIZE = 40;
 /** Pause in typing after which the search starts, in ms. */
@@ -53,7 +54,7 @@ export class SessionBrowser {
     return this.#projectDir;
   }
 
-  /** The folders of the sessions that were loaded so far, in alphabetical order. */
+  /** The folders of the sessions that were loaded so far, without worktrees, in alphabetical order. */
   get projectDirs(): ReadonlySignal<readonly string[]> {
     return this.#projectDirs;
   }
@@ -175,7 +176,8 @@ export class SessionBrowser {
 
   #addProjectDirs(sessions: readonly ApiSession[]): void {
     const previousDirs = this.#projectDirs.peek();
-    const projectDirs = new Set([...previousDirs, ...sessions.map(({ project_dir: folder }) => folder)]);
+    const folders = sessions.map(({ project_dir: folder }) => folder).filter((folder) => !isWorktreeFolder(folder));
+    const projectDirs = new Set([...previousDirs, ...folders]);
     if (projectDirs.size > previousDirs.length) this.#projectDirs.value = [...projectDirs].sort();
   }
 
