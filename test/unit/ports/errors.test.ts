@@ -30,6 +30,7 @@ describe("errors of two copies of the package", async () => {
 describe("an error in JSON", () => {
   const ask = { id: "a1", state: "answered" } as Ask;
   const files = [{ path: "a.ts", outcome: "conflict" }] as unknown as UndoneFile[];
+  const worktreeFiles = [{ path: "/p/a.ts", change: "changed", reason: "x" } as const];
   const cause = new Error("the cause is a secret");
   /** One error of each class, and its fields other than code and message. */
   const errors: [error: original.GantryError, fields: object][] = [
@@ -69,6 +70,7 @@ describe("an error in JSON", () => {
     [new original.TooManyRunsError(500), { retryAfterMs: 500 }],
     [new original.UndoConflictError(files), { files }],
     [new original.WorkLimitError("time", "x", { cause }), { reason: "time" }],
+    [new original.WorktreeConflictError(worktreeFiles), { files: worktreeFiles }],
   ];
 
   it("has a test case for each error class", () => {
