@@ -32,7 +32,10 @@ export async function showGitState(ctx: Context, { agent, options }: ApiDependen
     requestedDir === undefined
       ? (session?.projectDir ?? agent.projectDir)
       : await resolveProjectFolder(requestedDir, rules);
-  const state = await readGitState({ folder, environment: options.environment }, createDisconnectController(ctx).signal);
+  const state = await readGitState(
+    { folder, environment: options.environment },
+    createDisconnectController(ctx).signal,
+  );
   sendJson<typeof GitState>(ctx, { project_dir: folder, ...state });
 }
 
