@@ -184,7 +184,7 @@ describe("gantry sessions export and import", () => {
     for (const args of [["sessions"], ["sessions", "sell"]]) {
       const run = await runGantry(t, args);
       assert.deepEqual([run.code, run.stdout], [1, ""]);
-      assert.match(run.stderr, /expected one of list, show, archive, unarchive, undo, delete, export, import/);
+      assert.match(run.stderr, /expected one of list, show, archive, unarchive, undo, apply, delete, export, import/);
     }
   });
 });
