@@ -1,7 +1,6 @@
 import { realpathSync } from "node:fs";
 import { join, resolve } from "node:path";
 import type { TerminalOptions } from "gantry/adapters/terminal";
-import { ConfigError } from "../ports/errors.js";
 import { getEnvironmentVariable } from "../serve/environment.js";
 import type { FlagsOf } from "./command-description.js";
 import type { chat } from "./descriptions/chat.js";
@@ -25,7 +24,9 @@ export const run: CommandHandler<typeof chat.flags> = async ({ args, flags, outp
     );
     return NO_TERMINAL_EXIT_CODE;
   }
-  const address = flags.url === undefined ? undefined : parseAddress(flags.url);
+  const { url, model } = flags;
+  const loadParsers = () => import("./chat-flags.js");
+  const address = url === undefined ? undefined : (await loadParsers()).parseAddress(url);
   const folder = realpathSync(resolve("."));
   const { openTerminal } = await import("gantry/adapters/terminal");
   let server: ChatServer | undefined;
@@ -40,7 +41,10 @@ export const run: CommandHandler<typeof chat.flags> = async ({ args, flags, outp
       },
       onReady: (showLine) => (reportLine = showLine),
       session: flags.continue ? "last" : flags.session,
-      newSessionOptions: { ...parseModel(flags.model), ...toSessionOptions(flags) },
+      newSessionOptions: {
+        ...(model !== undefined && (await loadParsers()).parseModel(model)),
+        ...toSessionOptions(flags),
+      },
       ...(address ? {} : { projectDir: folder }),
       listFiles: async (requestedFolder, signal) => {
         const searchFolder = requestedFolder ?? (address ? undefined : folder);
@@ -70,19 +74,6 @@ export const run: CommandHandler<typeof chat.flags> = async ({ args, flags, outp
 /** Whether the agent runs on this machine: without an address it is part of this process. */
 async function isServerLocal(address: URL | undefined): Promise<boolean> {
   return !address || (await import("../http/web-safety.js")).isLoopback(address.hostname);
-}
-
-function parseAddress(url: string): URL {
-  const address = URL.canParse(url) ? new URL(url) : undefined;
-  if (!address || !/^https?:$/.test(address.protocol) || address.username !== "" || address.pathname !== "/")
-    throw new ConfigError(`--url: expected an address like http://127.0.0.1:8080, got ${JSON.stringify(url)}`);
-  return address;
-}
-
-function parseModel(model: string | undefined): { provider?: string; model?: string } {
-  if (model === undefined) return {};
-  const slashIndex = model.indexOf("/");
-  return slashIndex === -1 ? { model } : { provider: model.slice(0, slashIndex), model: model.slice(slashIndex + 1) };
 }
 
 /** Returns session options from the flags, whose values have been validated against the command's description. */

@@ -1,0 +1,15 @@
+import { ConfigError } from "../ports/errors.js";
+
+/** Parses the value of `--url`. Throws `ConfigError`. */
+export function parseAddress(url: string): URL {
+  const address = URL.canParse(url) ? new URL(url) : undefined;
+  if (!address || !/^https?:$/.test(address.protocol) || address.username !== "" || address.pathname !== "/")
+    throw new ConfigError(`--url: expected an address like http://127.0.0.1:8080, got ${JSON.stringify(url)}`);
+  return address;
+}
+
+/** Parses the value of `--model`: `MODEL` or `PROVIDER/MODEL`. */
+export function parseModel(model: string): { provider?: string; model?: string } {
+  const slashIndex = model.indexOf("/");
+  return slashIndex === -1 ? { model } : { provider: model.slice(0, slashIndex), model: model.slice(slashIndex + 1) };
+}
