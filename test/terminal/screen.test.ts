@@ -109,7 +109,7 @@ describe("gantry chat in a terminal", { skip: NO_TMUX }, () => {
     const text = Array.from({ length: 1_900 }, (_, i) => `line ${i} of what was pasted, with 漢字 and é`).join("\n");
     assert.ok(Buffer.byteLength(text) > 80_000);
     await pane.paste(text);
-    await pane.waitForScreen(/line 1899/);
+    await pane.waitForScreen(/\[Pasted text #1, 1900 lines\]/);
     await pane.type(" and an end");
     await pane.waitForScreen(/and an end/);
     await pane.sendKeys("Enter");

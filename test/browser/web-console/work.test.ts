@@ -149,6 +149,8 @@ describe("the web console", { skip: NO_BROWSER }, () => {
     const page = await openPage(t, sessionUrl(consoleServer, id), { width: 380, height: 700 });
     const list = page.getByRole("list", { name: "Background commands" });
     await page.getByText("On.", { exact: true }).waitFor();
+    // The page shows messages before it has the session's state.
+    await list.getByRole("listitem").first().waitFor();
     const [itemText, ...otherItemTexts] = await list.getByRole("listitem").allTextContents();
     assert.deepEqual(otherItemTexts, []);
     const [, name = ""] = /^(bg-[0-9a-f]{6})read -r line # a command/.exec(itemText ?? "") ?? assert.fail(itemText);

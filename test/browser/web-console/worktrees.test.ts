@@ -8,6 +8,7 @@ import { findAccessibilityFaults, findOverflowingElements } from "../../helpers/
 import { NO_BROWSER, openWindow, shareBrowser, startConsole } from "../../helpers/console.js";
 import { STOPPED_SERVER_ERROR } from "../../helpers/console-runs.js";
 import { callStep, textStep } from "../../helpers/fake-model-server.js";
+import { tempDir } from "../../helpers/temp-dir.js";
 
 const browser = shareBrowser({ after });
 
@@ -25,7 +26,11 @@ describe("a session in a worktree", { skip: NO_BROWSER }, () => {
     { isDark: true, width: 360 },
   ])
     it(`is started and applied in the console, ${isDark ? "dark" : "light"}, ${width} pixels`, async (t) => {
-      const console = await startConsole(t, { files: { "a.txt": "old\n" } });
+      const worktrees = await tempDir(t);
+      const console = await startConsole(t, {
+        files: { "a.txt": "old\n" },
+        config: { session: { worktrees: worktrees.path } },
+      });
       const { projectDir } = console.server;
       const readProject = () => readFile(join(projectDir, "a.txt"), "utf8");
       await createRepository(projectDir);
