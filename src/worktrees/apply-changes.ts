@@ -1,5 +1,5 @@
 import { constants } from "node:fs";
-import { access, rm } from "node:fs/promises";
+import { access, lstat, readFile, readlink, rm } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve, sep } from "node:path";
 import { PathGuard } from "../files/path-guard.js";
 import { Protection } from "../files/protection.js";
@@ -35,6 +35,8 @@ interface Changes {
 
 /** Maximum characters of Git's lists of files. */
 const MAX_LIST_CHARACTERS = 64_000_000;
+/** Maximum bytes of the file names in the arguments of Git. Linux limits all arguments of a program together. */
+const MAX_EXCLUDED_BYTES = 100_000;
 /** Settings of the user that would change the comparison, or would accept a patch that does not fit exactly. */
 const EXACT_SETTINGS = ["core.safecrlf=false", "apply.ignoreWhitespace=no", "apply.whitespace=nowarn"].flatMap(
   (setting) => ["-c", setting],
@@ -54,19 +56,26 @@ export async function applyChanges(request: ApplyRequest): Promise<WorktreeFile[
   const changes = await collectChanges(request);
   if (changes.entries.length === 0) return [];
   const guard = await createApplyGuard(source, git, rules);
-  const reasons = await findRefusals(changes, guard);
+  const reasons = await findRefusals(changes.entries, guard);
   const run = (args: readonly string[], runSignal: AbortSignal) => {
     const options = { signal: runSignal, maxCharacters: MAX_LIST_CHARACTERS };
     return git.run([...EXACT_SETTINGS, "apply", ...args, changes.patch], options);
   };
-  const check = await run(["--check", "--verbose"], signal);
-  if (!check.isSuccess) addConflicts(reasons, changes, check.stderr);
-  const files = toFiles(changes, reasons);
+  let excludeOptions: readonly string[] = [];
+  let missingEntries = changes.entries;
+  let check = await run(["--check", "--verbose"], signal);
+  if (!check.isSuccess) {
+    missingEntries = await listMissingEntries(changes.entries, record);
+    excludeOptions = listExcludeOptions(changes.entries, missingEntries, source.root);
+    check = await run(["--check", "--verbose", ...excludeOptions], signal);
+  }
+  if (!check.isSuccess) addConflicts(reasons, missingEntries, check.stderr);
+  const files = toFiles(changes.entries, reasons);
   if (reasons.size > 0) throw new WorktreeConflictError(files);
   if (dryRun) return files;
   signal.throwIfAborted();
   // Not cancelled when the caller leaves: a killed Git would have applied a part of the changes.
-  const result = await run([], new AbortController().signal);
+  const result = await run(excludeOptions, new AbortController().signal);
   if (!result.isSuccess) throw new Error(`git apply failed after a successful check: ${result.stderr}`);
   await storage.write({ ...record, appliedTree: changes.tree });
   await rm(changes.patch, { force: true });
@@ -152,7 +161,7 @@ function createApplyGuard(
 }
 
 /** Returns the reasons, by path, why files must not or cannot be written. */
-async function findRefusals({ entries }: Changes, guard: PathGuard): Promise<Map<string, string>> {
+async function findRefusals(entries: Changes["entries"], guard: PathGuard): Promise<Map<string, string>> {
   const reasons = new Map<string, string>();
   for (const { path } of entries) {
     try {
@@ -178,8 +187,54 @@ async function requireWritableFolder(folder: string): Promise<void> {
   }
 }
 
+/**
+ * Lists the changes that the project folder does not contain yet. It contains some if a process was killed, or the disk
+ * was full, during an earlier apply.
+ */
+async function listMissingEntries(entries: Changes["entries"], record: WorktreeRecord): Promise<Changes["entries"]> {
+  const missingEntries: Changes["entries"][number][] = [];
+  for (const entry of entries) {
+    const name = relative(record.source.root, entry.path);
+    if (!(await isSameFile(entry.path, join(record.root, name)))) missingEntries.push(entry);
+  }
+  return missingEntries;
+}
+
+/** Whether two files have the same type, content and executable bit, or both do not exist. */
+async function isSameFile(path: string, otherPath: string): Promise<boolean> {
+  const [state, otherState] = await Promise.all([path, otherPath].map((file) => lstat(file).catch(() => undefined)));
+  if (!state || !otherState) return state === otherState;
+  if (state.isSymbolicLink() && otherState.isSymbolicLink())
+    return (await readlink(path)) === (await readlink(otherPath));
+  if (!state.isFile() || !otherState.isFile() || state.size !== otherState.size) return false;
+  if ((state.mode & constants.S_IXUSR) !== (otherState.mode & constants.S_IXUSR)) return false;
+  const [content, otherContent] = await Promise.all([readFile(path), readFile(otherPath)]);
+  return content.equals(otherContent);
+}
+
+/** Returns the options of `git apply` that leave out all files but those of `missingEntries`. */
+function listExcludeOptions(
+  entries: Changes["entries"],
+  missingEntries: Changes["entries"],
+  root: string,
+): readonly string[] {
+  const missingPaths = new Set(missingEntries.map(({ path }) => path));
+  const names = entries.flatMap(({ path }) => (missingPaths.has(path) ? [] : [relative(root, path)]));
+  // Git reads the names as patterns.
+  const options = names.map(
+    (name) =>
+      `--exclude=${name
+        .split(sep)
+        .join("/")
+        .replace(/[*?[\]\\]/g, "\\$&")}`,
+  );
+  if (Buffer.byteLength(options.join(" ")) > MAX_EXCLUDED_BYTES)
+    throw new InputError("worktree", "a project folder in which fewer of the changes exist already");
+  return options;
+}
+
 /** Adds the reasons from the messages of `git apply --check --verbose`, which checks the files in order. */
-function addConflicts(reasons: Map<string, string>, { entries }: Changes, messages: string): void {
+function addConflicts(reasons: Map<string, string>, entries: Changes["entries"], messages: string): void {
   let index = -1;
   let count = 0;
   for (const line of messages.split("\n")) {
@@ -198,7 +253,7 @@ function toReason(line: string): string {
   return "was changed in the project folder too";
 }
 
-function toFiles({ entries }: Changes, reasons: ReadonlyMap<string, string>): WorktreeFile[] {
+function toFiles(entries: Changes["entries"], reasons: ReadonlyMap<string, string>): WorktreeFile[] {
   const filesByPath = new Map(entries.map((entry) => [entry.path, entry]));
   return [...filesByPath.values()].map((entry) => ({ ...entry, reason: reasons.get(entry.path) ?? "" }));
 }

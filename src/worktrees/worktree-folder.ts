@@ -1,6 +1,6 @@
 import { mkdir, readdir, readFile, realpath, rm, stat, writeFile } from "node:fs/promises";
-import { basename, join, relative, resolve } from "node:path";
-import { createDeadline } from "../base/abort.js";
+import { basename, dirname, join, relative, resolve } from "node:path";
+import { createDeadline, delay } from "../base/abort.js";
 import { createFolder } from "../base/create-folder.js";
 import { silentLogger } from "../base/log.js";
 import { AccessRules } from "../files/access-rules.js";
@@ -16,6 +16,7 @@ import type {
   Worktrees,
 } from "../ports/worktrees.js";
 import { openGit, type Git } from "../processes/git.js";
+import { ProcessLock } from "../sessions/process-lock.js";
 import { applyChanges } from "./apply-changes.js";
 import { WorktreeStorage, type WorktreeRecord } from "./worktree-record.js";
 
@@ -32,6 +33,9 @@ export interface GitWorktreesOptions {
 
 /** Maximum time of all Git commands of a creation, an application or a removal, in ms. */
 const GIT_TIMEOUT_MS = 120_000;
+/** Lock of all applications, beside the worktrees. */
+const APPLY_LOCK = "apply.lock";
+const LOCK_POLL_INTERVAL_MS = 50;
 /** Minimum age of a folder without a record before it is removed, in ms. Its creator needs milliseconds to write it. */
 const MIN_UNUSED_AGE_MS = 3_600_000;
 /** Git writes the link between worktree and repository as absolute paths, which the sandbox checks. */
@@ -82,9 +86,19 @@ export class WorktreeFolder implements Worktrees {
     if (!storage || !record) throw new InputError("worktree", "a session that works in a worktree");
     const isFolder = async (path: string) => (await stat(path).catch(() => undefined))?.isDirectory() === true;
     if (!(await isFolder(record.source.projectDir)) || !(await isFolder(record.root))) throw new ProjectFolderError();
-    return this.#withDeadline(signal, (gitSignal) =>
-      applyChanges({ storage, record, rules: this.#options, dryRun, signal: gitSignal }),
-    );
+    return this.#withDeadline(signal, async (gitSignal) => {
+      // Git checks all files and then writes them: the changes of two worktrees could overwrite each other.
+      const lock = await ProcessLock.acquire(join(dirname(storage.path), APPLY_LOCK), () =>
+        delay(LOCK_POLL_INTERVAL_MS, gitSignal),
+      );
+      try {
+        // Read again, because another call may have applied changes meanwhile.
+        const current = (await storage.read()) ?? record;
+        return await applyChanges({ storage, record: current, rules: this.#options, dryRun, signal: gitSignal });
+      } finally {
+        lock.release();
+      }
+    });
   }
 
   async prepareRemoval(folder: string, isUsed: FolderUse): Promise<(() => Promise<void>) | undefined> {

@@ -163,6 +163,58 @@ describe("a session in a worktree", () => {
     assert.equal(await folder.read("project/a.txt"), "mine\n");
   });
 
+  it("applies the rest if the project folder contains a part of the changes", async (t) => {
+    const names = ["a.txt", "b [1]*?.txt", "back\\slash.txt"] as const;
+    const files = { ...Object.fromEntries(names.map((name) => [name, "one\n"])), "gone.txt": "one\n", "x.sh": "one\n" };
+    const { client, folder, startSession } = await serveWorktrees(t, files, { steps: ["done"] });
+    const { id, dir } = await startSession();
+    const recordPath = path.join(path.dirname(dir), ".gantry/worktree.json");
+    const record = readFileSync(recordPath);
+    for (const name of names) writeFileSync(path.join(dir, name), "two\n");
+    rmSync(path.join(dir, "gone.txt"));
+    symlinkSync("a.txt", path.join(dir, "link"));
+    chmodSync(path.join(dir, "x.sh"), 0o755);
+    const applyFiles = async () => formatFiles(await client.sessions.applyWorktree(id), folder.at("project"));
+    // A full disk interrupted an earlier application.
+    await folder.write({ [`project/${names[1]}`]: "two\n", [`project/${names[2]}`]: "two\n" });
+    symlinkSync("a.txt", folder.at("project/link"));
+    const expectedFiles = [
+      ...["changed a.txt", "changed b [1]*?.txt", "changed back\\slash.txt", "deleted gone.txt", "added link"],
+      "changed x.sh",
+    ];
+    assert.deepEqual(await applyFiles(), expectedFiles);
+    for (const name of names) assert.equal(await folder.read(`project/${name}`), "two\n");
+    assert.ok(!existsSync(folder.at("project/gone.txt")));
+    assert.equal(statSync(folder.at("project/x.sh")).mode & 0o111, 0o111);
+    // A process was killed before it recorded the application.
+    writeFileSync(recordPath, record);
+    assert.deepEqual(await applyFiles(), expectedFiles);
+    assert.deepEqual(await applyFiles(), []);
+    // Content with another mode is not the same change.
+    writeFileSync(recordPath, record);
+    chmodSync(folder.at("project/x.sh"), 0o644);
+    assert.deepEqual(await applyFiles(), expectedFiles);
+    assert.equal(statSync(folder.at("project/x.sh")).mode & 0o111, 0o111);
+  });
+
+  it("keeps the changes of all worktrees that are applied to one file at the same time", async (t) => {
+    const count = 6;
+    const { client, folder, startSession } = await serveWorktrees(
+      t,
+      { "a.txt": LINES.join("") },
+      { steps: Array.from({ length: count }, () => "done") },
+    );
+    const ids: string[] = [];
+    for (let i = 0; i < count; i++) {
+      const { id, dir } = await startSession();
+      writeFileSync(path.join(dir, "a.txt"), LINES.with(i * 5, `changed ${i}\n`).join(""));
+      ids.push(id);
+    }
+    await Promise.all(ids.map((id) => client.sessions.applyWorktree(id)));
+    const expectedLines = LINES.map((line, i) => (i % 5 === 0 && i < count * 5 ? `changed ${i / 5}\n` : line));
+    assert.equal(await folder.read("project/a.txt"), expectedLines.join(""));
+  });
+
   it("works in the same subfolder, and applies only its files", async (t) => {
     const { client, folder, startSession } = await serveWorktrees(
       t,
