@@ -8,6 +8,7 @@ export const COMMANDS: readonly (readonly [name: string, description: string])[]
   ["undo", "undo the last run: its messages and the files that it changed"],
   ["redo", "redo the last undo or rewind"],
   ["changes", "files that the session changed; undo by file or change"],
+  ["worktree", "new session: work in a Git worktree; later: copy its changes to the folder"],
   ["rewind", "go back to before an earlier prompt, with or without its files"],
   ["retry", "send the last prompt again instead of its answer"],
   ["fork", "copy the session up to a message"],

@@ -5,6 +5,7 @@ import { showContext } from "./context-command.js";
 import { chooseQuestion, setBell } from "./question-commands.js";
 import { search } from "./search-command.js";
 import { runShellLine } from "./shell-command.js";
+import { useWorktree } from "./worktree-command.js";
 import { fork, retry, rewind, undo } from "./rewind-commands.js";
 import type { TerminalStore } from "./store.js";
 import { Confirmation, Picker, TextOverlay, type ListEntry } from "./overlays.js";
@@ -73,6 +74,7 @@ const COMMAND_HANDLERS: Readonly<Record<string, (store: TerminalStore, argument:
   },
   search,
   changes: showChanges,
+  worktree: useWorktree,
   context: (store) => store.attempt(() => showContext(store)),
   questions: chooseQuestion,
   bell: setBell,

@@ -24,6 +24,8 @@ export interface NewSessionOptions {
   model?: string;
   mode?: "auto" | "ask" | "plan";
   reasoning_effort?: Effort;
+  /** Whether the session works in a Git worktree of the project folder. */
+  worktree?: boolean;
 }
 
 /** Callbacks of a conversation to the terminal that shows it. */

@@ -7,6 +7,7 @@ import type { chat } from "./descriptions/chat.js";
 import type { ChatServer } from "./chat-server.js";
 import type { CommandHandler } from "./command.js";
 import { refuseArguments } from "./refuse-arguments.js";
+import { UsageError } from "./usage-error.js";
 
 /** Exit code if standard input or output is not a terminal, or the terminal has no cursor control. */
 const NO_TERMINAL_EXIT_CODE = 2;
@@ -25,6 +26,8 @@ export const run: CommandHandler<typeof chat.flags> = async ({ args, flags, outp
     return NO_TERMINAL_EXIT_CODE;
   }
   const { url, model } = flags;
+  if (flags.worktree && (flags.session !== undefined || flags.continue))
+    throw new UsageError("--worktree: expected a new session, not --session or --continue");
   const loadParsers = () => import("./chat-flags.js");
   const address = url === undefined ? undefined : (await loadParsers()).parseAddress(url);
   const folder = realpathSync(resolve("."));
@@ -77,7 +80,12 @@ async function isServerLocal(address: URL | undefined): Promise<boolean> {
 }
 
 /** Returns session options from the flags, whose values have been validated against the command's description. */
-function toSessionOptions({ mode, effort }: FlagsOf<typeof chat.flags>): TerminalOptions["newSessionOptions"] {
-  const options = { ...(mode !== undefined && { mode }), ...(effort !== undefined && { reasoning_effort: effort }) };
+function toSessionOptions(flags: FlagsOf<typeof chat.flags>): TerminalOptions["newSessionOptions"] {
+  const { mode, effort, worktree } = flags;
+  const options = {
+    ...(mode !== undefined && { mode }),
+    ...(effort !== undefined && { reasoning_effort: effort }),
+    ...(worktree && { worktree }),
+  };
   return options as TerminalOptions["newSessionOptions"];
 }

@@ -22,6 +22,7 @@ export const chat = {
       description: "with --url: also connect to a server of another or unknown user",
     },
     ...SESSION_FLAGS,
+    worktree: { type: "boolean", description: "work in a Git worktree of this folder, in a new session" },
     ...MODEL_FLAGS,
     ...CONFIG_FLAGS,
   },
