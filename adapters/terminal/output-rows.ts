@@ -8,11 +8,18 @@ export const MAX_EXPANDED_ROWS = 2_000;
 /** Maximum characters of an output that are split into rows. */
 const MAX_OUTPUT_CHARACTERS = 200_000;
 
+export interface Layout {
+  /** Width of the screen. */
+  readonly columns: number;
+  /** Whether thoughts, outputs and diffs are shown in full. */
+  readonly showsAll: boolean;
+}
+
 /** Renders the output of a tool or command: its start, or its end while it is unfinished. */
 export function renderOutputRows(
   output: string,
   { isFinished, style }: { isFinished: boolean; style: SpanStyle },
-  { columns, showsAll }: { columns: number; showsAll: boolean },
+  { columns, showsAll }: Layout,
 ): Line[] {
   if (output.trim() === "") return [];
   const maxRows = showsAll ? MAX_EXPANDED_ROWS : MAX_OUTPUT_ROWS;
