@@ -64,13 +64,14 @@ export class AskPanel {
     const content = this.#renderContent(columns);
     const answers = this.#renderAnswers(columns, Math.max(1, Math.floor(rows / 2)));
     const contentRows = Math.max(1, rows - answers.length - 1);
-    // Reserves a row for the hint about hidden rows.
-    const pageRows = content.length > contentRows ? Math.max(1, contentRows - 1) : contentRows;
+    // Reserves a row for the hint about hidden rows, unless it is the only one.
+    const hasHint = content.length > contentRows && contentRows > 1;
+    const pageRows = hasHint ? contentRows - 1 : contentRows;
     this.#pageRows = pageRows;
     this.#topRow = Math.max(0, Math.min(this.#topRow, content.length - pageRows));
     const visibleRows = content.slice(this.#topRow, this.#topRow + pageRows);
     const remainingRows = content.length - this.#topRow - visibleRows.length;
-    if (content.length > contentRows)
+    if (hasHint)
       visibleRows.push([
         span(
           truncate(remainingRows > 0 ? `   ↓ ${remainingRows} more rows: PgDn` : "   end; PgUp scrolls back", columns),

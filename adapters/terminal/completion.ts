@@ -32,13 +32,17 @@ export function findWordAt(text: string, cursor: number): { sign: "/" | "@"; sta
 }
 
 export function suggestCommands(prefix: string, commands: readonly CommandEntry[]): Suggestion[] {
-  return commands
-    .filter(([name]) => name.startsWith(prefix))
-    .map(([name, description, hint = ""]) => ({
-      text: `/${name} `,
-      description,
-      ...(hint !== "" && { takesArgument: true }),
-    }));
+  return (
+    commands
+      .filter(([name]) => name.startsWith(prefix))
+      // Enter runs the first one: `/mode` must not open the list of models.
+      .sort(([left], [right]) => Number(right === prefix) - Number(left === prefix))
+      .map(([name, description, hint = ""]) => ({
+        text: `/${name} `,
+        description,
+        ...(hint !== "" && { takesArgument: true }),
+      }))
+  );
 }
 
 /** Suggests files whose path contains the letters of `word` in this order, the best match first. */

@@ -11,6 +11,8 @@ const MAX_PLAN_ROWS = 6;
 const MAX_PENDING_ROWS = 3;
 /** Number of free rows below which a panel leaves only one row for messages. */
 const MIN_PANEL_SHARED_ROWS = 16;
+/** Number of free rows below which a panel that has the keys covers the whole screen. */
+const MIN_PANEL_ROWS = 4;
 /** Number of rows that a panel leaves for messages on a large screen. */
 const MESSAGE_ROWS_BESIDE_PANEL = 4;
 const SPINNER_FRAMES = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
@@ -35,11 +37,18 @@ export function renderFrame(
   const prompt = renderPromptRows(store, columns, Math.max(1, Math.min(MAX_PROMPT_ROWS, rows - 4)));
   // Without the prompt, the rule and the status row.
   const freeRows = Math.max(0, rows - 2 - prompt.rows.length);
+  const questionCount = conversation.asks.length - 1;
+  if (freeRows < MIN_PANEL_ROWS && (overlay || ask?.hasKeys)) {
+    const panelRows = overlay?.renderRows(columns, rows) ?? ask?.renderRows(columns, rows, questionCount) ?? [];
+    // The last row names the keys.
+    const lastRow = panelRows.length > rows ? panelRows.slice(-1) : [];
+    return { rows: [...panelRows.slice(0, rows - lastRow.length), ...lastRow], cursor: undefined };
+  }
   const maxPanelRows = Math.max(1, freeRows - (freeRows < MIN_PANEL_SHARED_ROWS ? 1 : MESSAGE_ROWS_BESIDE_PANEL));
   const fullPanel = overlay
     ? overlay.renderRows(columns, maxPanelRows)
     : ask
-      ? ask.renderRows(columns, maxPanelRows, conversation.asks.length - 1)
+      ? ask.renderRows(columns, maxPanelRows, questionCount)
       : [
           ...renderPlanRows(store, columns),
           ...renderPendingRows(store, columns),

@@ -4,19 +4,25 @@ import { stripVTControlCharacters } from "node:util";
 import { openTerminal, type TerminalOptions } from "../../adapters/terminal/terminal.js";
 import type { Hooks } from "./temp-dir.js";
 
-const ROWS = 12;
 const LOCATION = "the folder";
 
 /** A screen that parses the output of the painter, which is complete rows at absolute positions. */
 class TestScreen extends Writable {
-  readonly columns = 60;
-  readonly rows = ROWS;
-  readonly lines: string[] = Array.from({ length: ROWS }, () => "");
+  readonly lines: string[];
   /** The lines with their escape sequences. */
-  readonly styledLines: string[] = [...this.lines];
+  readonly styledLines: string[];
   /** The rows that each write has painted. The first row is 0. */
   readonly paintedRows: number[][] = [];
   readonly #changes = new EventEmitter();
+
+  constructor(
+    readonly columns: number,
+    readonly rows: number,
+  ) {
+    super();
+    this.lines = Array.from({ length: rows }, () => "");
+    this.styledLines = [...this.lines];
+  }
 
   override _write(chunk: Buffer, _encoding: BufferEncoding, done: () => void): void {
     // eslint-disable-next-line no-control-regex -- the sequence before each row
@@ -54,9 +60,10 @@ export function startTerminal(
   url: string,
   newSessionOptions: TerminalOptions["newSessionOptions"] = {},
   hasColours = true,
+  [columns, rows]: readonly [columns: number, rows: number] = [60, 12],
 ) {
   const input = Object.assign(new PassThrough(), { setRawMode: () => input });
-  const screen = new TestScreen();
+  const screen = new TestScreen(columns, rows);
   const exitController = new AbortController();
   let serve: () => void = () => undefined;
   const serverStart = new Promise<void>((resolve) => (serve = resolve));

@@ -1,11 +1,15 @@
 import assert from "node:assert/strict";
+import { existsSync, writeFileSync } from "node:fs";
 import { readFile } from "node:fs/promises";
+import path from "node:path";
 import { describe, it, type TestContext } from "node:test";
 import { builtinTools, folderHistory } from "gantry";
 import { callTools, type ScriptedStep } from "gantry/testing";
 import { startApi } from "../../helpers/http-api.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 import { startTerminal } from "../../helpers/terminal-screen.js";
+import { waitFor } from "../../helpers/wait.js";
+import { serveWorktrees } from "../../helpers/worktree-project.js";
 
 /** Starts a terminal whose first prompt got an answer. */
 async function startSession(t: TestContext, steps: readonly ScriptedStep[], hasShell = true) {
@@ -103,5 +107,78 @@ describe("/changes", () => {
     await screen.waitFor(/^(?![^]*Esc closes)/);
     type("/changes other\r");
     await screen.waitFor(/\/changes or \/changes run/);
+  });
+});
+
+describe("/worktree", () => {
+  it("starts the new session in a worktree, and copies its changes or names the conflicts", async (t) => {
+    const { api, client, folder } = await serveWorktrees(t, { "a.txt": "one\n" }, { steps: ["First answer."] });
+    const { screen, type, serve } = startTerminal(t, api.url);
+    serve();
+    type("/worktree\r");
+    await screen.waitFor(/will work in a Git worktree/);
+    type("/worktree\r");
+    await screen.waitFor(/will work in the project folder/);
+    type("/worktree\r");
+    await screen.waitFor(/will work in a Git worktree[^]*project folder[^]*in a Git worktree/);
+    type("hello\r");
+    await screen.waitFor(/First answer\.[^]*\/help/);
+    const [session] = (await client.sessions.list()).sessions;
+    assert.ok(session);
+    assert.equal(path.dirname(path.dirname(session.project_dir)), folder.at("worktrees"));
+    type("/worktree\r");
+    await screen.waitFor(/No changes to copy/);
+    writeFileSync(path.join(session.project_dir, "a.txt"), "two\n");
+    writeFileSync(path.join(session.project_dir, "b.txt"), "new\n");
+    type("/worktree\r");
+    await screen.waitFor(/Copy 2 files to[^]*changed {2}a\.txt\n {2}added {4}b\.txt[^]*any other key/);
+    type("n");
+    await screen.waitFor(/^(?![^]*any other key)/);
+    assert.equal(await folder.read("project/a.txt"), "one\n");
+    await folder.write({ "project/a.txt": "mine\n" });
+    type("/worktree\r");
+    await screen.waitFor(/Nothing was copied[^]*a\.txt +was changed in the project folder too[^]*Esc closes/);
+    type("\u001b");
+    await screen.waitFor(/^(?![^]*Esc closes)/);
+    await folder.write({ "project/a.txt": "one\n" });
+    type("/worktree\r");
+    await screen.waitFor(/Copy 2 files/);
+    type("y");
+    await screen.waitFor(/Copied 2 files to/);
+    assert.deepEqual([await folder.read("project/a.txt"), await folder.read("project/b.txt")], ["two\n", "new\n"]);
+  });
+
+  it("says that a session works in the project folder", async (t) => {
+    const { screen, type } = await startSession(t, ["First answer."]);
+    type("/worktree\r");
+    await screen.waitFor(/does not work in a worktree/);
+  });
+});
+
+describe("a window of 12 columns and 3 rows", () => {
+  it("shows commands, lists and questions instead of the prompt", async (t) => {
+    const project = await tempDir(t);
+    const api = await startApi(t, {
+      steps: [callTools(["bash", { command: "echo done > file" }]), "First answer."],
+      agent: { projectDir: project.path, tools: builtinTools({ bash: { sandbox: "off" } }) },
+    });
+    const { screen, type, serve } = startTerminal(t, api.url, { mode: "ask" }, true, [12, 3]);
+    serve();
+    type("/help\r");
+    await screen.waitFor(/^ Keys and/);
+    type("\u001b");
+    await screen.waitFor(/^─+\n❯/);
+    type("/mode\r");
+    await screen.waitFor(/^ Mode\n/);
+    type("\u001b");
+    await screen.waitFor(/^─+\n❯/);
+    type("go\r");
+    // The keys are named once the question accepts them.
+    await screen.waitFor(/^ \? Allow\?\n {3}1 Allow …\n {3}↑↓/);
+    type("1");
+    await screen.waitFor(/❯/);
+    type("\r");
+    await screen.waitFor(/^─+\n❯/);
+    await waitFor("the output of the command", () => existsSync(project.at("file")) || undefined);
   });
 });
