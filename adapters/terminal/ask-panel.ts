@@ -7,6 +7,8 @@ import { truncate, escapeInvisible, escapeLine } from "./text.js";
 
 /** Maximum rows of the diff of a file. */
 const MAX_DIFF_ROWS = 2_000;
+/** Number of rows below which hidden rows are not reported. */
+const MIN_HINT_ROWS = 4;
 /** Time without key presses before the panel accepts an answer, in ms. Earlier keys were not meant for the panel. */
 const QUIET_PERIOD_MS = 500;
 
@@ -64,9 +66,9 @@ export class AskPanel {
     const content = this.#renderContent(columns);
     const answers = this.#renderAnswers(columns, Math.max(1, Math.floor(rows / 2)));
     const contentRows = Math.max(1, rows - answers.length - 1);
-    // Reserves a row for the hint about hidden rows, unless it is the only one.
-    const hasHint = content.length > contentRows && contentRows > 1;
-    const pageRows = hasHint ? contentRows - 1 : contentRows;
+    // Reserves a row for the hint about hidden rows, unless the screen has no row for it.
+    const hasHint = content.length > contentRows && rows >= MIN_HINT_ROWS;
+    const pageRows = hasHint ? Math.max(1, contentRows - 1) : contentRows;
     this.#pageRows = pageRows;
     this.#topRow = Math.max(0, Math.min(this.#topRow, content.length - pageRows));
     const visibleRows = content.slice(this.#topRow, this.#topRow + pageRows);

@@ -209,7 +209,7 @@ function renderStatusRow(store: TerminalStore, columns: number, tick: number): L
   const { conversation } = store;
   const { state } = conversation.mirror;
   const run = state?.run;
-  const statusSpans: Line = store.isExitPending
+  const statusSpans: Line = store.interruptKey.isExitPending
     ? [span(conversation.isRunning ? "stopping; Ctrl+C again quits" : "Ctrl+C again quits", "warn")]
     : conversation.connection === "lost" && conversation.id !== undefined
       ? [span("connection lost, reconnecting", "bad")]

@@ -5,6 +5,7 @@ import type { CommandEntry } from "./completion.js";
 import { ContextGauge } from "./context-gauge.js";
 import { CurrentAsk } from "./current-ask.js";
 import { DraftKeeper } from "./draft-keeper.js";
+import { InterruptKey } from "./interrupt-key.js";
 import { handleGlobalKey } from "./global-keys.js";
 import { HeldTexts } from "./held-texts.js";
 import { TerminalConversation, getPromptTexts, type ConversationListener } from "./conversation.js";
@@ -47,8 +48,7 @@ export class TerminalStore implements ConversationListener {
   opening: Promise<void> | undefined;
   /** Set by the view that draws this store. */
   onChanged: () => void = () => undefined;
-  /** Whether the last key was Ctrl+C, so that a second Ctrl+C quits. */
-  isExitPending = false;
+  readonly interruptKey: InterruptKey;
   readonly #closeController = new AbortController();
   readonly #closingConversations: Promise<void>[] = [];
 
@@ -56,8 +56,10 @@ export class TerminalStore implements ConversationListener {
     this.options = options;
     this.catalog = new AgentCatalog(options.client, options.projectDir, options.commands, this.#closeController.signal);
     this.contextGauge = new ContextGauge(options.client, this.#closeController.signal, () => this.onChanged());
+    const now = options.now ?? (() => performance.now());
+    this.interruptKey = new InterruptKey(now);
     this.#currentAsk = new CurrentAsk({
-      now: options.now ?? (() => performance.now()),
+      now,
       isPromptEmpty: () => this.editor.text === "",
       attempt: (work) => this.attempt(work),
     });
@@ -98,6 +100,7 @@ export class TerminalStore implements ConversationListener {
     const { isRunning, sender } = this.conversation;
     if (this.#wasRunning && !isRunning && !sender.isStopRequested && this.bell === "on") this.ringBell();
     this.#wasRunning = isRunning;
+    this.interruptKey.update(this);
     if (this.conversation.mirror.deleted && !this.#closeController.signal.aborted) {
       this.#replace(new TerminalConversation(this.options.client, this, this.options.newSessionOptions));
       this.showNotice("This session was deleted.");
@@ -189,12 +192,12 @@ export class TerminalStore implements ConversationListener {
 
   press(input: KeyInput): void {
     const isCtrlC = input.type === "key" && input.ctrl && input.name === "c";
-    if (!isCtrlC) this.isExitPending = false;
+    if (!isCtrlC) this.interruptKey.isExitPending = false;
     if (this.overlay) {
       const { overlay } = this;
       // The action may have opened another overlay.
       if (overlay.press(input) && this.overlay === overlay) this.overlay = undefined;
-    } else if (isCtrlC) this.#stop();
+    } else if (isCtrlC) this.interruptKey.press(this);
     else if (input.type === "wheel" && !this.ask?.hasKeys) this.scroll.scrollBy(-input.rows);
     else if (!this.#currentAsk.passInput(input)) {
       if (input.type === "text" || input.type === "paste") this.prompt.insert(input.text, input.type === "paste");
@@ -267,16 +270,6 @@ export class TerminalStore implements ConversationListener {
     if (!this.#currentAsk.update(conversation.asks[0], (ask, reply) => conversation.answer(ask, reply))) return;
     this.scroll.scrollToEnd();
     this.ringBell();
-  }
-
-  /** Handles Ctrl+C: the first stops the run or clears the prompt, the second quits. */
-  #stop(): void {
-    if (this.isExitPending) return this.options.requestExit();
-    this.isExitPending = true;
-    const { conversation } = this;
-    if (this.shell) this.shell.stop();
-    else if (conversation.isRunning) this.attempt(() => conversation.sender.stop());
-    else if (this.editor.text !== "") this.prompt.clear();
   }
 
   /** Loads the history and the settings of earlier terminals. */

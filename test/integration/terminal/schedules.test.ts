@@ -98,8 +98,9 @@ class Schedule {
     const pane = await this.#getPane();
     const input = readInput(await pane.readScreen());
     const sentences = this.sentences.filter((sentence) => input.includes(sentence));
+    // Texts that were sent meanwhile are messages.
     await waitFor("the stored prompt", async () => {
-      const texts = await this.#readStoredTexts();
+      const texts = `${await this.#readStoredTexts()}\n${await this.#readMessages()}`;
       return sentences.every((sentence) => texts.includes(sentence)) || undefined;
     });
     process.kill(Number(await readFile(`${this.#server.home}/pid`, "utf8")), "SIGKILL");

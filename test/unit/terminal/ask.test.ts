@@ -57,17 +57,19 @@ function openStore(hooks: Hooks, columns = 80, rows = 24) {
   hooks.after(() => store.close());
   const keyboard = new Keyboard((input) => store.press(input));
   const transcript = new Transcript();
+  const showRun = (runState: string, ...asks: ApiAsk[]) => {
+    const session = { id: "s", title: "", provider: "", model: "", mode: "ask", reasoning_effort: "" };
+    const state = { type: "state", session, run: { id: "r", state: runState }, plan: [], asks };
+    store.conversation.mirror.apply(state as unknown as Parameters<typeof store.conversation.mirror.apply>[0]);
+    store.reportChange();
+  };
   return {
     store,
     clock,
     sentRequests,
     typeKeys: (text: string) => keyboard.feed(text),
-    showAsk: (...asks: ApiAsk[]) => {
-      const session = { id: "s", title: "", provider: "", model: "", mode: "ask", reasoning_effort: "" };
-      const state = { type: "state", session, run: { id: "r", state: "waiting" }, plan: [], asks };
-      store.conversation.mirror.apply(state as unknown as Parameters<typeof store.conversation.mirror.apply>[0]);
-      store.reportChange();
-    },
+    showAsk: (...asks: ApiAsk[]) => showRun("waiting", ...asks),
+    showRun,
     renderScreen: () => renderFrame(store, transcript, columns, rows, 0).rows.map(getLineText),
   };
 }
@@ -212,5 +214,22 @@ describe("the display of a permission request", () => {
       );
       assert.ok(lastScreen.some((row) => row.includes("end; PgUp scrolls back")));
     }
+  });
+});
+
+describe("Ctrl+C", () => {
+  it("does not clear a text if a run has just ended, and clears it a second later", (t) => {
+    const { store, clock, typeKeys, showRun } = openStore(t);
+    clock.nowMs = 10_000;
+    showRun("running");
+    typeKeys("next");
+    showRun("finished");
+    clock.nowMs += 900;
+    typeKeys("\u0003");
+    assert.equal(store.editor.text, "next");
+    typeKeys("x\u007f");
+    clock.nowMs += 100;
+    typeKeys("\u0003");
+    assert.equal(store.editor.text, "");
   });
 });
