@@ -217,6 +217,20 @@ export const OPERATIONS: readonly Operation[] = [
       ...storeErrors,
     },
   },
+  {
+    id: "moveToBackground",
+    path: "/api/sessions/{id}/background",
+    method: "post",
+    summary: "Move running commands of the active run to the background",
+    body: "BackgroundRequest",
+    responses: {
+      200: success("The run will move the commands", "BackgroundAccepted"),
+      ...bodyErrors,
+      ...notFound("session"),
+      409: failure("The session has no active run"),
+      ...storeErrors,
+    },
+  },
   ...createRewindOperations(storeErrors, bodyErrors),
   ...WORK_OPERATIONS,
   {

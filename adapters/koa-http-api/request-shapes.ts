@@ -62,6 +62,8 @@ export const SessionChange = v.object({
   archived: flag,
 });
 export const SteerRequest = v.object({ message: string });
+/** Without `tool_call_id`: all running calls. */
+export const BackgroundRequest = v.object({ tool_call_id: optionalText });
 export const AnswerRequest = v.object({ choice: optionalText, text: optionalText });
 
 /** The permission mode of a session. */

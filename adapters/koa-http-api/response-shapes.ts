@@ -135,6 +135,7 @@ export const Run = v.object({
 export const RunList = v.object({ runs: v.array(Run) });
 export const SessionRun = v.object({ run: v.nullable(Run) });
 export const SteerAccepted = v.object({ run_id: string });
+export const BackgroundAccepted = v.object({ run_id: string });
 export const Deleted = v.object({ status: v.literal("deleted") });
 
 export const AskReply = v.object({ choice: string, text: string });

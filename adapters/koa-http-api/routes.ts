@@ -39,6 +39,9 @@ export function addRoutes(
 
   const loadRuns = () => import("./run-routes.js");
   router.post("/api/sessions/:id/cancel", async (ctx) => (await loadRuns()).cancelSession(ctx, readId(ctx), agent));
+  router.post("/api/sessions/:id/background", async (ctx) =>
+    (await loadRuns()).moveToBackground(ctx, readId(ctx), agent, bodyReader),
+  );
   router.post("/api/sessions/:id/steer", async (ctx) => (await loadRuns()).steer(ctx, readId(ctx), agent, bodyReader));
   router.get("/api/runs", async (ctx) => (await loadRuns()).listRuns(ctx, agent));
   router.get("/api/runs/:id", async (ctx) => (await loadRuns()).showRun(ctx, agent));

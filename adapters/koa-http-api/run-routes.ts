@@ -4,8 +4,8 @@ import { sendJson } from "./api.js";
 import { type BodyReader, Fields } from "./body.js";
 import { HttpError } from "./errors.js";
 import { MAX_PAGE_SIZE, PAGE_SIZE, QueryParameters, readPathId } from "./query.js";
-import { RunState, SteerRequest } from "./request-shapes.js";
-import type { Run, RunList, SessionRun, SteerAccepted } from "./shapes.js";
+import { BackgroundRequest, RunState, SteerRequest } from "./request-shapes.js";
+import type { BackgroundAccepted, Run, RunList, SessionRun, SteerAccepted } from "./shapes.js";
 import { toWireRun } from "./wire-live.js";
 
 export const ACTIVE_STATES: readonly State[] = ["running", "waiting"];
@@ -55,6 +55,15 @@ export async function steer(ctx: Context, id: string, agent: Agent, bodyReader: 
   const run = await findActiveRun(agent, id);
   if (!run || !(await agent.runs.steer(run.id, text))) throw new HttpError(409, "no run to steer", {}, "no_run");
   sendJson<typeof SteerAccepted>(ctx, { run_id: run.id });
+}
+
+/** `POST /api/sessions/{id}/background`. */
+export async function moveToBackground(ctx: Context, id: string, agent: Agent, bodyReader: BodyReader): Promise<void> {
+  const callId = new Fields(BackgroundRequest, await bodyReader.readJson(ctx)).getText("tool_call_id");
+  const run = await findActiveRun(agent, id);
+  if (!run || !(await agent.runs.moveToBackground(run.id, callId)))
+    throw new HttpError(409, "no run whose calls could move to the background", {}, "no_run");
+  sendJson<typeof BackgroundAccepted>(ctx, { run_id: run.id });
 }
 
 /** The last run of the previous page; undefined for the first page. Rejects with `HttpError` for an unknown id. */

@@ -21,6 +21,7 @@ export const COMMANDS: readonly (readonly [name: string, description: string])[]
   ["compact", "summarize the conversation; add what to keep"],
   ["delete", "delete this session"],
   ["bell", "ring for questions and at the end of a run: on, off"],
+  ["background", "move running commands to the background; the model continues"],
   ["stop", "stop the current run"],
   ["mouse", "the wheel scrolls, or the terminal selects text"],
   ["quit", "quit; a run continues only on a server"],

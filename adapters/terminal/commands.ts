@@ -35,6 +35,7 @@ const KEY_DESCRIPTIONS: readonly (readonly [key: string, description: string])[]
   ["Ctrl+R", "search earlier prompts"],
   ["Shift+Tab", "next permission mode: auto, ask, plan"],
   ["Tab", "complete; switch between question and prompt"],
+  ["Ctrl+B", "move a running command to the background, if the prompt is empty"],
   ["Ctrl+C", "stop the run; press again to quit"],
   ["Ctrl+D", "quit, if the prompt is empty"],
   ["Ctrl+Z", "suspend; fg resumes"],
@@ -98,6 +99,7 @@ const COMMAND_HANDLERS: Readonly<Record<string, (store: TerminalStore, argument:
     if (id === undefined) store.showNotice("No session yet; your first prompt creates it.");
     else store.showOverlay(confirmDelete(store, { id, label: getTitle(store), description: "" }, () => undefined));
   },
+  background: (store) => store.attempt(() => store.conversation.moveToBackground()),
   stop: (store) => store.attempt(() => store.conversation.sender.stop()),
   mouse: (store) => {
     store.hasWheel = !store.hasWheel;

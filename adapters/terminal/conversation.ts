@@ -151,6 +151,12 @@ export class TerminalConversation {
     return messageCount;
   }
 
+  /** Moves the running commands of the current run to the background. Rejects with `ApiError` without a run. */
+  async moveToBackground(): Promise<void> {
+    if (this.id === undefined) throw new Error("no command is running");
+    await this.#client.sessions.moveToBackground(this.id, {}, this.#abortOptions);
+  }
+
   /**
    * Changes model, effort, mode or title. Without a session, the change applies when the session is created; a title is
    * then ignored.

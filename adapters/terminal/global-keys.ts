@@ -9,10 +9,12 @@ export interface GlobalKeyTarget {
   readonly prompt: Prompt;
   readonly ask: AskPanel | undefined;
   showsAll: boolean;
+  readonly conversation: { readonly isRunning: boolean; moveToBackground(): Promise<void> };
   readonly options: { requestExit: () => void; suspend: () => void };
   searchHistory(): void;
   editPrompt(): void;
   changeMode(): void;
+  attempt(work: () => Promise<unknown>): void;
 }
 
 /** Handles a global key. Returns false for keys that belong to the prompt. */
@@ -34,6 +36,8 @@ export function handleGlobalKey(
   else if (name === "backtab") target.changeMode();
   else if (ctrl && name === "z") options.suspend();
   else if (ctrl && name === "d" && prompt.editor.text === "") options.requestExit();
+  else if (ctrl && name === "b" && prompt.editor.text === "" && target.conversation.isRunning)
+    target.attempt(() => target.conversation.moveToBackground());
   else if (prompt.completion) return false;
   else if (name === "escape" && ask?.hasKeys) ask.hasKeys = false;
   else if (name === "escape") scroll.scrollToEnd();

@@ -122,6 +122,11 @@ export class HeadTail {
     if (this.#head.length > MAX_CHUNKS) this.#head = [Buffer.concat(this.#head)];
   }
 
+  /** The stored bytes, before the cleaning. */
+  get chunks(): readonly Buffer[] {
+    return [...this.#head, ...this.#tail];
+  }
+
   /** Whether bytes in the middle were not stored. */
   get isCut(): boolean {
     return this.#totalBytes > this.#headBytes + this.#tailBytes;

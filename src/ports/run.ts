@@ -198,8 +198,12 @@ export interface Instruction {
   /** The chain's first session. */
   sessionId: string;
   runId: string;
-  /** `cancel`: end the run. `steer`: add `text` as a user message before the next model call. */
-  kind: "cancel" | "steer";
+  /**
+   * - `cancel`: end the run.
+   * - `steer`: add `text` as a user message before the next model call.
+   * - `background`: move the tool call with the id `text` to the background, or all running calls if `text` is `""`.
+   */
+  kind: "cancel" | "steer" | "background";
   /** `""` for `cancel`. */
   text: string;
   createdAt: string;

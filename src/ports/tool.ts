@@ -122,6 +122,11 @@ export interface ToolContext {
   readonly folders?: readonly string[] | undefined;
   /** Aborts with the run. The tool then ends what it started and settles. */
   readonly signal: AbortSignal;
+  /**
+   * Aborts when a person moves the call to the background. A tool with background work then returns at once, and its
+   * work continues there. Other tools ignore it. Undefined: the call cannot be moved.
+   */
+  readonly backgroundSignal?: AbortSignal | undefined;
   /** Asks the person at the client for permission. Resolves with `allow` if no person can be asked in mode `auto`. */
   ask(request: Omit<AskRequest, "callId" | "tool" | "kind" | "question">): Promise<PermissionDecision>;
   /**

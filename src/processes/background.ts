@@ -4,8 +4,7 @@ import { join } from "node:path";
 import type { Redactor } from "../base/redact.js";
 import { ToolError } from "../ports/errors.js";
 import type { BackgroundWork, ProcessState } from "../ports/background.js";
-import type { Child } from "./child.js";
-import type { BackgroundJob, JobOptions } from "./job.js";
+import type { BackgroundJob, JobOptions, JobProcess } from "./job.js";
 import type { DetachedProgram } from "./supervisor.js";
 import { getSessionFolder, removeOutputs } from "./output-folder.js";
 
@@ -17,7 +16,7 @@ const MAX_TOTAL_COMMANDS = 128;
 const MAX_ENDED_COMMANDS = 16;
 
 /** Start of a command: as a child of this process, or detached so that it outlives this process. */
-export type CommandStart = { start: () => Promise<Child> } | { program: () => Promise<DetachedProgram> };
+export type CommandStart = { start: () => Promise<JobProcess> } | { program: () => Promise<DetachedProgram> };
 
 /** Absolute paths of folders for files of background commands. Each contains one folder per session. */
 export interface BackgroundPaths {
@@ -96,8 +95,8 @@ export class Background implements BackgroundWork {
 
   async #startJob(sessionId: string, options: JobOptions, start: CommandStart): Promise<BackgroundJob> {
     if ("start" in start) {
-      const [{ Job }, child] = await Promise.all([import("./job.js"), start.start()]);
-      return new Job(child, options);
+      const [{ Job }, process] = await Promise.all([import("./job.js"), start.start()]);
+      return new Job(process, options);
     }
     const { detached: detachedRoot } = this.#paths;
     if (detachedRoot === undefined || process.platform !== "linux")

@@ -1,8 +1,9 @@
+import type { Writable } from "node:stream";
 import { abortable } from "../base/abort.js";
 import { HeadTail, MAX_MODEL_TEXT_BYTES } from "../base/cut-text.js";
 import type { Redactor } from "../base/redact.js";
 import type { ProcessState } from "../ports/background.js";
-import type { Child, ChildEnd } from "./child.js";
+import type { ChildEnd, ChildOptions } from "./child.js";
 import { countSettledBytes } from "./clean-stream.js";
 import { OutputFile, type StoredOutput } from "./output-file.js";
 
@@ -12,6 +13,14 @@ export const MAX_WAITING_INPUT_BYTES = 1024 * 1024;
 const MAX_UNREAD_BYTES = 2 * MAX_MODEL_TEXT_BYTES;
 /** Minimum characters of a possible start of a secret that is held back. Fewer characters reveal nothing. */
 export const MIN_HELD_CHARACTERS = 8;
+
+/** The process of a job: a `Child`, or a command that has run before it became a job. */
+export interface JobProcess {
+  /** Null if the command has no input. */
+  readonly stdin: Writable | null;
+  /** Like `Child.run`. Called once. */
+  run(options: Required<Pick<ChildOptions, "signal" | "onOutput">>): Promise<ChildEnd>;
+}
 
 /** Properties of a job besides its process. */
 export interface JobOptions {
@@ -73,7 +82,7 @@ export interface BackgroundJob {
 
 /** A job that ends with this process. */
 export class Job implements BackgroundJob {
-  readonly #child: Child;
+  readonly #process: JobProcess;
   readonly #options: JobOptions;
   readonly #file: OutputFile;
   readonly #startedAt = new Date();
@@ -89,8 +98,8 @@ export class Job implements BackgroundJob {
   /** Resolves when no process of the command is left. */
   readonly ended: Promise<void>;
 
-  constructor(child: Child, options: JobOptions) {
-    this.#child = child;
+  constructor(process: JobProcess, options: JobOptions) {
+    this.#process = process;
     this.#options = options;
     this.#unseenOutput = this.#createBuffer();
     this.#file = new OutputFile(options.path, options.redactor, MAX_UNREAD_BYTES / 2);
@@ -144,7 +153,7 @@ export class Job implements BackgroundJob {
   }
 
   async writeInput(text: string, close: boolean, signal: AbortSignal): Promise<InputResult> {
-    const { stdin } = this.#child;
+    const { stdin } = this.#process;
     if (stdin === null || this.#end !== undefined || !stdin.writable) return "closed";
     const waitingBytes = stdin.writableLength;
     if (waitingBytes > 0 && waitingBytes + Buffer.byteLength(text) > MAX_WAITING_INPUT_BYTES) return "full";
@@ -176,7 +185,7 @@ export class Job implements BackgroundJob {
     };
     let end: Pick<ChildEnd, "code" | "signal"> = { code: null, signal: null };
     try {
-      const { sandboxFault, ...childEnd } = await this.#child.run({ signal: this.#stopController.signal, onOutput });
+      const { sandboxFault, ...childEnd } = await this.#process.run({ signal: this.#stopController.signal, onOutput });
       end = childEnd;
       if (sandboxFault !== undefined)
         this.#notes.push(`[the sandbox could not start: ${sandboxFault}; the command did not run]`);

@@ -125,6 +125,7 @@ describe("the check of API exchanges against docs/openapi.json", () => {
 const OPERATION_BODIES: Readonly<Record<string, object>> = {
   "POST /api/run": { message: "x" },
   "POST /api/sessions/{id}/steer": { message: "x" },
+  "POST /api/sessions/{id}/background": {},
   "POST /api/mcp-servers/{id}/login": {},
   "POST /api/asks/{id}": {},
   "PATCH /api/sessions/{id}": {},
@@ -178,12 +179,14 @@ async function runRequests(t: Hooks): Promise<void> {
   await api.postRun({ message: "busy", session_id });
   await api.postRun({ message: "line", session_id, queue: true, background: true });
   await api.send(`/api/sessions/${session_id}/steer`, createJsonBody({ message: "more" }));
+  await api.send(`/api/sessions/${session_id}/background`, createJsonBody({ tool_call_id: "none" }));
   await api.send(`/api/sessions/${session_id}/cancel`, { method: "POST" });
   await waitingRun;
   await api.send(`/api/sessions/${session_id}/cancel`, { method: "POST" });
   const [run] = await api.agent.runs.list({ limit: 1 });
   await api.send(`/api/runs/${run!.id}/cancel`, { method: "POST" });
   await api.send(`/api/sessions/${session_id}/steer`, createJsonBody({ message: "late" }));
+  await api.send(`/api/sessions/${session_id}/background`, createJsonBody({}));
   for (const path of ["health", "ready", "models", "openapi.json", "runs", `runs/${run!.id}`, "asks", "sessions"])
     await api.send(`/api/${path}`);
   for (const path of ["", "/messages"]) await api.send(`/api/sessions/${session_id}${path}`);
@@ -299,6 +302,7 @@ async function sendRejectedRequests(t: Hooks): Promise<void> {
     [api, "POST", "/api/run"],
     [api, "PATCH", `/api/sessions/${id}`],
     [api, "POST", `/api/sessions/${id}/steer`],
+    [api, "POST", `/api/sessions/${id}/background`],
     ...Object.keys({ ...REWIND_BODIES, ...WORKTREE_BODIES }).map(
       (name) => [api, "POST", name.slice(5).replace("{id}", id)] as const,
     ),

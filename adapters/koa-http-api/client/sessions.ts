@@ -117,6 +117,19 @@ export class SessionsApi extends SessionRewindsApi {
     return this.#request(id, "/steer", { method: "POST", body: { message }, signal });
   }
 
+  /**
+   * Moves a running command of the active run to the background, so that the model continues. Without `toolCallId`:
+   * all running commands. Rejects with `ApiError` with the code `no_run` if no run is active.
+   */
+  moveToBackground(
+    id: string,
+    { toolCallId }: { toolCallId?: string } = {},
+    { signal }: CallOptions = {},
+  ): Promise<{ run_id: string }> {
+    const body = toolCallId === undefined ? {} : { tool_call_id: toolCallId };
+    return this.#request(id, "/background", { method: "POST", body, signal });
+  }
+
   /** Measures what the next model call of a session would contain, in tokens. Starts no run. */
   context(id: string, { signal }: CallOptions = {}): Promise<ApiSessionContext> {
     return this.#request<ApiSessionContext>(id, "/context", { signal }, ({ parts }) => Array.isArray(parts));

@@ -203,8 +203,15 @@ async function performCall(
   }
   const permission = { isDenied: false };
   const history = createCallFileHistory(call.callId, run.agent.tools.fileHistory, run);
-  const context: ToolContext = { ...createToolContext(call, resources, run, permission), ...history.context };
-  const toolOutput = history.addNote(await runTool(tool, preparedCall.args, context, run.channels.logger));
+  const [backgroundSignal, stopWaiting] = run.channels.inbox.waitForBackground(call.callId);
+  const context: ToolContext = {
+    ...createToolContext(call, resources, run, permission),
+    ...history.context,
+    backgroundSignal,
+  };
+  const toolOutput = history.addNote(
+    await runTool(tool, preparedCall.args, context, run.channels.logger).finally(stopWaiting),
+  );
   const { state, nestedInstructions } = resources;
   const extendedOutput = await nestedInstructions.appendTo(toolOutput, tool.kind, preparedCall.locations, state);
   const output = await applyAfterHook(call, extendedOutput, hookScope);

@@ -17,11 +17,16 @@ export interface InboxOptions {
   logger: Logger;
 }
 
-/** Instructions and answers for an active run from any process: cancel, steering text, and answers to its asks. */
+/**
+ * Instructions and answers for an active run from any process: cancel, steering text, calls to move to the background,
+ * and answers to its asks.
+ */
 export class Inbox {
   readonly #options: InboxOptions;
   #unsubscribe = (): void => undefined;
   readonly #answerCallbacks = new Map<string, (ask: Ask) => void>();
+  /** Controllers of the running calls, by call id. */
+  readonly #backgroundControllers = new Map<string, AbortController>();
   /** Steering instructions that are not in the conversation yet. */
   #steering: Instruction[] = [];
   /** Ids of instructions already received, so that each is processed once. */
@@ -76,6 +81,13 @@ export class Inbox {
     return [answer, () => void this.#answerCallbacks.delete(askId)];
   }
 
+  /** Returns a signal that aborts when a person moves the call to the background, and a function that stops the wait. */
+  waitForBackground(callId: string): [signal: AbortSignal, stopWaiting: () => void] {
+    const controller = new AbortController();
+    this.#backgroundControllers.set(callId, controller);
+    return [controller.signal, () => void this.#backgroundControllers.delete(callId)];
+  }
+
   /** Delivers an answer that was given in this process. */
   deliverAnswer(ask: Ask): void {
     this.#answerCallbacks.get(ask.id)?.(ask);
@@ -99,6 +111,7 @@ export class Inbox {
     this.#unsubscribe();
     this.#unsubscribe = () => undefined;
     this.#answerCallbacks.clear();
+    this.#backgroundControllers.clear();
     await this.#currentRead;
   }
 
@@ -111,6 +124,10 @@ export class Inbox {
         if (instruction.kind === "cancel") {
           this.#cancelIds.push(instruction.id);
           cancel.abort(new RunCancelledError());
+        } else if (instruction.kind === "background") {
+          for (const [callId, controller] of this.#backgroundControllers)
+            if (instruction.text === "" || instruction.text === callId) controller.abort();
+          await withdrawInstructions(store, [instruction]);
         } else this.#steering.push(instruction);
       }
       for (const id of [...this.#answerCallbacks.keys()]) {

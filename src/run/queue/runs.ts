@@ -191,6 +191,24 @@ export class Runs {
   }
 
   /**
+   * Moves a running tool call of an active run to the background, so that the model continues without its end. Without
+   * `callId`, moves all running calls. Calls that have ended or whose tool has no background work are unchanged.
+   *
+   * Resolves with false, without effect, if the run had already ended. Rejects with `InputError`, `RunNotFoundError` or
+   * `StoreError`.
+   */
+  async moveToBackground(id: string, callId = ""): Promise<boolean> {
+    if (typeof callId !== "string") throw new InputError("callId", "the id of a tool call");
+    const store = await this.#options.store();
+    const run = await this.#requireRun(id);
+    if (!isOpen(run)) return false;
+    await this.#storeInstruction(store, run, "background", callId);
+    const localRun = this.#options.findLocalRun(run.sessionId);
+    if (localRun?.id === id) await localRun.inbox.read();
+    return true;
+  }
+
+  /**
    * Frees an idempotency key if its run can be restarted, or if the run has ended and started more than a day ago.
    * Returns whether the key is free.
    */

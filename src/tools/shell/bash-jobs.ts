@@ -4,9 +4,10 @@ import type { Redactor } from "../../base/redact.js";
 import { withWorker } from "../../untrusted/workers.js";
 import { ToolError, ToolInputError, WorkLimitError } from "../../ports/errors.js";
 import type { ToolContext, ToolOutput } from "../../ports/tool.js";
-import type { BackgroundJob } from "../../processes/job.js";
+import type { BackgroundJob, JobProcess } from "../../processes/job.js";
 import { createOutputPath } from "../../processes/output-folder.js";
 import type { BashToolOptions, PreparedCommand } from "./shell-command.js";
+import type { RunningCommand } from "./running-command.js";
 import { describeOutputFile } from "./shell-output.js";
 
 /** Default of `startMs`. Most commands that cannot start fail within this time. */
@@ -26,21 +27,16 @@ const MAX_SHOWN_COMMAND_CHARACTERS = 200;
  * Watches the start for `startMs`. A cancelled call stops the command. Rejects with the signal's reason.
  */
 export async function startInBackground(
-  { background, redactor, outputsPath, startMs = DEFAULT_START_MS }: BashToolOptions & { redactor: Redactor },
+  options: BashToolOptions & { redactor: Redactor },
   command: string,
   preparedCommand: PreparedCommand,
   detached: boolean,
   { sessionId, signal }: ToolContext,
 ): Promise<ToolOutput> {
-  const line = redactor.hide(command.trim().replace(/\s*\n\s*/g, " ⏎ "));
+  const { background, startMs = DEFAULT_START_MS } = options;
   const { id, job } = await background.start(
     sessionId,
-    {
-      command:
-        line.length > MAX_SHOWN_COMMAND_CHARACTERS ? `${line.slice(0, MAX_SHOWN_COMMAND_CHARACTERS - 1)}…` : line,
-      path: () => outputsPath && createOutputPath(outputsPath, sessionId),
-      cleanUp: () => preparedCommand.tidy(),
-    },
+    createJobOptions(options, command, preparedCommand, sessionId),
     detached ? { program: () => preparedCommand.program() } : { start: () => preparedCommand.start() },
   );
   const timeout = createDeadline(startMs, signal);
@@ -60,6 +56,58 @@ export async function startInBackground(
   return {
     text: `${formatOutput(id, job, { isFirst: true })}${nextNote}`,
     failed: hasEnded && job.state.exitCode !== 0,
+  };
+}
+
+/** A running command that moves to the background. */
+export interface MovedCommand {
+  /** The command with its folder, for users. */
+  readonly title: string;
+  readonly preparedCommand: PreparedCommand;
+  readonly runningCommand: RunningCommand;
+  /** Returns the output so far. */
+  readonly getChunks: () => readonly Buffer[];
+}
+
+/**
+ * Continues a running command in the background. If too many commands are running there, shows that as output and
+ * rejects with `ToolError`: the command continues for its call.
+ */
+export async function moveToBackground(
+  options: BashToolOptions & { redactor: Redactor },
+  { title, preparedCommand, runningCommand, getChunks }: MovedCommand,
+  context: ToolContext,
+): Promise<ToolOutput> {
+  const process: JobProcess = {
+    stdin: runningCommand.stdin,
+    run: (jobOptions) => {
+      for (const chunk of getChunks()) jobOptions.onOutput(chunk);
+      return runningCommand.run(jobOptions);
+    },
+  };
+  const { id, job } = await options.background
+    .start(context.sessionId, createJobOptions(options, title, preparedCommand, context.sessionId), {
+      start: () => Promise.resolve(process),
+    })
+    .catch((error: unknown) => {
+      context.progress(`[not moved to the background: ${(error as Error).message}]\n`);
+      throw error;
+    });
+  const note = `[the user moved it to the background. It continues as ${id}: bash_output shows its output, bash_stop stops it]`;
+  return { text: `${formatOutput(id, job, { isFirst: true })}\n${note}` };
+}
+
+function createJobOptions(
+  { redactor, outputsPath }: BashToolOptions & { redactor: Redactor },
+  command: string,
+  preparedCommand: PreparedCommand,
+  sessionId: string,
+) {
+  const line = redactor.hide(command.trim().replace(/\s*\n\s*/g, " ⏎ "));
+  return {
+    command: line.length > MAX_SHOWN_COMMAND_CHARACTERS ? `${line.slice(0, MAX_SHOWN_COMMAND_CHARACTERS - 1)}…` : line,
+    path: () => outputsPath && createOutputPath(outputsPath, sessionId),
+    cleanUp: () => preparedCommand.tidy(),
   };
 }
 

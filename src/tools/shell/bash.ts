@@ -45,7 +45,8 @@ export function bashTool(options: BashToolOptions): Tool {
       const commandOptions = { ...options, redactor };
       if (!background && !detached) {
         const startedAtMs = monotonicMs();
-        const output = await executeCommand(commandOptions, sandbox, command, timeLimit, context);
+        const title = formatCommand(line, workdir);
+        const output = await executeCommand(commandOptions, sandbox, { command, title, timeLimit }, context);
         return monotonicMs() - startedAtMs > (args.yield_time_ms ?? Infinity)
           ? { ...output, text: `${output.text}\n${YIELD_NOTE}` }
           : output;
@@ -128,19 +129,26 @@ function toSeconds(milliseconds: number, maxSeconds: number): number {
   return Math.min(maxSeconds, Math.ceil(milliseconds / 1000));
 }
 
+/** A command whose end the call awaits. `title`: the command with its folder, for users. */
+interface ForegroundCommand {
+  readonly command: string;
+  readonly title: string;
+  readonly timeLimit: TimeLimit;
+}
+
 async function executeCommand(
   options: BashToolOptions & { redactor: Redactor },
   sandbox: Sandbox,
-  command: string,
-  timeLimit: TimeLimit,
+  { command, title, timeLimit }: ForegroundCommand,
   context: ToolContext,
 ): Promise<ToolOutput> {
-  const { signal, sessionId } = context;
+  const { signal, sessionId, backgroundSignal } = context;
   const { redactor, outputsPath } = options;
   const preparedCommand = await prepareCommand(options, sandbox, command, context);
-  const [{ OutputFile }, { createOutputPath }] = await Promise.all([
+  const [{ OutputFile }, { createOutputPath }, { RunningCommand }] = await Promise.all([
     import("../../processes/output-file.js"),
     import("../../processes/output-folder.js"),
+    import("./running-command.js"),
   ]);
   const createPath = (): string | undefined => outputsPath && createOutputPath(outputsPath, sessionId);
   const outputFile = new OutputFile(createPath, redactor, MAX_MODEL_TEXT_BYTES);
@@ -160,7 +168,16 @@ async function executeCommand(
   let end: ChildEnd;
   try {
     const child = await preparedCommand.start();
-    end = await child.run({ timeoutMs: timeLimit.seconds * 1000, signal, onOutput });
+    const runningCommand = new RunningCommand(child, { timeoutMs: timeLimit.seconds * 1000, signal, onOutput });
+    const move = async (): Promise<ToolOutput> => {
+      const { moveToBackground } = await import("./bash-jobs.js");
+      const command = { title, preparedCommand, runningCommand, getChunks: () => output.chunks };
+      const { text } = await moveToBackground(options, command, context);
+      return { text: outputFile.file === undefined ? text : `${text}\n${describeOutputFile(outputFile.file)}` };
+    };
+    const result = await runningCommand.waitForEnd(backgroundSignal, move);
+    if ("text" in result) return result;
+    end = result;
   } finally {
     liveOutput.end();
     outputFile.end();

@@ -162,6 +162,21 @@ describe("the web console", { skip: NO_BROWSER }, () => {
     await list.waitFor({ state: "detached" });
   });
 
+  it("moves a running command to the background, on a phone too", async (t) => {
+    const command = "read -r line < <(sleep 300) # a command that is longer than what a phone has room for in a line";
+    consoleServer.models.enqueue(callStep("bash", { command }), textStep("It still runs."));
+    const { session_id: id } = await startRun({ message: "Start" });
+    const page = await openPage(t, sessionUrl(consoleServer, id), { width: 380, height: 700 });
+    const move = page.getByRole("button", { name: "Move to background" });
+    await move.waitFor();
+    assert.deepEqual(await findAccessibilityFaults(page), []);
+    assert.deepEqual(await findOverflowingElements(page), []);
+    await move.click();
+    await page.getByText("It still runs.", { exact: true }).waitFor();
+    await page.getByRole("list", { name: "Background commands" }).getByText(command).waitFor();
+    assert.equal(await move.count(), 0);
+  });
+
   it("plots tokens and cost over time with a text alternative, and compacts the conversation", async (t) => {
     let id: string | undefined;
     for (const tokens of [1000, 3000]) {

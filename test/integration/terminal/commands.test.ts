@@ -110,6 +110,22 @@ describe("/changes", () => {
   });
 });
 
+describe("a running command of the model", { skip: process.platform === "win32" }, () => {
+  it("moves to the background with Ctrl+B or /background, and the model continues", async (t) => {
+    const sleep = callTools(["bash", { command: "echo be''gun; sleep 300" }]);
+    const { screen, type } = await startSession(t, ["First answer.", sleep, "Second answer.", sleep, "Third answer."]);
+    type("again\r");
+    await screen.waitFor(/ {4}begun\n/);
+    type("\u0002");
+    await screen.waitFor(/moved it to the background[^]*Second answer\./);
+    await screen.waitFor(/⟳ in the background: echo/);
+    type("and again\r");
+    await screen.waitFor(/Second answer[^]* {4}begun\n/);
+    type("/background\r");
+    await screen.waitFor(/Third answer\.[^]*⟳ 2 in the background/);
+  });
+});
+
 describe("/worktree", () => {
   it("starts the new session in a worktree, and copies its changes or names the conflicts", async (t) => {
     const { api, client, folder } = await serveWorktrees(t, { "a.txt": "one\n" }, { steps: ["First answer."] });

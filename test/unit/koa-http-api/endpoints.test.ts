@@ -341,6 +341,7 @@ it("unknown paths return 404; known paths with another method return 405 with Al
     ["/api/sessions/x/events", ["GET", "HEAD", "OPTIONS"]],
     ["/api/sessions/x/cancel", ["OPTIONS", "POST"]],
     ["/api/sessions/x/steer", ["OPTIONS", "POST"]],
+    ["/api/sessions/x/background", ["OPTIONS", "POST"]],
     ["/api/runs", ["GET", "HEAD", "OPTIONS"]],
     ["/api/runs/x", ["GET", "HEAD", "OPTIONS"]],
     ["/api/runs/x/cancel", ["OPTIONS", "POST"]],

@@ -101,9 +101,10 @@ describe("invalid requests for asks, runs and keys", () => {
     const idleSession = await api.agent.sessions.create();
     const createInvalidFieldError = (name: string) => [400, `invalid field: ${name}`];
     const steerPath = `/api/sessions/${ask.session_id}/steer`;
+    const backgroundPath = `/api/sessions/${ask.session_id}/background`;
     const askPath = `/api/asks/${ask.id}`;
     const cases: [path: string, body: string, expected: unknown[]][] = [];
-    for (const path of [askPath, steerPath])
+    for (const path of [askPath, steerPath, backgroundPath])
       for (const body of ["", "[]", "5", "null", '"allow"', "{", "\xff"])
         cases.push([path, body, [400, "invalid request body"]]);
     cases.push(
@@ -123,6 +124,9 @@ describe("invalid requests for asks, runs and keys", () => {
       [steerPath, '{"message":" "}', [400, "message is required"]],
       // A session without an active run cannot be steered. Its next prompt starts a run.
       [`/api/sessions/${idleSession.id}/steer`, '{"message":"hi"}', [409, "no run to steer"]],
+      [backgroundPath, '{"tool_call_id":5}', createInvalidFieldError("tool_call_id")],
+      [`/api/sessions/${idleSession.id}/background`, "{}", [409, "no run whose calls could move to the background"]],
+      ["/api/sessions/none/background", "{}", [404, "session not found"]],
       ["/api/sessions/none/steer", '{"message":"hi"}', [404, "session not found"]],
       ["/api/runs/none/cancel", "", [404, "run not found"]],
       [`/api/runs/${ask.id}/cancel`, "", [404, "run not found"]],

@@ -115,6 +115,28 @@ for (const [name, makeStore] of STORES)
           assert.deepEqual(lastMessage?.parts, [{ type: "text", text: "not that way" }]);
         });
 
+        it("continues without the end of a command that is moved to the background", async (t) => {
+          const { localAgent, remoteAgent, provider } = await createAgents(t, await createStore(t), [
+            callTools(["bash", { command: "echo begin; sleep 300" }]),
+            "done",
+          ]);
+          const run = await localAgent.run({ message: "hi" });
+          for await (const event of run) if (event.type === "tool_progress") break;
+          assert.equal(await remoteAgent.runs.moveToBackground(run.id, "another call"), true);
+          assert.equal(await remoteAgent.runs.moveToBackground(run.id), true);
+          assert.equal((await run.result).output, "done");
+          assert.match(JSON.stringify(provider.requests.at(-1)?.messages), /begin.*moved it to the background/);
+          assert.equal(await remoteAgent.runs.moveToBackground(run.id), false);
+          for await (const event of localAgent.sessions.watch(run.sessionId)) {
+            if (event.type !== "state") continue;
+            assert.deepEqual(
+              event.state.processes?.map(({ command, state }) => [command, state]),
+              [["echo begin; sleep 300", "running"]],
+            );
+            break;
+          }
+        });
+
         it('continues after an answer to its ask, and a watcher receives the state "waiting"', async (t) => {
           const { localAgent, remoteAgent } = await createAgents(t, await createStore(t), [
             callTools(["bash", { command: "true" }]),

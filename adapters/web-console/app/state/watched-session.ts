@@ -163,6 +163,11 @@ export class WatchedSession {
     await this.#attempt(() => this.#host.client.sessions.cancel(this.id));
   }
 
+  /** Moves the command of a running call to the background. An error becomes a notice. */
+  async moveToBackground(toolCallId: string): Promise<void> {
+    await this.#attempt(() => this.#host.client.sessions.moveToBackground(this.id, { toolCallId }));
+  }
+
   /** Starts a run that summarizes the conversation. An error becomes a notice. */
   async compact(): Promise<void> {
     await this.#attempt(() => this.#host.client.start({ session_id: this.id, message: "", compact: true }));

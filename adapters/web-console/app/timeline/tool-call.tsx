@@ -70,6 +70,16 @@ export function ToolCallView({ call, session }: { call: ApiToolCall; session: Wa
             <Icon name="chevron-right" />
           </span>
         </button>
+        {state === "running" && call.function.name === "bash" && (
+          <button
+            type="button"
+            class="button quiet"
+            title="The command continues, and the model does not wait for it"
+            onClick={() => void session.moveToBackground(call.id)}
+          >
+            Move to background
+          </button>
+        )}
         {files.slice(0, MAX_FILE_LINKS).map((file) => (
           <FileLink key={file.path} session={session} file={file} />
         ))}

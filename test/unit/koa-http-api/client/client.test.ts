@@ -73,6 +73,7 @@ describe("GantryClient", () => {
     assert.equal((await client.runs.cancel(firstRun.runId)).state, "finished");
     assert.equal(await client.sessions.cancel(firstRun.sessionId), null);
     await assert.rejects(client.sessions.steer(firstRun.sessionId, "now"), matchError(ApiError, "no_run", 409));
+    await assert.rejects(client.sessions.moveToBackground(firstRun.sessionId), matchError(ApiError, "no_run", 409));
 
     const title = "Größe & 100 %";
     assert.equal((await client.sessions.update(firstRun.sessionId, { title, mode: "plan" })).mode, "plan");
@@ -149,6 +150,7 @@ describe("GantryClient", () => {
         ["session_not_found", () => sessions.messages(id)],
         ["session_not_found", () => sessions.cancel(id)],
         ["session_not_found", () => sessions.steer(id, "x")],
+        ["session_not_found", () => sessions.moveToBackground(id)],
         ["session_not_found", () => sessions.watch(id).next()],
         ["session_not_found", () => sessions.watch(id, { last: 5 }).next()],
         ["run_not_found", () => runs.get(id)],
