@@ -7,6 +7,11 @@ import { startApi, type ApiOptions } from "./http-api.js";
 import { createRepository } from "./git-repository.js";
 import { tempDir, type Hooks } from "./temp-dir.js";
 
+/** Lists the worktrees in a folder, which also contains a lock after the first application. */
+export function listWorktreeFolders(folder: string): string[] {
+  return existsSync(folder) ? readdirSync(folder).filter((name) => name !== "apply.lock") : [];
+}
+
 /** The environment of Git in tests. */
 export function createGitEnvironment(home: string, path = process.env["PATH"]): GitWorktreesOptions["environment"] {
   return { PATH: path, HOME: home };
@@ -34,7 +39,7 @@ export async function serveWorktrees(
     },
   });
   const client = new GantryClient({ url: api.url });
-  const listWorktrees = () => (existsSync(folder.at("worktrees")) ? readdirSync(folder.at("worktrees")) : []);
+  const listWorktrees = () => listWorktreeFolders(folder.at("worktrees"));
   /** Starts a session in a worktree. Returns its id and its folder. */
   const startSession = async (body: object = {}): Promise<{ id: string; dir: string }> => {
     const { status, headers, text } = await api.postRun({ message: "work", worktree: true, ...body });

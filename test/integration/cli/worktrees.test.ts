@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
-import { readdirSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { describe, it } from "node:test";
 import { callStep } from "../../helpers/fake-model-server.js";
 import { createRepository } from "../../helpers/git-repository.js";
 import { startModelServer, createServerConfig } from "../../helpers/server-runs.js";
 import { runGantry } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp-dir.js";
+import { listWorktreeFolders } from "../../helpers/worktree-project.js";
 
 describe("gantry run --worktree", () => {
   it("works in a worktree, whose changes gantry sessions apply copies, and which sessions delete removes", async (t) => {
@@ -41,9 +42,9 @@ describe("gantry run --worktree", () => {
     const { stdout } = await gantry("sessions", "apply", id, "--json");
     assert.equal((JSON.parse(stdout) as { done: boolean }).done, true);
     assert.equal(await folder.read("project/a.txt"), "two\n");
-    assert.equal(readdirSync(folder.at("home-worktrees")).length, 1);
+    assert.equal(listWorktreeFolders(folder.at("home-worktrees")).length, 1);
     await gantry("sessions", "delete", "--yes", id);
-    assert.deepEqual(readdirSync(folder.at("home-worktrees")), []);
+    assert.deepEqual(listWorktreeFolders(folder.at("home-worktrees")), []);
     assert.equal(git("worktree", "list").split("\n").length, 1);
   });
 });

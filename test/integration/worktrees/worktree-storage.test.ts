@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { chmodSync, existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, existsSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { describe, it } from "node:test";
 import { Agent, builtinTools, gitWorktrees, WorktreeConflictError } from "gantry";
@@ -10,7 +10,7 @@ import { Child } from "../../helpers/child.js";
 import { createRepository } from "../../helpers/git-repository.js";
 import { ALL_STORES } from "../../helpers/stores.js";
 import { tempDir } from "../../helpers/temp-dir.js";
-import { createGitEnvironment, serveWorktrees } from "../../helpers/worktree-project.js";
+import { createGitEnvironment, listWorktreeFolders, serveWorktrees } from "../../helpers/worktree-project.js";
 
 const bubblewrap = findBubblewrap({ env: { PATH: process.env["PATH"] ?? "" }, network: false });
 
@@ -40,7 +40,7 @@ describe("the worktree of a stored session", () => {
       assert.equal((await agent.sessions.applyWorktree(run.sessionId)).length, 1);
       assert.equal(await folder.read("project/a.txt"), "two\n");
       await agent.sessions.delete(run.sessionId);
-      assert.deepEqual(readdirSync(folder.at("worktrees")), []);
+      assert.deepEqual(listWorktreeFolders(folder.at("worktrees")), []);
     });
 
   it("is removed by the next session if its process was killed, unless a session was stored", async (t) => {
