@@ -158,10 +158,13 @@ class Schedule {
   }
 }
 
-/** Returns the rows of the prompt, without the status row, which can show the title of the session. */
+/**
+ * Returns the rows of the prompt, without sent texts that no model has read, and without the status row, which can show
+ * the title of the session.
+ */
 function readInput(screen: string): string {
   const rows = screen.slice(screen.lastIndexOf("───")).split("\n");
-  return rows.filter((row) => !row.includes(" · lab/m1")).join("\n");
+  return rows.filter((row) => !/ · lab\/m1|^ {2}↳ /.test(row)).join("\n");
 }
 
 describe("a sentence that was typed in a terminal", { skip: NO_TMUX }, () => {
