@@ -58,7 +58,9 @@ export class Background implements BackgroundWork {
     jobOptions: Omit<JobOptions, "id" | "onEnd" | "redactor" | "clean">,
     start: CommandStart,
   ): Promise<{ id: string; job: BackgroundJob }> {
-    const jobs = await this.#loadJobs(sessionId);
+    const loadedJobs = await this.#loadJobs(sessionId);
+    // Another command may have started meanwhile.
+    const jobs = this.#jobsBySessionId.get(sessionId) ?? loadedJobs;
     this.#jobsBySessionId.set(sessionId, jobs);
     const startingCount = this.#startingSessionIds.filter((startingId) => startingId === sessionId).length;
     const runningCount = [...jobs.values()].filter(isRunning).length + startingCount;
@@ -120,13 +122,14 @@ export class Background implements BackgroundWork {
 
   /** Returns the session's commands, including detached commands that an earlier or another gantry process started. */
   async #loadJobs(sessionId: string): Promise<Map<string, BackgroundJob>> {
-    const jobs = this.#jobsBySessionId.get(sessionId) ?? new Map<string, BackgroundJob>();
+    const getJobs = () => this.#jobsBySessionId.get(sessionId) ?? new Map<string, BackgroundJob>();
     const folder = this.#paths.detached === undefined ? undefined : getSessionFolder(this.#paths.detached, sessionId);
-    if (folder === undefined || !existsSync(folder)) return jobs;
+    if (folder === undefined || !existsSync(folder)) return getJobs();
     const [{ readDetachedRecords }, { DetachedJob }] = await Promise.all([
       import("./supervisor.js"),
       import("./detached-job.js"),
     ]);
+    const jobs = getJobs();
     for (const record of readDetachedRecords(folder))
       if (!jobs.has(record.id))
         jobs.set(record.id, new DetachedJob(record, join(folder, record.id), this.#redactor, this.#clean));

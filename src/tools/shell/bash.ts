@@ -6,6 +6,7 @@ import { Redactor } from "../../base/redact.js";
 import { shellQuote } from "../../base/shell-quote.js";
 import { defineArguments, field, flag, hidden, integer, optional, text } from "../arguments.js";
 import type { ChildEnd } from "../../processes/child.js";
+import type { StoredOutput } from "../../processes/output-file.js";
 import { defineTool } from "../define-tool.js";
 import type { Sandbox } from "./sandbox/sandbox.js";
 import { prepareCommand, type BashToolOptions } from "./shell-command.js";
@@ -187,14 +188,33 @@ async function executeCommand(
   if (end.reason === "abort" && !hasPrintedBeforeAbort) throw signal.reason;
   if (end.sandboxFault !== undefined)
     throw new ToolError(`the sandbox could not start: ${end.sandboxFault}. The command did not run. Tell the user.`);
+  const { isSandboxed } = preparedCommand;
+  return formatResult(end, { output, file: outputFile.file, removedPaths, timeLimit, sandbox, isSandboxed });
+}
+
+/** A command that has ended, besides its exit code. */
+interface EndedCommand {
+  readonly output: HeadTail;
+  /** The file with the full output, if the output is long. */
+  readonly file: StoredOutput | undefined;
+  readonly removedPaths: readonly string[];
+  readonly timeLimit: TimeLimit;
+  readonly sandbox: Sandbox;
+  readonly isSandboxed: boolean;
+}
+
+function formatResult(
+  end: ChildEnd,
+  { output, file, removedPaths, timeLimit, sandbox, isSandboxed }: EndedCommand,
+): ToolOutput {
   const outputText = output.text();
   const notes = [describeEnd(end, timeLimit)];
   if (end.hadLeftovers)
     notes.push("[remaining background processes were stopped; set background to keep a command running]");
-  if (preparedCommand.isSandboxed && end.code !== 0) notes.push(...listSandboxHints(outputText, sandbox));
+  if (isSandboxed && end.code !== 0) notes.push(...listSandboxHints(outputText, sandbox));
   if (removedPaths.length > 0) notes.push(`[removed, because git would run or read it: ${removedPaths.join(", ")}]`);
-  if (outputFile.file !== undefined) notes.push(describeOutputFile(outputFile.file));
-  const hint = outputFile.file === undefined ? "redirect to a file and read parts of it to see more" : "";
+  if (file !== undefined) notes.push(describeOutputFile(file));
+  const hint = file === undefined ? "redirect to a file and read parts of it to see more" : "";
   const shownOutput = cutMiddle(outputText, MAX_MODEL_TEXT_BYTES, hint);
   return {
     text: [shownOutput.replace(/\n+$/, "") || "(no output)", ...notes].join("\n"),

@@ -7,6 +7,9 @@ import path from "node:path";
 import { describe, it, type TestContext } from "node:test";
 import { promisify } from "node:util";
 import { builtinTools, type BuiltinToolsOptions, type Tool, type ToolContext } from "gantry";
+import { Redactor } from "../../../../src/base/redact.js";
+import { Background } from "../../../../src/processes/background.js";
+import { Child } from "../../../../src/processes/child.js";
 import { findBubblewrap } from "../../../../src/tools/shell/sandbox/bubblewrap.js";
 import { waitUntil } from "../../../helpers/server-runs.js";
 import { tempDir } from "../../../helpers/temp-dir.js";
@@ -170,6 +173,21 @@ describe("a background command", linuxOnly, () => {
     await background.end("one");
     await assert.rejects(call("bash_output", { id }, firstContext), /existing commands: none/);
     assert.deepEqual(changedSessionIds, ["one", "one"]);
+  });
+
+  it("is listed beside a command that starts at the same time", async (t) => {
+    const folder = await tempDir(t);
+    const background = new Background({}, new Redactor(() => []), (output) => output);
+    t.after(() => background.close(new Error("the test has ended")));
+    const startCommand = () => {
+      const program = { file: "sleep", args: ["300"], cwd: folder.path, env };
+      const options = { command: "sleep 300", path: () => undefined, cleanUp: () => Promise.resolve([]) };
+      return background.start("session", options, { start: () => Child.start(program) });
+    };
+    const commands = await Promise.all([startCommand(), startCommand()]);
+    const states = await background.list("session");
+    assert.deepEqual(states.map(({ id }) => id).sort(), commands.map(({ id }) => id).sort());
+    assert.ok(states.every(({ state }) => state === "running"));
   });
 
   it("is rejected while 16 commands of its session run", async (t) => {
