@@ -6,25 +6,18 @@ import { escapeLine } from "./text.js";
 export class AgentCatalog {
   readonly #client: GantryClient;
   readonly #projectDir: string | undefined;
-  /** Names of the terminal's own commands. */
-  readonly #ownNames: ReadonlySet<string>;
   readonly #signal: AbortSignal;
   #models: Promise<ApiModel[]> | undefined;
 
-  constructor(
-    client: GantryClient,
-    projectDir: string | undefined,
-    ownCommands: readonly CommandEntry[],
-    signal: AbortSignal,
-  ) {
+  constructor(client: GantryClient, projectDir: string | undefined, signal: AbortSignal) {
     this.#client = client;
     this.#projectDir = projectDir;
-    this.#ownNames = new Set(ownCommands.map(([name]) => name));
     this.#signal = signal;
   }
 
-  /** Loads the slash commands of a session's agent. Excludes names that the terminal's own commands use. */
-  async loadCommands(sessionId: string | undefined): Promise<CommandEntry[]> {
+  /** Loads the slash commands of a session's agent. Excludes the names of `ownCommands`. */
+  async loadCommands(sessionId: string | undefined, ownCommands: readonly CommandEntry[]): Promise<CommandEntry[]> {
+    const ownNames = new Set(ownCommands.map(([name]) => name));
     const agentCommands = await this.#client
       .commands(sessionId === undefined ? { projectDir: this.#projectDir } : { sessionId }, { signal: this.#signal })
       // Older servers do not have this endpoint.
@@ -33,7 +26,7 @@ export class AgentCatalog {
         throw error;
       });
     return agentCommands
-      .filter(({ name }) => escapeLine(name) === name && !this.#ownNames.has(name))
+      .filter(({ name }) => escapeLine(name) === name && !ownNames.has(name))
       .map(({ name, description, hint }) => [name, escapeLine(`${description} ${hint}`.trim()), hint]);
   }
 

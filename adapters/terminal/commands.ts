@@ -41,6 +41,7 @@ const KEY_DESCRIPTIONS: readonly (readonly [key: string, description: string])[]
   ["Ctrl+Z", "suspend; fg resumes"],
 ];
 
+export { COMMANDS } from "./command-list.js";
 export { searchHistory } from "./question-commands.js";
 
 /** Runs a line that starts with `/`, a command of the terminal or of the agent, or with `!`, a shell command. */

@@ -14,16 +14,16 @@ interface HostServices extends Pick<PromptHost, "submit"> {
 
 /** Creates the services of the prompt, which loads suggestions from the agent and from the project folder. */
 export function createPromptHost<Store>(
-  { commands, listFiles, loadCommands }: StoreOptions<Store>,
+  { listFiles, loadCommands }: StoreOptions<Store>,
   { signal, getFolder, loadAgentCommands, attempt, submit }: HostServices,
 ): PromptHost {
   return {
-    commands,
     findCommands: (onFound) =>
       attempt(async () => {
         // Loaded while the command is typed, so that commands and prompts are sent in the order of the Enter keys.
-        await loadCommands();
-        onFound(await loadAgentCommands().catch(() => []));
+        const { COMMANDS: ownCommands } = await loadCommands();
+        onFound(ownCommands);
+        onFound([...ownCommands, ...(await loadAgentCommands().catch(() => []))]);
       }),
     findFiles: listFiles && ((onFound) => attempt(async () => onFound(await listFiles(getFolder(), signal)))),
     submit,

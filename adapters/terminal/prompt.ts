@@ -15,9 +15,7 @@ const SUGGESTION_CACHE_MS = 5_000;
 
 /** Services that a prompt needs from the terminal. */
 export interface PromptHost {
-  /** The terminal's own commands. */
-  readonly commands: readonly CommandEntry[];
-  /** Loads the agent's commands and passes them to the callback. */
+  /** Loads the commands of the terminal and of the agent. Calls `onFound` with each longer list. */
   findCommands(onFound: (commands: readonly CommandEntry[]) => void): void;
   /** Loads the files that `@` suggests and passes them to the callback. Undefined: no suggestions. */
   readonly findFiles: ((onFound: (files: readonly string[]) => void) => void) | undefined;
@@ -139,8 +137,7 @@ export class Prompt {
     const { sign, start, word } = wordAtCursor;
     if (sign === "@") this.#loadFiles();
     else this.#loadCommands();
-    const commands = [...this.#host.commands, ...this.#commands];
-    const suggestions = sign === "/" ? suggestCommands(word, commands) : suggestFiles(word, this.#files);
+    const suggestions = sign === "/" ? suggestCommands(word, this.#commands) : suggestFiles(word, this.#files);
     if (suggestions.length > 0) this.completion = { start, suggestions, selectedIndex: 0 };
   }
 

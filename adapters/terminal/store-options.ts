@@ -15,10 +15,9 @@ export interface StoreOptions<Store> {
   location: string;
   /** Files of unsent texts, history and settings. Resolves with undefined, or is absent, if nothing is stored. */
   stateFiles?: Promise<StateFiles | undefined>;
-  /** The terminal's own commands. */
-  commands: readonly (readonly [name: string, description: string])[];
-  /** Loads the function that runs a line with a command, of the terminal or of the agent. */
+  /** Loads the terminal's own commands, and the function that runs a line with a command of the terminal or agent. */
   loadCommands: () => Promise<{
+    COMMANDS: readonly (readonly [name: string, description: string])[];
     runCommand: (store: Store, line: string) => void;
     searchHistory: (store: Store) => void;
   }>;

@@ -54,7 +54,7 @@ export class TerminalStore implements ConversationListener {
 
   constructor(options: TerminalStoreOptions) {
     this.options = options;
-    this.catalog = new AgentCatalog(options.client, options.projectDir, options.commands, this.#closeController.signal);
+    this.catalog = new AgentCatalog(options.client, options.projectDir, this.#closeController.signal);
     this.contextGauge = new ContextGauge(options.client, this.#closeController.signal, () => this.onChanged());
     const now = options.now ?? (() => performance.now());
     this.interruptKey = new InterruptKey(now);
@@ -168,8 +168,9 @@ export class TerminalStore implements ConversationListener {
   }
 
   /** Loads the slash commands of this session's agent. */
-  loadAgentCommands(): Promise<CommandEntry[]> {
-    return this.catalog.loadCommands(this.conversation.id);
+  async loadAgentCommands(): Promise<CommandEntry[]> {
+    const { COMMANDS: ownCommands } = await this.options.loadCommands();
+    return this.catalog.loadCommands(this.conversation.id, ownCommands);
   }
 
   /** Sends a prompt, after the session that is being opened. The agent expands slash commands. */

@@ -1,5 +1,4 @@
 import { GantryClient } from "gantry/client";
-import { COMMANDS } from "./command-list.js";
 import { watchOtherSessionAsks } from "./other-session-asks.js";
 import type { NewSessionOptions } from "./conversation.js";
 import { TerminalStore, type TerminalStoreOptions } from "./store.js";
@@ -120,7 +119,6 @@ function createStore(
   let editorEnd = Promise.resolve();
   const store = new TerminalStore({
     ...{ client, newSessionOptions, listFiles, projectDir, location, stateFiles, requestExit },
-    commands: COMMANDS,
     loadCommands: () => import("./commands.js"),
     suspend: () => screen.suspend(),
     editText: async (text) => {

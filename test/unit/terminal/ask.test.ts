@@ -48,8 +48,7 @@ function openStore(hooks: Hooks, columns = 80, rows = 24) {
     client,
     newSessionOptions: {},
     location: "here",
-    commands: [],
-    loadCommands: async () => ({ runCommand: noop, searchHistory: noop }),
+    loadCommands: async () => ({ COMMANDS: [], runCommand: noop, searchHistory: noop }),
     requestExit: noop,
     suspend: noop,
   };

@@ -51,8 +51,8 @@ describe("a long pasted text", () => {
     await files.prepare();
     const store = new TerminalStore({
       client: new GantryClient({ url: "http://127.0.0.1:9" }),
-      ...{ newSessionOptions: {}, location: "here", commands: [], requestExit: noop, suspend: noop, setWheel: noop },
-      loadCommands: async () => ({ runCommand: noop, searchHistory: noop }),
+      ...{ newSessionOptions: {}, location: "here", requestExit: noop, suspend: noop, setWheel: noop },
+      loadCommands: async () => ({ COMMANDS: [], runCommand: noop, searchHistory: noop }),
       stateFiles: Promise.resolve(files),
     });
     store.press({ type: "text", text: "see " });
