@@ -13,3 +13,9 @@ export function parseModel(model: string): { provider?: string; model?: string }
   const slashIndex = model.indexOf("/");
   return slashIndex === -1 ? { model } : { provider: model.slice(0, slashIndex), model: model.slice(slashIndex + 1) };
 }
+
+/** Checks `--worktree`, which is for new sessions. Throws `ConfigError`. */
+export function checkWorktree(flags: { session?: string | undefined; continue?: boolean | undefined }): void {
+  if (flags.session !== undefined || flags.continue)
+    throw new ConfigError("--worktree: expected a new session, not --session or --continue");
+}

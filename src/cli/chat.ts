@@ -7,7 +7,6 @@ import type { chat } from "./descriptions/chat.js";
 import type { ChatServer } from "./chat-server.js";
 import type { CommandHandler } from "./command.js";
 import { refuseArguments } from "./refuse-arguments.js";
-import { UsageError } from "./usage-error.js";
 
 /** Exit code if standard input or output is not a terminal, or the terminal has no cursor control. */
 const NO_TERMINAL_EXIT_CODE = 2;
@@ -26,9 +25,8 @@ export const run: CommandHandler<typeof chat.flags> = async ({ args, flags, outp
     return NO_TERMINAL_EXIT_CODE;
   }
   const { url, model } = flags;
-  if (flags.worktree && (flags.session !== undefined || flags.continue))
-    throw new UsageError("--worktree: expected a new session, not --session or --continue");
   const loadParsers = () => import("./chat-flags.js");
+  if (flags.worktree) (await loadParsers()).checkWorktree(flags);
   const address = url === undefined ? undefined : (await loadParsers()).parseAddress(url);
   const folder = realpathSync(resolve("."));
   const { openTerminal } = await import("gantry/adapters/terminal");
