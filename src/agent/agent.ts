@@ -284,6 +284,7 @@ export class Agent {
         services: this.#services,
         run: (input) => this.run(input),
         isRejectingRuns: () => this.#isRejectingRuns,
+        findInterruptedRun: (key) => this.runs.findInterruptedRun(key),
         freeKey: (key) => this.runs.freeKey(key),
       }));
     }));

@@ -55,7 +55,9 @@ export class Recorder {
 
   /**
    * Parameters:
-   * - `sessionUsage`: the chain's usage before this run.
+   * - `run`: the run as it will be stored with the first change. A continued run has usage already.
+   * - `lastSeq`: greatest `seq` of the conversation.
+   * - `sessionUsage`: the chain's usage so far.
    * - `onFailure`: called as soon as a batch cannot be written or synced, so that the run can stop.
    * - `onStored`: called for each change after it is stored.
    */
@@ -63,8 +65,7 @@ export class Recorder {
     driver: SessionDriver,
     sessionId: string,
     fence: number,
-    run: RunRecord,
-    sessionUsage: Usage,
+    { run, lastSeq, sessionUsage }: { run: RunRecord; lastSeq: number; sessionUsage: Usage },
     onFailure: (error: unknown) => void,
     onStored: (change: StoredChange) => void,
   ) {
@@ -72,7 +73,7 @@ export class Recorder {
     this.#sessionId = sessionId;
     this.#fence = fence;
     this.#run = run;
-    this.#lastSeq = run.after;
+    this.#lastSeq = lastSeq;
     this.#sessionUsage = sessionUsage;
     this.#onFailure = onFailure;
     this.#onStored = onStored;

@@ -124,7 +124,8 @@ export interface RunInput {
   hasResponder?: (() => boolean) | undefined;
   /**
    * Idempotency key. For a day, a second run with the same key is rejected with `RunKeyTakenError`; `Runs.list` finds
-   * the first run. The answer is stored with the run.
+   * the first run. If that run was interrupted, the second run continues it in place, with its id, its prompt and its
+   * finished tool calls. The answer is stored with the run.
    */
   idempotencyKey?: string | undefined;
   /** Hash of the request, to detect a different request with the same key. */

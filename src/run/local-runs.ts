@@ -1,5 +1,5 @@
 import { hasCode, SessionNotFoundError, ShuttingDownError } from "../ports/errors.js";
-import type { Run, RunInput, RunResult } from "../ports/run.js";
+import type { Run, RunInput, RunRecord, RunResult } from "../ports/run.js";
 import type { SessionContext } from "../ports/session-context.js";
 import type { UserCommand, UserCommandResult } from "../ports/user-command.js";
 import { checkInput } from "./input/run-input.js";
@@ -18,6 +18,8 @@ export interface LocalRunsOptions {
   run: (input: RunInput) => Promise<Run>;
   /** Whether new runs are rejected. Runs of subagents may still start. */
   isRejectingRuns: () => boolean;
+  /** Like `Runs.findInterruptedRun`. */
+  findInterruptedRun: (key: string) => Promise<RunRecord | undefined>;
   /** Frees an idempotency key, like `Runs.freeKey`. */
   freeKey: (key: string) => Promise<boolean>;
 }
@@ -43,11 +45,14 @@ export class LocalRuns {
   /** Starts a run and resolves when it is active. Rejects like `Agent.run`. */
   async start(input: RunInput, ticket: QueueTicket, parentCall: SubagentCall | undefined): Promise<Run> {
     checkInput(input);
-    const { services, freeKey } = this.#options;
+    const { services, freeKey, findInterruptedRun } = this.#options;
     await services.tools.agentTools.load();
     const run = await this.#startOrQueue(input, ticket, parentCall).catch(async (error: unknown) => {
+      if (!hasCode(error, "run_key_taken")) throw error;
+      const interruptedRun = input.sessionId === undefined ? await findInterruptedRun(error.key) : undefined;
+      if (interruptedRun) return this.#startOrQueue({ ...input, sessionId: interruptedRun.sessionId }, ticket);
       // The key of a run that died, or that ended more than a day ago, can be reused.
-      if (!hasCode(error, "run_key_taken") || !(await freeKey(error.key))) throw error;
+      if (!(await freeKey(error.key))) throw error;
       return this.#startOrQueue(input, ticket);
     });
     const work = executeRun(run);

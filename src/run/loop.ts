@@ -39,7 +39,9 @@ export async function executeRun(run: RunContext): Promise<RunResult> {
 /** Runs the loop, or only the compaction if the run was started for it. Rejects like both, but not at the budget. */
 async function runUntilEnd(run: RunContext): Promise<LoopResult> {
   const { compactionInstruction } = run.info;
-  const progress: RunProgress = { output: "", iterations: 0, usedTokens: 0, schemaRetries: 0 };
+  // A continued run has made calls before.
+  const { iterations } = run.session.recorder.run;
+  const progress: RunProgress = { output: "", iterations, usedTokens: 0, schemaRetries: 0 };
   try {
     if (compactionInstruction === undefined) return await runLoop(run, progress);
     const usedTokens = await openWindow(run.agent.compaction, run.caller).compact(compactionInstruction);

@@ -1,15 +1,14 @@
-import { setImmediate as yieldToEventLoop } from "node:timers/promises";
 import type { AsyncScope } from "../base/async-scope.js";
+import { createLoggerWithFields } from "../base/log.js";
 import { Conversation } from "../conversation/conversation.js";
 import { Recorder } from "../conversation/recorder.js";
 import type { ChosenModel } from "../models/models.js";
 import { SessionBusyError, SessionNotFoundError } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
-import type { Message } from "../ports/message.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
 import type { RunInput, RunRecord } from "../ports/run.js";
 import type { Session } from "../ports/session.js";
-import type { LeaseHead, LeaseOptions, SessionDriver } from "../ports/session-driver.js";
+import type { LeaseHead, SessionDriver } from "../ports/session-driver.js";
 import type { SessionFields } from "../ports/session-change.js";
 import type { Environment, ProjectInstructions } from "../project/project.js";
 import type { NewWorktree } from "../ports/worktrees.js";
@@ -17,17 +16,15 @@ import { ActiveLease } from "../sessions/lease.js";
 import { createNewSession } from "../sessions/new-session.js";
 import { notifierOf } from "../sessions/polling-notifier.js";
 import { createRunRecord } from "../sessions/run-record.js";
-import { isBefore, isQueued } from "../sessions/stored-run.js";
+import { canRestart, isBefore, isQueued, withEffectiveState } from "../sessions/stored-run.js";
 import type { SessionTail } from "../watch/session-tail.js";
 import { addUsageToParent, createSubagentSession } from "./calls/spawn.js";
 import type { RunLimits, RunSlot } from "./budget/limits.js";
 import type { AgentServices, SubagentCall } from "./context/agent-services.js";
 import type { StructuredOutput } from "./context/structured-output.js";
+import { createHeadRequest, loadMessages } from "./load-messages.js";
 import { Inbox } from "./queue/inbox.js";
 import type { QueueHandover } from "./queue/queued-run.js";
-
-/** Messages that one query reads. */
-const PAGE_SIZE = 1_000;
 
 /** A request for a run, as it arrives. */
 export interface RunOrigin {
@@ -68,6 +65,8 @@ export interface ResolvedRequest extends RunOrigin {
 
 /** The session of a run, opened under its lease. */
 export interface OpenedSession {
+  /** The request. If the run continues an interrupted run, it has the id of that run. */
+  readonly request: ResolvedRequest;
   /** Id of the chain's first session. */
   readonly id: string;
   readonly store: SessionDriver;
@@ -86,6 +85,10 @@ export interface OpenedSession {
   readonly releaseLease: () => Promise<void>;
   readonly recorder: Recorder;
   readonly inbox: Inbox;
+  /** The interrupted run that this run continues in place, after its stored prompt. */
+  readonly continuedRun: RunRecord | undefined;
+  /** An interrupted run that has the run's key but cannot be continued. It loses its key to this run. */
+  readonly replacedRun: RunRecord | undefined;
   readonly tail: SessionTail;
 }
 
@@ -110,11 +113,14 @@ export async function openSession(
   await handover?.takeOver();
   const input = await readAttachments(request);
   if (storedSession && !leaseHead) throw new SessionNotFoundError(id);
-  if (leaseHead?.unfinished.some((run) => isAhead(run, handover?.record))) throw new SessionBusyError();
-  const replacesMessages = input.rewind !== undefined || input.retry === true;
+  const { continuedRun, replacedRun } = await findKeyOwner(request, id);
+  // A continued run was active before the queued runs.
+  if (!continuedRun && leaseHead?.unfinished.some((run) => isAhead(run, handover?.record)))
+    throw new SessionBusyError();
+  const replacesMessages = continuedRun !== undefined || input.rewind !== undefined || input.retry === true;
   const rewoundHead =
     leaseHead && replacesMessages
-      ? await (await import("./rewind.js")).rewindForRun(agent, request, lease.fence)
+      ? await (await import("./rewind.js")).rewindForRun(agent, request, lease.fence, continuedRun)
       : undefined;
   const head = rewoundHead ?? leaseHead;
   const fields = {
@@ -132,9 +138,43 @@ export async function openSession(
   const messages = head && !isCached ? await loadMessages(store, head, headRequest, lease.previousFence) : [];
   const conversation = cachedConversation ?? new Conversation(session, messages);
   conversation.session = session;
-  const channels = openChannels(agent, request, conversation, head?.root ?? firstSession, lease.fence, scope);
+  const ownRequest = continuedRun ? withRunId(agent, request, continuedRun.id) : request;
+  const root = head?.root ?? firstSession;
+  const channels = openChannels(agent, ownRequest, { conversation, root, fence: lease.fence, continuedRun }, scope);
   const state = await toolStates.load(conversation, store, isCached);
-  return { id, store, head, fields, input, conversation, isCached, state, lease, releaseLease, ...channels };
+  return {
+    ...{ request: ownRequest, id, store, head, fields, input, conversation, isCached, state, lease, releaseLease },
+    ...{ continuedRun, replacedRun, ...channels },
+  };
+}
+
+/** Finds the interrupted run that has the run's key. The caller must hold the chain's lease. */
+async function findKeyOwner(
+  { input, store, storedSession }: ResolvedRequest,
+  sessionId: string,
+): Promise<Pick<OpenedSession, "continuedRun" | "replacedRun">> {
+  const { idempotencyKey } = input;
+  const run =
+    !storedSession || idempotencyKey === undefined
+      ? undefined
+      : await findInterruptedRun(store, sessionId, idempotencyKey);
+  const isContinued = run !== undefined && (await (await import("./rewind.js")).canContinue(store, run, input));
+  return { continuedRun: isContinued ? run : undefined, replacedRun: isContinued ? undefined : run };
+}
+
+/** Returns the run of a chain that has a key and may be started again. */
+async function findInterruptedRun(
+  store: SessionDriver,
+  sessionId: string,
+  idempotencyKey: string,
+): Promise<RunRecord | undefined> {
+  const [keyOwner] = await store.runs({ sessionId, idempotencyKey, limit: 1 });
+  const run = keyOwner && withEffectiveState(keyOwner);
+  return run && canRestart(run) ? run : undefined;
+}
+
+function withRunId(agent: AgentServices, request: ResolvedRequest, id: string): ResolvedRequest {
+  return { ...request, id, logger: createLoggerWithFields(agent.channels.logger, { run: id }) };
 }
 
 function createFirstSession(agent: AgentServices, { parentCall, projectDir }: ResolvedRequest): Session {
@@ -143,15 +183,20 @@ function createFirstSession(agent: AgentServices, { parentCall, projectDir }: Re
     : createNewSession({}, { projectDir, mode: agent.defaults.mode });
 }
 
-/** Opens what writes to the session and what reads its instructions. `root`: first session, as read with the lease. */
+interface ChannelOwner extends Pick<OpenedSession, "conversation" | "continuedRun"> {
+  /** First session, as read with the lease. */
+  readonly root: Session;
+  readonly fence: number;
+}
+
+/** Opens what writes to the session and what reads its instructions. */
 function openChannels(
   agent: AgentServices,
   { id: runId, input, parentCall, store, logger, cancel }: ResolvedRequest,
-  { session, lastSeq }: Conversation,
-  root: Session,
-  fence: number,
+  { conversation, root, fence, continuedRun }: ChannelOwner,
   scope: AsyncScope,
 ): Pick<OpenedSession, "inbox" | "tail" | "recorder"> {
+  const { session, lastSeq } = conversation;
   const sessionId = root.chain.root;
   const inbox = scope.use(new Inbox({ runId, sessionId, store, cancel, logger }), (openInbox) => openInbox.close());
   const { tail, release } = agent.channels.liveSessions().open(sessionId, store);
@@ -160,7 +205,7 @@ function openChannels(
   if (input.hasResponder) scope.defer(tail.addResponder(input.hasResponder));
   const { provider, model } = session;
   const { idempotencyKey = "", fingerprint = "" } = input;
-  const record = createRunRecord({
+  const newRecord = createRunRecord({
     id: runId,
     sessionId,
     provider,
@@ -169,8 +214,11 @@ function openChannels(
     idempotencyKey,
     fingerprint,
   });
+  const { after, startedAt, usage, iterations } = continuedRun ?? newRecord;
+  const record = { ...newRecord, after, startedAt, usage, iterations };
+  const recorded = { run: record, lastSeq, sessionUsage: root.usage };
   const onFailure = (error: unknown) => cancel.abort(error);
-  const recorder = new Recorder(store, session.id, fence, record, root.usage, onFailure, (change) => {
+  const recorder = new Recorder(store, session.id, fence, recorded, onFailure, (change) => {
     tailWriter.reportChange(change);
     notifierOf(store).publish(sessionId);
     if (parentCall && change.usage) addUsageToParent(parentCall, runId, change.usage);
@@ -194,47 +242,6 @@ async function readAttachments({ input, slot, cancel: { signal } }: ResolvedRequ
 /** Whether `run` is queued before the starting run. `queuedRecord`: undefined if the starting run is not queued. */
 function isAhead(run: RunRecord, queuedRecord: RunRecord | undefined): boolean {
   return isQueued(run) && run.id !== queuedRecord?.id && (!queuedRecord || isBefore(run, queuedRecord));
-}
-
-export type HeadRequest = NonNullable<LeaseOptions["head"]>;
-
-/**
- * Returns the head options for acquiring the lease of a chain. `firstSession` is the chain's first session, as read
- * before. The messages of a long conversation are not requested; `loadMessages` reads them.
- */
-export function createHeadRequest(firstSession: Session, cachedFence: number | undefined): HeadRequest {
-  return {
-    messages: firstSession.lastSeq <= PAGE_SIZE,
-    ...(cachedFence !== undefined && { cachedFence }),
-  };
-}
-
-/**
- * Returns the messages of the head that was returned with the lease, including messages that were not requested.
- * `headRequest` and `previousFence` show whether messages are missing. The caller must hold the lease, so that the
- * messages cannot change.
- *
- * A long conversation is read in pages. Other tasks can run between two pages.
- */
-export async function loadMessages(
-  store: SessionDriver,
-  head: LeaseHead,
-  headRequest: HeadRequest | undefined,
-  previousFence: number | undefined,
-): Promise<Message[]> {
-  const isCached = headRequest?.cachedFence !== undefined && headRequest.cachedFence === previousFence;
-  // Some stores return the messages although they were not requested.
-  if (head.messages.length > 0 || (headRequest?.messages === true && !isCached)) return head.messages;
-  const { root } = head.root.chain;
-  // A follow-up session starts with a view, which only the head contains. A view is short by design.
-  if (head.newest.chain.index > 0) return (await store.head(root))?.messages ?? [];
-  const messages: Message[] = [];
-  for (let after = 0; ; after = messages.at(-1)?.seq ?? after) {
-    const page = await store.messages(root, { after, limit: PAGE_SIZE });
-    messages.push(...page);
-    if (page.length < PAGE_SIZE) return messages;
-    await yieldToEventLoop();
-  }
 }
 
 /**

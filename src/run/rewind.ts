@@ -1,6 +1,6 @@
 import { InputError, PointNotFoundError, RunKeyTakenError } from "../ports/errors.js";
 import type { Message } from "../ports/message.js";
-import type { RunInput } from "../ports/run.js";
+import type { RunInput, RunRecord } from "../ports/run.js";
 import type { ChainHead, SessionDriver } from "../ports/session-driver.js";
 import { requireHead } from "../sessions/require-session.js";
 import { restore } from "../sessions/revert.js";
@@ -13,8 +13,20 @@ import type { ResolvedRequest } from "./open-session.js";
 const MAX_RUNS = 100;
 
 /**
- * Hides the messages that a run replaces, under the run's lease: those from `rewind.before` on, or for `retry` an
- * answer that broke off. Resolves with the chain's new head; undefined if there is nothing to hide. If the run does not
+ * Whether a run with the input of an interrupted run can continue that run in place: its prompt is stored, and no other
+ * run of the session has started since. The caller must hold the chain's lease.
+ */
+export async function canContinue(store: SessionDriver, run: RunRecord, input: RunInput): Promise<boolean> {
+  if (input.compact === true || input.retry === true || run.queueLease !== null) return false;
+  const { sessionId, after } = run;
+  if ((await findLastStartedRun(store, sessionId))?.id !== run.id) return false;
+  const messages = await store.messages(sessionId, { scope: "chain", after });
+  return messages.some(({ role }) => role === "user");
+}
+
+/**
+ * Hides the messages that a run replaces, under the run's lease: those from `rewind.before` on, or for `retry` and a
+ * continued run an answer that broke off. Resolves with the chain's new head; undefined if there is nothing to hide. If the run does not
  * start, `request.rollbacks` shows the messages again.
  *
  * Rejects with `InputError`, `PointNotFoundError`, `UndoConflictError`, or with `RunKeyTakenError` if the run of the
@@ -24,17 +36,16 @@ export async function rewindForRun(
   agent: AgentServices,
   request: ResolvedRequest,
   fence: number,
+  continuedRun: RunRecord | undefined,
 ): Promise<ChainHead | undefined> {
   const { input, store, storedSession: session } = request;
   if (!session) throw new InputError("sessionId", "the session to continue");
   const id = session.chain.root;
-  await requireFreeKey(store, id, input);
   const messages = await store.messages(id, { scope: "chain" });
-  const before = input.rewind
-    ? await findRewindTarget(store, id, messages, input)
-    : await findRetry(store, id, messages);
+  const before = continuedRun ? findBrokenAnswer(messages) : await findFirstHidden(store, id, messages, input);
   if (before === undefined) return undefined;
-  const { files = false, force = false } = input.rewind ?? {};
+  // The interrupted run has restored the files.
+  const { files = false, force = false } = (continuedRun ? undefined : input.rewind) ?? {};
   const context = { store, session, fence, history: agent.tools.fileHistory };
   const { snapshot, files: undoneFiles } = await undo(context, { before, messagesOnly: !files, force });
   const notify = () => agent.channels.liveSessions().notifyMessageChange(id, store);
@@ -47,6 +58,16 @@ export async function rewindForRun(
   if (paths.length > 0) agent.channels.bus.emit("session.files_restored", { sessionId: id, paths });
   notify();
   return head;
+}
+
+async function findFirstHidden(
+  store: SessionDriver,
+  id: string,
+  messages: readonly Message[],
+  input: RunInput,
+): Promise<string | undefined> {
+  await requireFreeKey(store, id, input);
+  return input.rewind ? findRewindTarget(store, id, messages, input) : findRetry(store, id, messages);
 }
 
 /** Rejects with `RunKeyTakenError` if the key of a run belongs to a run that is not started again. */
@@ -79,12 +100,21 @@ async function findRewindTarget(
 
 /** Returns the id of an answer without tool calls at the end of a run that did not finish; undefined if there is none. */
 async function findRetry(store: SessionDriver, id: string, messages: readonly Message[]): Promise<string | undefined> {
-  const storedRuns = await store.runs({ sessionId: id, limit: MAX_RUNS });
-  const lastRun = storedRuns.map(withEffectiveState).find(({ queueLease }) => queueLease === null);
-  const lastMessage = messages.at(-1);
-  if (!lastMessage || !lastRun || !["failed", "cancelled", "interrupted"].includes(lastRun.state))
+  const lastRun = await findLastStartedRun(store, id);
+  if (messages.length === 0 || !lastRun || !["failed", "cancelled", "interrupted"].includes(lastRun.state))
     throw new InputError("retry", "a session whose last run failed, was cancelled or was interrupted");
-  const isAnswer = lastMessage.role === "assistant" && lastMessage.parts.every(({ type }) => type !== "tool_call");
+  return findBrokenAnswer(messages);
+}
+
+async function findLastStartedRun(store: SessionDriver, sessionId: string): Promise<RunRecord | undefined> {
+  const storedRuns = await store.runs({ sessionId, limit: MAX_RUNS });
+  return storedRuns.map(withEffectiveState).find(({ queueLease }) => queueLease === null);
+}
+
+/** Returns the id of the last message if it is an answer without tool calls. */
+function findBrokenAnswer(messages: readonly Message[]): string | undefined {
+  const lastMessage = messages.at(-1);
+  const isAnswer = lastMessage?.role === "assistant" && lastMessage.parts.every(({ type }) => type !== "tool_call");
   return isAnswer ? lastMessage.id : undefined;
 }
 

@@ -10,14 +10,12 @@ import {
 import { withState, type StateChanges } from "../conversation/conversation.js";
 import type { PromptUse } from "../ports/agent-options.js";
 import type { BusEvents } from "../ports/bus-events.js";
-import { hasCode } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
 import type { Message, ModelMessage } from "../ports/message.js";
 import type { RunRecord } from "../ports/run.js";
-import type { SessionDriver } from "../ports/session-driver.js";
 import type { Skill } from "../ports/skill.js";
 import type { Tool } from "../ports/tool.js";
-import { withEffectiveState, canRestart, toInterruptedRun, isQueued } from "../sessions/stored-run.js";
+import { toInterruptedRun, isQueued } from "../sessions/stored-run.js";
 import type { AgentServices } from "./context/agent-services.js";
 import { createToolList, withMcpServers } from "./input/input-checks.js";
 import type { OpenedSession, ResolvedRequest } from "./open-session.js";
@@ -38,7 +36,7 @@ const MAX_SENT_MCP_TOOLS = 40;
 export interface RunPrompt {
   /** The run's input, with a command replaced by its prompt. */
   readonly input: ExpandedInput;
-  /** The user's message. Not stored if the run compacts its session or retries its last run. */
+  /** The user's message. Not stored if the run compacts its session, or retries or continues its last run. */
   readonly message: ModelMessage;
   readonly systemPrompt: string;
   /** Sections of `systemPrompt` from instruction files and skills. */
@@ -228,7 +226,7 @@ export async function persistPrompt(session: OpenedSession, prompt: RunPrompt, b
  * lease.
  */
 async function continueSession(
-  { id: rootId, store, fields, conversation, isCached, recorder }: OpenedSession,
+  { fields, conversation, isCached, recorder, continuedRun, replacedRun }: OpenedSession,
   unfinished: readonly RunRecord[],
   prompt: RunPrompt,
 ): Promise<void> {
@@ -237,31 +235,13 @@ async function continueSession(
   const repairResults = danglingCalls.map((call) =>
     conversation.compose(createToolMessage(call, INTERRUPTED_CALL_RESULT, true)),
   );
-  const messages: Message[] = [
-    ...repairResults,
-    ...(prompt.input.compact || prompt.input.retry ? [] : [conversation.compose(prompt.message)]),
-  ];
-  const deadRuns = unfinished.filter((record) => record.id !== recorder.run.id && !isQueued(record));
+  const addsPrompt = !prompt.input.compact && !prompt.input.retry && !continuedRun;
+  const messages: Message[] = [...repairResults, ...(addsPrompt ? [conversation.compose(prompt.message)] : [])];
+  const writtenIds = [recorder.run.id, replacedRun?.id];
+  const deadRuns = unfinished.filter((record) => !writtenIds.includes(record.id) && !isQueued(record));
+  // The key is freed in the same change, so that no other run can take it in between.
+  const runsWithoutKey = replacedRun ? [{ ...replacedRun, idempotencyKey: "", fingerprint: "" }] : [];
   const change = { sync: "later", set: { ...fields, updatedAt: now() }, add: messages } as const;
-  const interruptedRuns = deadRuns.map(toInterruptedRun);
-  await recorder.write({ ...change, runs: [...interruptedRuns, recorder.run] }).catch(async (error: unknown) => {
-    const keyOwner = hasCode(error, "run_key_taken")
-      ? await findRestartableRun(store, rootId, recorder.run.idempotencyKey)
-      : undefined;
-    if (!keyOwner) throw error;
-    // Free the key in the same change, so that no other run can take it in between.
-    const ownerWithoutKey = { ...keyOwner, idempotencyKey: "", fingerprint: "" };
-    await recorder.write({
-      ...change,
-      runs: [...interruptedRuns.filter(({ id }) => id !== ownerWithoutKey.id), ownerWithoutKey, recorder.run],
-    });
-  });
+  await recorder.write({ ...change, runs: [...deadRuns.map(toInterruptedRun), ...runsWithoutKey, recorder.run] });
   for (const message of messages) conversation.add(message);
-}
-
-/** Returns the run of a chain that has the key and may be started again. The caller must hold the chain's lease. */
-async function findRestartableRun(store: SessionDriver, rootId: string, key: string): Promise<RunRecord | undefined> {
-  const [storedRun] = await store.runs({ sessionId: rootId, idempotencyKey: key, limit: 1 });
-  const run = storedRun && withEffectiveState(storedRun);
-  return run && canRestart(run) ? run : undefined;
 }

@@ -43,8 +43,9 @@ export async function startRun(
   const cancel = createCancel(scope, [agent.background.closeSignal, input.signal, handover?.signal]);
   try {
     slot.reserveBytes(countAttachedBytes(input.attachments));
-    const request = await resolveRequest(agent, { input, handover, parentCall, slot, cancel, rollbacks });
-    const session = await openSession(agent, request, scope);
+    const newRequest = await resolveRequest(agent, { input, handover, parentCall, slot, cancel, rollbacks });
+    const session = await openSession(agent, newRequest, scope);
+    const { request } = session;
     const tools = await openTools(agent, request, session, scope);
     const prompt = await buildPrompt(agent, request, session, tools);
     await persistPrompt(session, prompt, agent.channels.bus);

@@ -208,6 +208,12 @@ export class Runs {
     return true;
   }
 
+  /** Returns the run of an idempotency key if it was interrupted, so that another run can continue it. */
+  async findInterruptedRun(key: string): Promise<RunRecord | undefined> {
+    const [run] = await this.list({ idempotencyKey: key, limit: 1 });
+    return run && canRestart(run) ? run : undefined;
+  }
+
   /**
    * Frees an idempotency key if its run can be restarted, or if the run has ended and started more than a day ago.
    * Returns whether the key is free.

@@ -122,7 +122,7 @@ describe("Idempotency-Key", () => {
     assert.deepEqual([repeatResponse.status, repeatResponse.json()], [500, firstResponse.json()]);
   });
 
-  it("restarts a run that a store failure interrupted, in the same session, on a repeat", async (t) => {
+  it("continues a run that a store failure interrupted, in place, on a repeat", async (t) => {
     const driver = new MemoryDriver();
     const originalWrite = driver.write.bind(driver);
     const toolGate = createGate();
@@ -144,7 +144,12 @@ describe("Idempotency-Key", () => {
       [200, failedResponse.headers["x-session-id"]],
       repeatResponse.text,
     );
-    assert.notEqual(repeatResponse.headers["x-run-id"], failedResponse.headers["x-run-id"]);
+    assert.equal(repeatResponse.headers["x-run-id"], failedResponse.headers["x-run-id"]);
+    const messages = await driver.messages(String(repeatResponse.headers["x-session-id"]));
+    assert.deepEqual(
+      messages.map(({ role }) => role),
+      ["user", "assistant", "tool", "assistant"],
+    );
     const thirdResponse = await sendRequest();
     assert.deepEqual(
       [thirdResponse.text, thirdResponse.headers["x-run-id"]],

@@ -63,7 +63,7 @@ for (const [name, makeStore] of STORES)
       );
     });
 
-    it("takes over the key of a failed run of its session, and the key is never free meanwhile", async (t) => {
+    it("continues the interrupted run of its key, and the key is never free meanwhile", async (t) => {
       const folder = await tempDir(t);
       const openDriver = await makeStore(t);
       const driver = openDriver();
@@ -90,16 +90,43 @@ for (const [name, makeStore] of STORES)
           keyReleases.push(JSON.stringify(change.runs));
         return result;
       };
-      const retriedRun = await agent.run({ message: "x", idempotencyKey: "k", fingerprint: "f", sessionId });
-      await retriedRun.result;
+      // Without a session, the run continues in the session of its key.
+      const continuedRun = await agent.run({ message: "x", idempotencyKey: "k", fingerprint: "f" });
+      const { usage } = await continuedRun.result;
+      assert.equal(usage.totalTokens, 2 * oldRecord.usage.totalTokens);
       assert.deepEqual(keyReleases, []);
       const storedRuns = await agent.runs.list({ sessionId });
       assert.deepEqual(
         storedRuns.map(({ id, idempotencyKey: key, state }) => [id, key, state]),
-        [
-          [retriedRun.id, "k", "finished"],
-          [firstRun.id, "", "failed"],
-        ],
+        [[firstRun.id, "k", "finished"]],
+      );
+    });
+
+    it("takes the key of an interrupted run after which the session has continued, and adds its prompt", async (t) => {
+      const folder = await tempDir(t);
+      const driver = (await makeStore(t))();
+      const agent = new Agent({ driver, providers: [new ScriptedProvider([])], projectDir: folder.path });
+      t.after(() => agent.close());
+      const firstRun = await agent.run({ message: "x", idempotencyKey: "k", fingerprint: "f" });
+      await firstRun.result;
+      const { sessionId } = firstRun;
+      const oldRecord = await agent.runs.get(firstRun.id);
+      const failedRun = { ...oldRecord!, state: "failed", error: { code: "store", message: "gone" } } as const;
+      await driver.write(sessionId, { fence: null, sync: true, runs: [failedRun] });
+      await (
+        await agent.run({ message: "y", sessionId })
+      ).result;
+      const newRun = await agent.run({ message: "x", idempotencyKey: "k", fingerprint: "f" });
+      await newRun.result;
+      assert.notEqual(newRun.id, firstRun.id);
+      assert.deepEqual(
+        (await agent.runs.list({ idempotencyKey: "k" })).map(({ id }) => id),
+        [newRun.id],
+      );
+      const prompts = (await driver.messages(sessionId)).filter(({ role }) => role === "user");
+      assert.deepEqual(
+        prompts.map(({ parts }) => parts.map((part) => part.type === "text" && part.text).join()),
+        ["x", "y", "x"],
       );
     });
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { currentHolder } from "gantry/plugin";
-import { createHeadRequest, loadMessages } from "../../../src/run/open-session.js";
+import { createHeadRequest, loadMessages } from "../../../src/run/load-messages.js";
 import { releaseLease } from "../../../src/testing/session-driver/driver-calls.js";
 import { aMessage, aRun, aSession, change, someMessages } from "../../../src/testing/session-driver/records.js";
 import { STORES } from "../../helpers/stores.js";
