@@ -1,4 +1,4 @@
-import { DriverLifecycle } from "gantry/plugin";
+import { DriverLifecycle, MeasuredClock } from "gantry/plugin";
 import type { Ask, Logger, Message, Session } from "gantry";
 import type {
   AskQuery,
@@ -22,7 +22,7 @@ import type {
   StoredRun,
 } from "gantry/plugin";
 import { parseAddress } from "./address.js";
-import { Connections } from "./connections.js";
+import { Connections, type Query } from "./connections.js";
 import { explain } from "./errors.js";
 import { applyDefaults } from "./options.js";
 import type { PostgresOptions } from "./options.js";
@@ -51,6 +51,7 @@ export class PostgresDriver implements SessionDriver {
   readonly notifier: PostgresNotifier;
   readonly #lifecycle: DriverLifecycle<SchemaStore>;
   readonly #keyQueue = new KeyQueue();
+  readonly #clock = new MeasuredClock();
   readonly #isFullyDurable: boolean;
 
   /** Throws `ConfigError` for an invalid URL. */
@@ -72,7 +73,10 @@ export class PostgresDriver implements SessionDriver {
       location: connections.location,
       open: async () => {
         try {
-          await connections.open((query) => prepareSchema(query, options.schema));
+          await connections.open(async (query) => {
+            await prepareSchema(query, options.schema);
+            await this.#measureClock(query);
+          });
         } catch (error) {
           await connections.close();
           throw error;
@@ -86,6 +90,10 @@ export class PostgresDriver implements SessionDriver {
       },
       explain,
     });
+  }
+
+  get clockOffsetMs(): number {
+    return this.#clock.offsetMs;
   }
 
   open(): Promise<void> {
@@ -169,7 +177,11 @@ export class PostgresDriver implements SessionDriver {
     options?: LeaseOptions,
   ): Promise<AcquiredLease | LeaseConflict> {
     const chainKey = this.#keyQueue.getChainKey(id) ?? this.#toChainKey(id);
+    const startedAtMs = Date.now();
     const lease = await this.#change([chainKey], () => takeLease(id, holder, ttlMs, options));
+    // A lease contains the database's time, so that the clock needs no query of its own.
+    if (!("heldBy" in lease) && this.#clock.isOutdated)
+      this.#clock.update(Date.parse(lease.expiresAt) - Math.round(ttlMs), startedAtMs);
     const { rootId } = "heldBy" in lease ? lease.heldBy : lease;
     this.#keyQueue.cacheRoot(id, rootId);
     if ("head" in lease) this.#cacheRoots(lease.head?.root, lease.head?.newest);
@@ -193,6 +205,15 @@ export class PostgresDriver implements SessionDriver {
       const { searchMessages } = await import("./search.js");
       return searchMessages(this, store, query);
     });
+  }
+
+  async #measureClock(query: Query): Promise<void> {
+    const startedAtMs = Date.now();
+    const [row] = await query<{ now: string }>(
+      "SELECT floor(extract(epoch FROM pg_catalog.clock_timestamp()) * 1000)::text AS now",
+      [],
+    );
+    if (row) this.#clock.update(Number(row.now), startedAtMs);
   }
 
   #toChainKey(root: string): string {

@@ -1,5 +1,5 @@
 import type { Database } from "better-sqlite3";
-import { DriverLifecycle, PollingNotifier } from "gantry/plugin";
+import { DriverLifecycle, FileSystemClock, PollingNotifier } from "gantry/plugin";
 import type { Ask, Logger, Message, Session } from "gantry";
 import type {
   AskQuery,
@@ -63,7 +63,7 @@ export class SqliteDriver implements SessionDriver {
       open: async () => {
         const connection = await connect(options, logger, retryWhileBusy);
         const { db, hasWal } = connection;
-        const statements = new Statements(db);
+        const statements = new Statements(db, new FileSystemClock(`${options.path}-clock-`));
         this.#statements = statements;
         const logSync = hasWal && options.durability !== "normal" ? new LogSync(options.path) : undefined;
         return { ...connection, statements, logSync, writeQueue: new WriteQueue(db, logSync) };
@@ -78,6 +78,10 @@ export class SqliteDriver implements SessionDriver {
       },
       explain,
     });
+  }
+
+  get clockOffsetMs(): number {
+    return this.#statements?.clock.offsetMs ?? 0;
   }
 
   open(): Promise<void> {

@@ -1,4 +1,5 @@
 import type { Database, Statement, Transaction } from "better-sqlite3";
+import type { FileSystemClock } from "gantry/plugin";
 import { prepare } from "./retained-objects.js";
 import { toWellFormed } from "./rows.js";
 
@@ -11,7 +12,11 @@ export class Statements {
   readonly #insertSqlByTable = new Map<string, string>();
   readonly #readTransaction: Transaction<(reads: () => unknown) => unknown>;
 
-  constructor(db: Database) {
+  /** `clock`: the store's clock. */
+  constructor(
+    db: Database,
+    readonly clock: FileSystemClock,
+  ) {
     this.#db = db;
     this.#readTransaction = db.transaction((reads: () => unknown) => reads());
   }

@@ -2,7 +2,7 @@ import { checkOptions, BUS_EVENTS, type AgentOptions } from "./options.js";
 import { createServices } from "./create-services.js";
 import type { ReadinessCheck } from "./readiness.js";
 import { Bus } from "../base/bus.js";
-import { newId, now } from "../base/ids.js";
+import { newId } from "../base/ids.js";
 import { silentLogger } from "../base/log.js";
 import { VERSION } from "../base/version.js";
 import { Presence } from "../watch/presence.js";
@@ -265,7 +265,7 @@ export class Agent {
 
   #start(input: RunInput, subagentCall?: SubagentCall): Promise<Run> {
     // The ticket is created before any await, so that runs keep the order of their requests.
-    const ticket = { id: newId(), requestedAt: now() };
+    const ticket = { id: newId(), requestedAtMs: Date.now() };
     return this.#services.background.tasks.add(
       this.#loadLocalRuns().then((localRuns) => localRuns.start(input, ticket, subagentCall)),
     );

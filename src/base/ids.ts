@@ -1,6 +1,7 @@
 import { randomFillSync } from "node:crypto";
 import { closeSync, openSync, readSync } from "node:fs";
 import { v7 } from "uuid";
+import { nowMs, type SharedClock } from "./clock.js";
 
 /** Random bytes fetched at once: enough for 256 identifiers, so that concurrent runs rarely read the system's source. */
 const POOL_BYTES = 4_096;
@@ -18,9 +19,9 @@ export function newId(): string {
   if (pool.length < ID_BYTES) pool = randomBytes(POOL_BYTES);
   const random = pool.subarray(0, ID_BYTES);
   pool = pool.subarray(ID_BYTES);
-  const nowMs = Date.now();
-  if (nowMs > msecs) {
-    msecs = nowMs;
+  const currentMs = Date.now();
+  if (currentMs > msecs) {
+    msecs = currentMs;
     seq = new DataView(random.buffer, random.byteOffset).getInt32(6);
   } else {
     // The clock has not advanced or went back: increment the sequence number. If it overflows, increment the timestamp.
@@ -51,7 +52,7 @@ export function randomBytes(count: number, source = "/dev/urandom"): Uint8Array<
   return randomFillSync(bytes);
 }
 
-/** The current time in UTC, as `2026-01-31T09:15:00.123Z`. */
-export function now(): string {
-  return new Date().toISOString();
+/** The current time in UTC, as `2026-01-31T09:15:00.123Z`. Default `clock`: that of this process. */
+export function now(clock: SharedClock = {}): string {
+  return new Date(nowMs(clock)).toISOString();
 }

@@ -153,7 +153,7 @@ export class Recorder {
     this.#growingMessage = undefined;
     this.#isMessageStored = false;
     const messageChange = isMessageStored ? { finish: [message] } : { add: [message] };
-    return this.write({ sync: "later", ...messageChange, ...extraChanges, set: { updatedAt: now() } });
+    return this.write({ sync: "later", ...messageChange, ...extraChanges, set: { updatedAt: now(this.#driver) } });
   }
 
   /**
@@ -166,7 +166,7 @@ export class Recorder {
     const add = this.#isMessageStored ? [] : [{ ...message, parts: [], finished: false }];
     this.#growingMessage = undefined;
     this.#isMessageStored = false;
-    await this.write({ sync, add, append: pendingDeltas, set: { updatedAt: now() } });
+    await this.write({ sync, add, append: pendingDeltas, set: { updatedAt: now(this.#driver) } });
   }
 
   /**

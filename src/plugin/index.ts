@@ -120,6 +120,7 @@ export type { DocumentChange, DocumentStore, StoredDocument } from "../sessions/
 export { contentChain } from "../sessions/documents/keys.js";
 export { MemoryDocuments } from "../sessions/documents/memory-documents.js";
 export { withoutLease } from "../sessions/documents/chain.js";
+export { FileSystemClock, MeasuredClock } from "../sessions/measured-clock.js";
 
 // Tools: types for tools and tool sources beyond `defineTool` of `gantry`.
 export type {

@@ -37,7 +37,7 @@ export interface Lease {
    * fence for all chains.
    */
   fence: number;
-  /** ISO 8601 UTC, by the store's clock if it has one. */
+  /** ISO 8601 UTC, by the store's clock. */
   expiresAt: string;
   /**
    * Fence of the chain's previous lease. The holder of that lease can conclude that no messages changed since.
@@ -142,6 +142,12 @@ export interface Notifier {
  */
 export interface SessionDriver {
   readonly name: string;
+  /**
+   * Difference between the store's clock and that of this process (`Date.now()`), in ms; positive if the store's clock
+   * is ahead. Processes compare only times of the store's clock, because the clocks of hosts differ. May change while
+   * the store is open. Undefined: 0.
+   */
+  readonly clockOffsetMs?: number;
   /** Opens the store. Rejects with `StoreError` if it is unusable. A store of a newer version stays unmodified. */
   open(): Promise<void>;
   /**

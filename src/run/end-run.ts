@@ -22,7 +22,7 @@ export async function storeFinalAnswer(
 ): Promise<void> {
   const { recorder } = run.session;
   const storesAnswer = recorder.run.idempotencyKey !== "" || "structured" in answer;
-  const end = createFinishedFields("model", storesAnswer ? answer : null);
+  const end = createFinishedFields("model", storesAnswer ? answer : null, run.session.store);
   await storeEnd(run, (options) => recorder.finish(message, { usage, run: { iterations, ...end }, ...options }));
 }
 
@@ -35,7 +35,11 @@ export async function finishRun(run: RunContext, { usedTokens, ...outcome }: Loo
   const { conversation, lease, recorder, releaseLease } = run.session;
   const { output, finishReason, endedBy } = outcome;
   if (recorder.run.state === "running") {
-    const end = createFinishedFields(endedBy, recorder.run.idempotencyKey === "" ? null : { output, finishReason });
+    const end = createFinishedFields(
+      endedBy,
+      recorder.run.idempotencyKey === "" ? null : { output, finishReason },
+      run.session.store,
+    );
     await storeEnd(run, (options) => recorder.end(end, options));
   }
   run.agent.caches.conversations.keep(sessionId, lease.fence, conversation);
@@ -62,7 +66,7 @@ export async function failRun(run: RunContext, thrownError: unknown): Promise<Er
   if (isCancel(error)) logger.info("run cancelled", fields);
   else logger.warn("run failed", fields);
   // The end cannot be stored if the session was deleted or another holder has the lease.
-  await storeEnd(run, (options) => recorder.end(createFailedFields(error), options)).catch(
+  await storeEnd(run, (options) => recorder.end(createFailedFields(error, store), options)).catch(
     async (writeError: unknown) => {
       logger.debug("end of run was not stored; releasing its lease", { error: writeError });
       await releaseLease();

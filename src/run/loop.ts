@@ -107,12 +107,12 @@ async function requestValidOutput(run: RunContext, progress: RunProgress, mismat
 
 /** Stores user messages, and adds them to the conversation. */
 async function addUserMessages(
-  { session: { conversation, recorder } }: RunContext,
+  { session: { conversation, recorder, store } }: RunContext,
   texts: readonly string[],
   changes: { readonly consumedInstructions?: readonly string[] } = {},
 ): Promise<Message[]> {
   const messages = texts.map((text) => conversation.compose(createMessage("user", text)));
-  await recorder.write({ sync: true, add: messages, ...changes, set: { updatedAt: now() } });
+  await recorder.write({ sync: true, add: messages, ...changes, set: { updatedAt: now(store) } });
   for (const message of messages) conversation.add(message);
   return messages;
 }

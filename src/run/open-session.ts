@@ -1,4 +1,5 @@
 import type { AsyncScope } from "../base/async-scope.js";
+import { now } from "../base/ids.js";
 import { createLoggerWithFields } from "../base/log.js";
 import { Conversation } from "../conversation/conversation.js";
 import { Recorder } from "../conversation/recorder.js";
@@ -115,7 +116,7 @@ export async function openSession(
   if (storedSession && !leaseHead) throw new SessionNotFoundError(id);
   const { continuedRun, replacedRun } = await findKeyOwner(request, id);
   // A continued run was active before the queued runs.
-  if (!continuedRun && leaseHead?.unfinished.some((run) => isAhead(run, handover?.record)))
+  if (!continuedRun && leaseHead?.unfinished.some((run) => isAhead(run, handover?.record, store)))
     throw new SessionBusyError();
   const replacesMessages = continuedRun !== undefined || input.rewind !== undefined || input.retry === true;
   const rewoundHead =
@@ -169,7 +170,7 @@ async function findInterruptedRun(
   idempotencyKey: string,
 ): Promise<RunRecord | undefined> {
   const [keyOwner] = await store.runs({ sessionId, idempotencyKey, limit: 1 });
-  const run = keyOwner && withEffectiveState(keyOwner);
+  const run = keyOwner && withEffectiveState(keyOwner, store);
   return run && canRestart(run) ? run : undefined;
 }
 
@@ -177,10 +178,10 @@ function withRunId(agent: AgentServices, request: ResolvedRequest, id: string): 
   return { ...request, id, logger: createLoggerWithFields(agent.channels.logger, { run: id }) };
 }
 
-function createFirstSession(agent: AgentServices, { parentCall, projectDir }: ResolvedRequest): Session {
+function createFirstSession(agent: AgentServices, { parentCall, projectDir, store }: ResolvedRequest): Session {
   return parentCall
     ? createSubagentSession(parentCall, projectDir)
-    : createNewSession({}, { projectDir, mode: agent.defaults.mode });
+    : createNewSession({}, { projectDir, mode: agent.defaults.mode }, store);
 }
 
 interface ChannelOwner extends Pick<OpenedSession, "conversation" | "continuedRun"> {
@@ -213,6 +214,7 @@ function openChannels(
     after: lastSeq,
     idempotencyKey,
     fingerprint,
+    startedAt: selectStartTime(root, store),
   });
   const { after, startedAt, usage, iterations } = continuedRun ?? newRecord;
   const record = { ...newRecord, after, startedAt, usage, iterations };
@@ -224,6 +226,16 @@ function openChannels(
     if (parentCall && change.usage) addUsageToParent(parentCall, runId, change.usage);
   });
   return { inbox, tail, recorder };
+}
+
+/**
+ * Returns the time at which a run of a chain starts: later than the chain's last change, so that the order of its runs
+ * is correct even if the clocks of processes differ. `root`: first session, as read with the lease.
+ */
+function selectStartTime(root: Session, store: SessionDriver): string {
+  const afterLastChange = root.lastSeq === 0 ? "" : new Date(Date.parse(root.updatedAt) + 1).toISOString();
+  const currentTime = now(store);
+  return currentTime > afterLastChange ? currentTime : afterLastChange;
 }
 
 /** Reads the attachments when a reader slot is free. Returns the input with these attachments. */
@@ -240,8 +252,8 @@ async function readAttachments({ input, slot, cancel: { signal } }: ResolvedRequ
 }
 
 /** Whether `run` is queued before the starting run. `queuedRecord`: undefined if the starting run is not queued. */
-function isAhead(run: RunRecord, queuedRecord: RunRecord | undefined): boolean {
-  return isQueued(run) && run.id !== queuedRecord?.id && (!queuedRecord || isBefore(run, queuedRecord));
+function isAhead(run: RunRecord, queuedRecord: RunRecord | undefined, store: SessionDriver): boolean {
+  return isQueued(run, store) && run.id !== queuedRecord?.id && (!queuedRecord || isBefore(run, queuedRecord));
 }
 
 /**

@@ -75,7 +75,7 @@ async function requireFreeKey(store: SessionDriver, sessionId: string, input: Ru
   const { idempotencyKey = "" } = input;
   if (idempotencyKey === "") return;
   const [keyOwner] = await store.runs({ sessionId, idempotencyKey, limit: 1 });
-  if (keyOwner && !canRestart(withEffectiveState(keyOwner))) throw new RunKeyTakenError(idempotencyKey);
+  if (keyOwner && !canRestart(withEffectiveState(keyOwner, store))) throw new RunKeyTakenError(idempotencyKey);
 }
 
 /**
@@ -108,7 +108,9 @@ async function findRetry(store: SessionDriver, id: string, messages: readonly Me
 
 async function findLastStartedRun(store: SessionDriver, sessionId: string): Promise<RunRecord | undefined> {
   const storedRuns = await store.runs({ sessionId, limit: MAX_RUNS });
-  return storedRuns.map(withEffectiveState).find(({ queueLease }) => queueLease === null);
+  return storedRuns
+    .map((storedRun) => withEffectiveState(storedRun, store))
+    .find(({ queueLease }) => queueLease === null);
 }
 
 /** Returns the id of the last message if it is an answer without tool calls. */

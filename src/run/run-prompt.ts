@@ -226,7 +226,7 @@ export async function persistPrompt(session: OpenedSession, prompt: RunPrompt, b
  * lease.
  */
 async function continueSession(
-  { fields, conversation, isCached, recorder, continuedRun, replacedRun }: OpenedSession,
+  { store, fields, conversation, isCached, recorder, continuedRun, replacedRun }: OpenedSession,
   unfinished: readonly RunRecord[],
   prompt: RunPrompt,
 ): Promise<void> {
@@ -238,10 +238,16 @@ async function continueSession(
   const addsPrompt = !prompt.input.compact && !prompt.input.retry && !continuedRun;
   const messages: Message[] = [...repairResults, ...(addsPrompt ? [conversation.compose(prompt.message)] : [])];
   const writtenIds = [recorder.run.id, replacedRun?.id];
-  const deadRuns = unfinished.filter((record) => !writtenIds.includes(record.id) && !isQueued(record));
+  const deadRuns = unfinished.filter((record) => !writtenIds.includes(record.id) && !isQueued(record, store));
   // The key is freed in the same change, so that no other run can take it in between.
   const runsWithoutKey = replacedRun ? [{ ...replacedRun, idempotencyKey: "", fingerprint: "" }] : [];
-  const change = { sync: "later", set: { ...fields, updatedAt: now() }, add: messages } as const;
+  const { startedAt } = recorder.run;
+  const currentTime = now(store);
+  const change = {
+    sync: "later",
+    set: { ...fields, updatedAt: currentTime > startedAt ? currentTime : startedAt },
+    add: messages,
+  } as const;
   await recorder.write({ ...change, runs: [...deadRuns.map(toInterruptedRun), ...runsWithoutKey, recorder.run] });
   for (const message of messages) conversation.add(message);
 }

@@ -155,7 +155,7 @@ async function storeCommand(
     store.write(session.id, {
       ...{ fence: lease.fence, sync: true, release: true },
       add: [message],
-      set: { updatedAt: now(), ...(head.root.archived && { archived: false }) },
+      set: { updatedAt: now(store), ...(head.root.archived && { archived: false }) },
     }),
   );
   channels.liveSessions().notifyMessageChange(root, store);

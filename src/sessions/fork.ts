@@ -15,7 +15,7 @@ export async function fork(store: SessionDriver, source: Session, messageId: str
   if (lastIndex === -1) throw new PointNotFoundError("message");
   const { archived: _, ...original } = (await store.get(source.chain.root)) ?? source;
   const id = newId();
-  const createdAt = now();
+  const createdAt = now(store);
   const messages = copyMessages(chainMessages.slice(0, lastIndex + 1), id);
   const session: Session = {
     ...original,

@@ -1,4 +1,5 @@
 import { abortable } from "../base/abort.js";
+import { nowMs } from "../base/clock.js";
 import { SessionBusyError } from "../ports/errors.js";
 import { ActiveLease } from "./lease.js";
 import type { FileHistory } from "../ports/file-history.js";
@@ -64,12 +65,12 @@ export class Housekeeping {
       await fileHistory?.sweep();
       await deleteEmptySessions(
         driver,
-        Date.now() - MAX_EMPTY_SESSION_AGE_MS,
+        nowMs(driver) - MAX_EMPTY_SESSION_AGE_MS,
         logger,
         this.#closeController.signal,
         onDeleted,
       );
-      await driver.forgetKeys?.(new Date(Date.now() - RUN_KEY_RETENTION_MS).toISOString());
+      await driver.forgetKeys?.(new Date(nowMs(driver) - RUN_KEY_RETENTION_MS).toISOString());
     } catch (error) {
       if (!this.#closeController.signal.aborted) logger.warn("store housekeeping failed", { error });
     }

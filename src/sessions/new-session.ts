@@ -1,5 +1,6 @@
 import { stat } from "node:fs/promises";
 import { isAbsolute } from "node:path";
+import type { SharedClock } from "../base/clock.js";
 import { newId, now } from "../base/ids.js";
 import { SharedReads } from "../base/shared-reads.js";
 import { NO_USAGE } from "../conversation/usage.js";
@@ -16,13 +17,17 @@ export interface NewSession {
   alias?: string | undefined;
 }
 
-/** Creates the record of a new original without messages; stores nothing. `projectDir`, `mode`: defaults. */
+/**
+ * Creates the record of a new original without messages; stores nothing. `projectDir`, `mode`: defaults. `store`: the
+ * store that will contain it.
+ */
 export function createNewSession(
   input: NewSession,
   { projectDir, mode }: Pick<Session, "projectDir" | "mode">,
+  store: SharedClock = {},
 ): Session {
   const id = newId();
-  const createdAt = now();
+  const createdAt = now(store);
   return {
     id,
     alias: input.alias ?? "",

@@ -23,9 +23,9 @@ export async function revert(
   const lastMessage =
     messageId === "" ? await findBeginning(store, id) : messages.find((message) => message.id === messageId);
   if (!lastMessage) throw new PointNotFoundError("message");
-  const snapshot = { ...createSnapshot(lastMessage.seq), id: snapshotId };
+  const snapshot = { ...createSnapshot(lastMessage.seq, store), id: snapshotId };
   const { root } = await requireHead(store, id);
-  const set = { rewinds: [...root.rewinds, lastMessage.seq], updatedAt: now() };
+  const set = { rewinds: [...root.rewinds, lastMessage.seq], updatedAt: now(store) };
   await store.write(lastMessage.sessionId, { fence, sync: true, revert: snapshot, set });
   return snapshot;
 }
@@ -52,13 +52,15 @@ export async function restore(
   const laterMessages = await store.messages(id, { scope: "chain", after: baseMessage.seq, limit: 1 });
   const head = await requireHead(store, id);
   const hiddenBranch =
-    laterMessages.length > 0 || head.newest.id !== baseMessage.sessionId ? createSnapshot(baseMessage.seq) : undefined;
+    laterMessages.length > 0 || head.newest.id !== baseMessage.sessionId
+      ? createSnapshot(baseMessage.seq, store)
+      : undefined;
   await store.write(baseMessage.sessionId, {
     fence,
     sync: true,
     ...(hiddenBranch ? { revert: hiddenBranch } : {}),
     restore: snapshotId,
-    set: { rewinds: [...head.root.rewinds, baseMessage.seq], updatedAt: now() },
+    set: { rewinds: [...head.root.rewinds, baseMessage.seq], updatedAt: now(store) },
   });
   // If another branch was restored first, the snapshot of that step contains the messages that were visible before.
   return branchRestore ? branchRestore.snapshot : hiddenBranch;
@@ -102,6 +104,6 @@ async function findBeginning(
   return session && { seq: 0, sessionId: session.chain.root };
 }
 
-function createSnapshot(seq: number): Snapshot {
-  return { id: newId(), after: seq, createdAt: now() };
+function createSnapshot(seq: number, store: SessionDriver): Snapshot {
+  return { id: newId(), after: seq, createdAt: now(store) };
 }

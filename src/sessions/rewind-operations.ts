@@ -138,7 +138,7 @@ export class RewindOperations {
     const { root } = session.chain;
     const paths = files.flatMap(({ path, outcome }) => (CHANGED_OUTCOMES.has(outcome) ? [path] : []));
     if (paths.length === 0) return;
-    await store.write(session.id, { fence, sync: false, set: { updatedAt: now() } });
+    await store.write(session.id, { fence, sync: false, set: { updatedAt: now(store) } });
     this.#services.notifyWatchers(root, false);
     this.#services.bus.emit("session.files_restored", { sessionId: root, paths });
   }

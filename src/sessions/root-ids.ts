@@ -1,9 +1,10 @@
+import { nowMs } from "../base/clock.js";
 import type { Session } from "../ports/session.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 
 /** Sessions per page. */
 const PAGE_SIZE = 500;
-/** Upper bound for the clock difference between hosts that share a store, in ms. */
+/** Upper bound for the difference between the clocks of stores without a clock of their own, in ms. */
 const MAX_CLOCK_SKEW_MS = 900_000;
 
 /**
@@ -18,7 +19,7 @@ export async function listRootIds(store: SessionDriver, signal: AbortSignal): Pr
   // Lists are read down to sessions that were updated before the previous pass.
   for (let changedSince = ""; ;) {
     const previousCount = roots.size;
-    const nextChangedSince = new Date(Date.now() - MAX_CLOCK_SKEW_MS).toISOString();
+    const nextChangedSince = new Date(nowMs(store) - MAX_CLOCK_SKEW_MS).toISOString();
     let before: Session | undefined;
     do {
       signal.throwIfAborted();

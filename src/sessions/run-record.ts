@@ -1,18 +1,21 @@
+import type { SharedClock } from "../base/clock.js";
 import { now } from "../base/ids.js";
 import { redact } from "../base/redact.js";
 import { NO_USAGE } from "../conversation/usage.js";
 import { GantryError, hasCode, RunCancelledError } from "../ports/errors.js";
 import type { RunAnswer, RunRecord, RunResult } from "../ports/run.js";
 
-/** Creates the record of a run that starts now. */
+/** Creates the record of a run that starts. */
 export function createRunRecord(
-  runFields: Pick<RunRecord, "id" | "sessionId" | "provider" | "model" | "after" | "idempotencyKey" | "fingerprint">,
+  runFields: Pick<
+    RunRecord,
+    "id" | "sessionId" | "provider" | "model" | "after" | "idempotencyKey" | "fingerprint" | "startedAt"
+  >,
 ): RunRecord {
   const zeroCounts = { usage: NO_USAGE, iterations: 0 };
   return {
     ...runFields,
     state: "running",
-    startedAt: now(),
     endedAt: "",
     ...zeroCounts,
     endedBy: "",
@@ -23,9 +26,13 @@ export function createRunRecord(
   };
 }
 
-/** Returns the changed fields of a run that finished with a result. */
-export function createFinishedFields(endedBy: RunResult["endedBy"], answer: RunAnswer | null): Partial<RunRecord> {
-  return { state: "finished", endedBy, endedAt: now(), error: null, retry: null, answer };
+/** Returns the changed fields of a run that finished with a result. `store`: the store of the run. */
+export function createFinishedFields(
+  endedBy: RunResult["endedBy"],
+  answer: RunAnswer | null,
+  store: SharedClock,
+): Partial<RunRecord> {
+  return { state: "finished", endedBy, endedAt: now(store), error: null, retry: null, answer };
 }
 
 /** Whether the run ended because a caller or the shutdown cancelled it. */
@@ -33,10 +40,10 @@ export function isCancel(error: Error): boolean {
   return hasCode(error, "run_cancelled") || hasCode(error, "shutting_down");
 }
 
-/** Returns the changed fields of a run that ended without a result. */
-export function createFailedFields(error: Error): Partial<RunRecord> {
+/** Returns the changed fields of a run that ended without a result. `store`: the store of the run. */
+export function createFailedFields(error: Error, store: SharedClock): Partial<RunRecord> {
   const state = isCancel(error) ? "cancelled" : "failed";
-  return { state, endedBy: "", endedAt: now(), error: toClientError(error), retry: null };
+  return { state, endedBy: "", endedAt: now(store), error: toClientError(error), retry: null };
 }
 
 /** Returns the part of an error that clients may know; the log has the complete error. */

@@ -60,9 +60,9 @@ export class Sessions extends SessionServices {
    * use.
    */
   async create(input: NewSession = {}): Promise<Session> {
-    const session = createNewSession(input, this.#options);
-    await checkFolder(session.projectDir);
+    await checkFolder(input.projectDir ?? this.#options.projectDir);
     const store = await this.#options.store();
+    const session = createNewSession(input, this.#options, store);
     await store.create({ session });
     this.#options.bus.emit("session.created", { session });
     return session;

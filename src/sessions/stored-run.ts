@@ -1,5 +1,6 @@
 import type { RunRecord } from "../ports/run.js";
 import type { StoredRun } from "../ports/session-queries.js";
+import type { SharedClock } from "../base/clock.js";
 import { now } from "../base/ids.js";
 import { hasLiveHolder, isDead } from "./lease.js";
 
@@ -8,17 +9,18 @@ export function isOpen({ state }: RunRecord): boolean {
   return state === "queued" || state === "running" || state === "waiting";
 }
 
-/** Whether a live process waits in the queue with the run. */
-export function isQueued({ state, queueLease }: RunRecord): boolean {
-  return state === "queued" && queueLease !== null && queueLease.expiresAt > now() && !isDead(queueLease.holder);
+/** Whether a live process waits in the queue with the run. `store`: the store of the run. */
+export function isQueued({ state, queueLease }: RunRecord, store: SharedClock): boolean {
+  return state === "queued" && queueLease !== null && queueLease.expiresAt > now(store) && !isDead(queueLease.holder);
 }
 
 /**
  * Returns the run with its effective state: `interrupted` if it is stored as active but no live process continues it.
+ * `store`: the store of the run.
  */
-export function withEffectiveState(storedRun: StoredRun): RunRecord {
+export function withEffectiveState(storedRun: StoredRun, store: SharedClock): RunRecord {
   const { run } = storedRun;
-  return isOpen(run) && !hasLiveHolder(storedRun) && !isQueued(run) ? toInterruptedRun(run) : run;
+  return isOpen(run) && !hasLiveHolder(storedRun) && !isQueued(run, store) ? toInterruptedRun(run) : run;
 }
 
 /** Returns the run as interrupted: its process died before it could write the end. The time of the end is unknown. */

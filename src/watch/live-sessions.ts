@@ -85,7 +85,7 @@ async function readSessionState(
   ]);
   if (!head) return undefined;
   const { root, newest } = head;
-  const run = storedRun ? withEffectiveState(storedRun) : null;
+  const run = storedRun ? withEffectiveState(storedRun, store) : null;
   const isRunOpen = run !== null && isOpen(run);
   const asks = run?.state === "waiting" ? await store.asks({ sessionId: rootId, open: true, limit: MAX_ASKS }) : [];
   return {

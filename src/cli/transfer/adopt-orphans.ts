@@ -14,7 +14,7 @@ export async function adoptOrphans(store: SessionDriver, rootIds: Iterable<strin
     if (!session || (await isShown(store, session))) continue;
     // Another process already runs the session: leave it.
     const openRuns = await store.runs({ sessionId: id, states: ["queued", "running", "waiting"], limit: 10 });
-    if (openRuns.some((storedRun) => isOpen(withEffectiveState(storedRun)))) continue;
+    if (openRuns.some((storedRun) => isOpen(withEffectiveState(storedRun, store)))) continue;
     const chain = await store.dump(id);
     if (!chain) continue;
     // A store never changes the parent of a session, therefore delete the session and load it again. If the process

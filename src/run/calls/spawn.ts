@@ -128,15 +128,16 @@ export class Subagents {
 
 export function createSubagentSession({ parentRun, callId, title, mode }: SubagentCall, projectDir: string): Session {
   const spawnedBy = { sessionId: parentRun.info.sessionId, runId: parentRun.info.id, callId };
-  return { ...createNewSession({ title }, { projectDir, mode }), hasFinalTitle: true, spawnedBy };
+  const session = createNewSession({ title }, { projectDir, mode }, parentRun.session.store);
+  return { ...session, hasFinalTitle: true, spawnedBy };
 }
 
 /** Adds the usage of a subagent to its parent's run and session immediately. */
 export function addUsageToParent({ parentRun, usageTasks }: SubagentCall, runId: string, usage: Usage): void {
-  const { recorder } = parentRun.session;
+  const { recorder, store } = parentRun.session;
   const { allowance } = parentRun.budget;
   const amount = allowance?.findReservation(runId);
-  const usageWrite = recorder.write({ sync: false, usage, set: { updatedAt: now() } }).then(
+  const usageWrite = recorder.write({ sync: false, usage, set: { updatedAt: now(store) } }).then(
     () => undefined,
     // The error that prevents the write also ends the parent run.
     (error: unknown) => parentRun.channels.logger.debug("subagent usage was not stored in the parent run", { error }),

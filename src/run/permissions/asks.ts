@@ -77,7 +77,7 @@ export async function answerAsk(
   reply: AskReply,
   answeredBy: string,
 ): Promise<AnswerResult | undefined> {
-  const answer = { askId, reply, answeredBy, closedAt: now() };
+  const answer = { askId, reply, answeredBy, closedAt: now(store) };
   try {
     return (await store.write(sessionId, { fence: null, sync: true, answer })).answer;
   } catch (error) {
@@ -91,7 +91,7 @@ async function withEffectiveAskStates(store: SessionDriver, asks: readonly Ask[]
   const openRunIds = [...new Set(asks.filter(({ state }) => state === "open").map(({ runId }) => runId))];
   const runs = await Promise.all(openRunIds.map((id) => store.runs({ id, limit: 1 })));
   const waitingRunIds = new Set(
-    runs.flat().flatMap((storedRun) => (isOpen(withEffectiveState(storedRun)) ? [storedRun.run.id] : [])),
+    runs.flat().flatMap((storedRun) => (isOpen(withEffectiveState(storedRun, store)) ? [storedRun.run.id] : [])),
   );
   return asks.map((ask) =>
     ask.state === "open" && !waitingRunIds.has(ask.runId)

@@ -79,7 +79,13 @@ export function createPermissionRequester(
     if (outcome === "no_client") throw new UnansweredError(NO_RESPONDER_TEXT);
     const choice = outcome.reply?.choice;
     if (choice === "allow_always")
-      await storeGrant(rootRun, { tool: tool.name, scope, title, grantedBy: outcome.answeredBy, grantedAt: now() });
+      await storeGrant(rootRun, {
+        tool: tool.name,
+        scope,
+        title,
+        grantedBy: outcome.answeredBy,
+        grantedAt: now(rootRun.session.store),
+      });
     return choice === "allow" || choice === "allow_always" ? choice : "reject";
   };
 }

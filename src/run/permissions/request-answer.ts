@@ -1,4 +1,5 @@
 import { onAbort } from "../../base/abort.js";
+import { nowMs, type SharedClock } from "../../base/clock.js";
 import { newId, now } from "../../base/ids.js";
 import type { Ask, AskReply } from "../../ports/ask.js";
 import { answerAsk } from "./asks.js";
@@ -59,15 +60,15 @@ export async function requestAnswer(
  * be aborted with the run's signal at the latest.
  */
 async function storeAndWait(run: PermissionRun, draft: AskDraft, signal: AbortSignal): Promise<Ask | UnansweredReason> {
-  const { recorder } = run.session;
+  const { recorder, store } = run.session;
   const { inbox, bus } = run.channels;
   const runIds = { runId: run.info.id, sessionId: run.info.sessionId };
   // If a client can answer now, the ask has no deadline. Otherwise it waits for at most the timeout.
   const hasDeadline = !isAttended(run);
   const { timeoutMs } = run.permissions.unattended;
-  const deadline = hasDeadline ? new Date(Date.now() + timeoutMs).toISOString() : "";
+  const deadline = hasDeadline ? new Date(nowMs(store) + timeoutMs).toISOString() : "";
   const openState = { state: "open", reply: null, answeredBy: "", closedAt: "" } as const;
-  const ask: Ask = { ...draft, ...runIds, id: newId(), createdAt: now(), deadline, ...openState };
+  const ask: Ask = { ...draft, ...runIds, id: newId(), createdAt: now(store), deadline, ...openState };
   const [answer, stopWaiting] = inbox.waitForAnswer(ask.id);
   const endController = new AbortController();
   const removeListener = onAbort(signal, () => endController.abort(signal.reason));
@@ -86,7 +87,7 @@ async function storeAndWait(run: PermissionRun, draft: AskDraft, signal: AbortSi
     if (clientReply) outcomes.push(takeClientReply(run, ask, clientReply, answer, endController.signal));
     const outcome = await Promise.race(outcomes);
     if (typeof outcome === "string") {
-      finalAsk = toWithdrawnAsk(ask);
+      finalAsk = toWithdrawnAsk(ask, store);
       finalAsk = await withdrawAsk(run, finalAsk);
     } else finalAsk = outcome;
     if (finalAsk.state === "answered") return finalAsk;
@@ -182,7 +183,7 @@ async function closeAsk(run: PermissionRun, ask: Ask): Promise<void> {
   const state = pendingAskIds.size > 0 ? "waiting" : "running";
   // The clock of a cancelled run stays paused.
   if (state === "running" && !run.signal.aborted) run.budget.clock?.start();
-  const finalAsk = ask.state === "open" ? toWithdrawnAsk(ask) : ask;
+  const finalAsk = ask.state === "open" ? toWithdrawnAsk(ask, run.session.store) : ask;
   const withdrawal = finalAsk === ask ? {} : { asks: [finalAsk] };
   await run.session.recorder.write({ sync: false, ...withdrawal, run: { state } }).catch((error: unknown) => {
     logger.debug("end of an ask was not stored", { error });
@@ -190,6 +191,6 @@ async function closeAsk(run: PermissionRun, ask: Ask): Promise<void> {
   bus.emit("ask.closed", { runId: ask.runId, sessionId: ask.sessionId, ask: finalAsk });
 }
 
-function toWithdrawnAsk(ask: Ask): Ask {
-  return { ...ask, state: "withdrawn", closedAt: now() };
+function toWithdrawnAsk(ask: Ask, store: SharedClock): Ask {
+  return { ...ask, state: "withdrawn", closedAt: now(store) };
 }

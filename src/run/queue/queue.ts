@@ -30,7 +30,8 @@ const MAX_QUEUED_RUNS_PER_SESSION = 100;
 /** Time and id of a request, which determine its position in the queue. */
 export interface QueueTicket {
   readonly id: string;
-  readonly requestedAt: string;
+  /** Milliseconds since 1970 by the clock of this process. */
+  readonly requestedAtMs: number;
 }
 
 /** The agent's members that the queue uses. */
@@ -61,7 +62,7 @@ export class RunQueue<Run> {
    */
   async enqueue(
     input: RunInput,
-    { id, requestedAt }: QueueTicket,
+    { id, requestedAtMs }: QueueTicket,
     startRun: (handover: QueueHandover) => Promise<Run>,
   ): Promise<Run> {
     const releaseQueued = this.#options.limiter.reserveQueuedRun();
@@ -75,6 +76,8 @@ export class RunQueue<Run> {
       this.#queuesBySessionId.set(rootId, queue);
       queue.count += 1;
       try {
+        // Requests of one process keep their order.
+        const startedAt = new Date(requestedAtMs + (store.clockOffsetMs ?? 0)).toISOString();
         const newRecord = createRunRecord({
           id,
           sessionId: rootId,
@@ -83,8 +86,9 @@ export class RunQueue<Run> {
           after: lastSeq,
           idempotencyKey: input.idempotencyKey ?? "",
           fingerprint: input.fingerprint ?? "",
+          startedAt,
         });
-        const record: RunRecord = { ...newRecord, state: "queued", startedAt: requestedAt };
+        const record: RunRecord = { ...newRecord, state: "queued" };
         const queuedRun = new QueuedRun(store, record, input, startRun, this.#options.logger);
         await queuedRun.enter();
         if (this.#isClosed) queuedRun.cancel(new ShuttingDownError());
@@ -212,7 +216,7 @@ class SessionQueue<Run> {
     const openRunsQuery = this.#store.runs({ ...query, limit: Number.MAX_SAFE_INTEGER });
     const [storedRuns, instructions] = await Promise.all([openRunsQuery, this.#readInstructions()]);
     this.#isNext = this.#needsSlot = false;
-    const openRuns = storedRuns.map(withEffectiveState).filter(isOpen);
+    const openRuns = storedRuns.map((storedRun) => withEffectiveState(storedRun, this.#store)).filter(isOpen);
     const queuedRuns = openRuns.filter(({ state }) => state === "queued").sort((a, b) => (isBefore(a, b) ? -1 : 1));
     const activeCount = openRuns.length - queuedRuns.length;
     for (const queuedRun of [...this.#queuedRuns]) {

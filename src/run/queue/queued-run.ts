@@ -1,4 +1,5 @@
 import { onAbort } from "../../base/abort.js";
+import { monotonicMs, nowMs } from "../../base/clock.js";
 import { hasCode } from "../../ports/errors.js";
 import type { Logger } from "../../ports/logger.js";
 import type { RunInput, RunRecord } from "../../ports/run.js";
@@ -80,9 +81,9 @@ export class QueuedRun<Run> {
    */
   async store(sync: boolean): Promise<void> {
     if (this.#isTakenOver || this.#hasLeftQueue) return;
-    this.#leaseRenewedAtMs = Date.now();
+    this.#leaseRenewedAtMs = monotonicMs();
     this.record.queueLease ??= { holder: currentHolder(this.record.id), expiresAt: "" };
-    this.record.queueLease.expiresAt = new Date(Date.now() + QUEUE_LEASE_TTL_MS).toISOString();
+    this.record.queueLease.expiresAt = new Date(nowMs(this.#driver) + QUEUE_LEASE_TTL_MS).toISOString();
     await this.#write(sync);
   }
 
@@ -102,7 +103,7 @@ export class QueuedRun<Run> {
 
   /** Renews the queue lease if it is older than `RENEW_INTERVAL_MS`. Rejects like `SessionDriver.write`. */
   async renewLease(): Promise<void> {
-    if (Date.now() - this.#leaseRenewedAtMs > RENEW_INTERVAL_MS) await this.store(false);
+    if (monotonicMs() - this.#leaseRenewedAtMs > RENEW_INTERVAL_MS) await this.store(false);
   }
 
   reportPosition(runsAhead: number): void {
@@ -149,7 +150,7 @@ export class QueuedRun<Run> {
     this.#hasLeftQueue = true;
     this.#removeAbortListener();
     const runError = toRunError(error, this.#cancel.signal);
-    Object.assign(this.record, createFailedFields(runError));
+    Object.assign(this.record, createFailedFields(runError, this.#driver));
     await this.#write(false).catch((writeError: unknown) =>
       this.#logger.debug("end of queued run was not stored", { error: writeError }),
     );

@@ -1,4 +1,5 @@
 import { settlesWithin } from "../../base/abort.js";
+import { nowMs } from "../../base/clock.js";
 import { newId, now } from "../../base/ids.js";
 import {
   InputError,
@@ -86,7 +87,7 @@ export class Runs {
   async get(id: string): Promise<RunRecord | undefined> {
     const store = await this.#options.store();
     const [storedRun] = await store.runs({ id, limit: 1 });
-    return storedRun && withEffectiveState(storedRun);
+    return storedRun && withEffectiveState(storedRun, store);
   }
 
   /**
@@ -220,10 +221,10 @@ export class Runs {
    */
   async freeKey(key: string): Promise<boolean> {
     const store = await this.#options.store();
-    const oldestKeptAt = new Date(Date.now() - RUN_KEY_RETENTION_MS).toISOString();
+    const oldestKeptAt = new Date(nowMs(store) - RUN_KEY_RETENTION_MS).toISOString();
     const [storedRun] = await store.runs({ idempotencyKey: key, limit: 1 });
     if (!storedRun) return true;
-    const run = withEffectiveState(storedRun);
+    const run = withEffectiveState(storedRun, store);
     const isOld = run.startedAt < oldestKeptAt && !isOpen(run);
     if (!isOld && !canRestart(run)) return false;
     // Remove the answer too, because it was stored for requests with this key.
@@ -245,7 +246,7 @@ export class Runs {
     text: string,
   ): Promise<Instruction> {
     const { id: runId, sessionId } = run;
-    const instruction: Instruction = { id: newId(), sessionId, runId, kind, text, createdAt: now() };
+    const instruction: Instruction = { id: newId(), sessionId, runId, kind, text, createdAt: now(store) };
     await store.write(sessionId, { fence: null, sync: true, instruct: instruction });
     notifierOf(store).publish(sessionId);
     return instruction;
@@ -275,7 +276,7 @@ export class Runs {
     for (let { before } = query; ;) {
       const page = await store.runs({ ...storeQuery, ...(before === undefined ? {} : { before }) });
       for (const storedRun of page) {
-        const run = withEffectiveState(storedRun);
+        const run = withEffectiveState(storedRun, store);
         if (states?.includes(run.state) !== false) runs.push(run);
       }
       if (page.length < limit || runs.length >= limit) return runs.slice(0, limit);

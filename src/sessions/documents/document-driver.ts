@@ -73,6 +73,10 @@ export class DocumentDriver implements SessionDriver {
     });
   }
 
+  get clockOffsetMs(): number {
+    return this.#documents.clockOffsetMs ?? 0;
+  }
+
   open(): Promise<void> {
     return this.#lifecycle.open();
   }

@@ -1,3 +1,4 @@
+import { nowMs } from "../../base/clock.js";
 import type { DocumentChange, DocumentStore, StoredDocument } from "./document-store.js";
 import { isShared } from "./keys.js";
 
@@ -23,6 +24,11 @@ export class Transaction {
 
   constructor(store: DocumentStore) {
     this.#store = store;
+  }
+
+  /** The time by the store's clock, in ms since 1970. */
+  get nowMs(): number {
+    return nowMs(this.#store);
   }
 
   /** Starts a section that `rollback` can undo. */
