@@ -59,12 +59,13 @@ export function toFailureText(error: unknown, logger: Logger): string {
 }
 
 /**
- * Text for a full or an unavailable store; undefined for other errors. The store's own message may contain file and
+ * Text for a full, locked or unavailable store; undefined for other errors. The store's own message may contain file and
  * host names and is not sent.
  */
 function toStoreText(error: unknown): string | undefined {
   if (!hasCode(error, "store")) return undefined;
   if (error.isFull) return "session store: no space left";
+  if (error.lockHolder !== undefined) return "session store locked";
   return error.isUnavailable ? "session store unavailable" : undefined;
 }
 

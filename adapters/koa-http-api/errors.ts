@@ -36,8 +36,21 @@ export const INVALID_BODY_MESSAGE = "invalid request body";
 /** Generic message of internal errors; the details are in the log. */
 export const INTERNAL_ERROR_MESSAGE = "internal error";
 const UNEXPECTED_ERROR_REFUSAL: Refusal = { status: 500, message: INTERNAL_ERROR_MESSAGE, code: "internal" };
-/** The only store failure that a user can fix. The store's own message names files and is not sent. */
-const STORE_FULL_REFUSAL: Refusal = { status: 500, message: "session store: no space left", code: "store_full" };
+/** The store's own message names files and is not sent. */
+const STORE_FULL_REFUSAL: Refusal = {
+  status: 503,
+  message: "session store: no space left",
+  code: "store_full",
+  headers: { "Retry-After": "30" },
+};
+
+/** Another process holds the lock of the store. A process that is stopped can hold it for hours. */
+const STORE_LOCKED_REFUSAL: Refusal = {
+  status: 503,
+  message: "session store locked",
+  code: "store_locked",
+  headers: { "Retry-After": "5" },
+};
 
 /** A temporary failure. The store's own message may name hosts and is not sent. */
 const STORE_UNAVAILABLE_REFUSAL: Refusal = {
@@ -52,6 +65,7 @@ export function isInternal({ message }: Refusal | HttpError): boolean {
   return (
     message === INTERNAL_ERROR_MESSAGE ||
     message === STORE_FULL_REFUSAL.message ||
+    message === STORE_LOCKED_REFUSAL.message ||
     message === STORE_UNAVAILABLE_REFUSAL.message
   );
 }
@@ -91,6 +105,7 @@ export function toRefusal(error: unknown): Refusal {
     return { status: code === "session_busy" ? 409 : 503, message, code, headers };
   }
   if (hasCode(error, "store") && error.isFull) return STORE_FULL_REFUSAL;
+  if (hasCode(error, "store") && error.lockHolder !== undefined) return STORE_LOCKED_REFUSAL;
   if (hasCode(error, "store") && error.isUnavailable) return STORE_UNAVAILABLE_REFUSAL;
   if (hasCode(error, "shutting_down")) return SHUTTING_DOWN_REFUSAL;
   const { code } = error as GantryError;

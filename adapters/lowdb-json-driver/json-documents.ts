@@ -1,8 +1,9 @@
 import { currentDocument } from "gantry/plugin";
 import { copyFileSync, existsSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SessionExistsError, StoreError, type Logger } from "gantry";
-import { createFolder, FileSystemClock, withoutLease } from "gantry/plugin";
+import { createFolder, FileSystemClock, isNearlyFull, withoutLease } from "gantry/plugin";
 import type { DocumentChange, DocumentStore, StoredDocument } from "gantry/plugin";
 import type { Low } from "lowdb";
 import { ChainFileAdapter, createDamagedError, LAYOUT_VERSION, readChainFile, type ChainFile } from "./chain-file.js";
@@ -21,6 +22,8 @@ const FILING_INTERVAL_MS = 250;
 const MAX_FILING_SHARE = 0.02;
 /** The log is rewritten when its size reaches twice the size after the last rewrite, plus this number of bytes. */
 const LOG_GROWTH_BYTES = 2 * 1024 * 1024;
+/** Size of the file that shows whether the disk has space, in bytes. */
+const PROBE_BYTES = 16_384;
 /** Estimated size of a rewritten log per chain; used until the first rewrite. */
 const LOG_BYTES_PER_CHAIN = 4_000;
 /** Maximum number of chains with all documents in memory. */
@@ -114,6 +117,15 @@ export class JsonDocuments implements DocumentStore {
     if (sync && hasDeletedChain) await syncFolder(this.#path);
     if (sync) await this.#log.sync();
     return true;
+  }
+
+  /** Writes a temporary file if the disk is nearly full. Rejects with the system's error, or `StoreError`. */
+  async probe(): Promise<void> {
+    this.#lock.throwIfLost();
+    if (!isNearlyFull(this.#logFolder)) return;
+    const path = join(this.#logFolder, TEMP_FOLDER, "probe");
+    await writeFile(path, Buffer.alloc(PROBE_BYTES), { mode: 0o600, flush: true });
+    await rm(path);
   }
 
   #pathOf(root: string): string {

@@ -63,6 +63,7 @@ class SharedDocuments implements DocumentStore {
     await store.closePromise;
   }
 
+  probe = () => this.#openDocuments.probe();
   get = (keys: readonly string[]) => this.#openDocuments.get(keys);
   scan = (prefixes: readonly string[]) => this.#openDocuments.scan(prefixes);
   compareAndSet = (changes: readonly DocumentChange[], { sync }: { sync: boolean }) =>

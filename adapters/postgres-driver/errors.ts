@@ -43,6 +43,7 @@ const ADVICE_BY_CODE: readonly (readonly [
   [/^53100$/, "no space left on the server's disk; free some space and retry", { isDiskFull: true }],
   [/^53...$/, "the server lacks memory or another resource"],
   [/^54...$/, "an id, a key or a message is longer than the database can hold"],
+  [/^55P03$/, "another client of the database holds a lock for longer than the role's lock_timeout"],
   [/^57014$/, "the statement was cancelled"],
   [/^25006$/, "the server is a read-only standby"],
   [/^57P0[12]$/, "the server was shut down"],

@@ -9,6 +9,11 @@ export function isBusy(error: unknown): boolean {
   return /^SQLITE_(BUSY|LOCKED|PROTOCOL)/.test(sqliteErrorCode(error));
 }
 
+/** Whether no space is left for the file. */
+export function isFull(error: unknown): boolean {
+  return sqliteErrorCode(error).startsWith("SQLITE_FULL");
+}
+
 const ADVICE: readonly (readonly [pattern: RegExp, text: string])[] = [
   [/^SQLITE_FULL/, "no space left; free some space and retry"],
   [
@@ -25,5 +30,5 @@ const ADVICE: readonly (readonly [pattern: RegExp, text: string])[] = [
 export function explain(error: unknown): { reason: string; isFull: boolean } | undefined {
   const code = sqliteErrorCode(error);
   const advice = ADVICE.find(([pattern]) => pattern.test(code))?.[1];
-  return advice === undefined ? undefined : { reason: `${advice} (${code})`, isFull: code.startsWith("SQLITE_FULL") };
+  return advice === undefined ? undefined : { reason: `${advice} (${code})`, isFull: isFull(error) };
 }

@@ -111,7 +111,7 @@ export class FtsIndex {
   async #create(): Promise<void> {
     const sql = "SELECT 1 FROM sqlite_schema WHERE name = ?";
     if (await retryWhileBusy(() => this.#db.get(sql, `${INDEX}_progress`))) return;
-    await this.#writeQueue.add(false, () => {
+    await this.#writeQueue.add({ needsSync: false }, () => {
       for (const statement of CREATE_SQL) this.#db.run(statement);
     });
   }
@@ -130,7 +130,7 @@ export class FtsIndex {
     const sql = `SELECT n FROM ${INDEX}_deleted LIMIT ?`;
     const readDeleted = (): { n: number }[] => this.#db.all<{ n: number }>(sql, MAX_REMOVED_ENTRIES);
     if ((await retryWhileBusy(readDeleted)).length === 0) return false;
-    await this.#writeQueue.add(false, () => {
+    await this.#writeQueue.add({ needsSync: false }, () => {
       for (const { n } of readDeleted())
         for (const [table, column] of [
           [INDEX, "rowid"],
@@ -196,7 +196,7 @@ export class FtsIndex {
   async #store(entries: readonly Entry[], isCurrent: (progress: Progress) => boolean, set: string): Promise<void> {
     const db = this.#db;
     const idSql = "SELECT id FROM messages WHERE n = ?";
-    await this.#writeQueue.add(false, () => {
+    await this.#writeQueue.add({ needsSync: false }, () => {
       if (!isCurrent(this.#getProgress())) return;
       if (entries.some(({ n, id }) => db.get<{ id: string }>(idSql, n)?.id !== id)) return;
       // Such an entry belongs to an earlier message with the same `n`.
@@ -217,7 +217,7 @@ export class FtsIndex {
     const deadlineMs = Date.now() + MAX_PURGE_MS;
     const countChanges = (): number => db.get<{ n: number }>("SELECT total_changes() AS n")?.n ?? 0;
     while ((await this.#readProgress()).purge > 0 && Date.now() < deadlineMs && !signal?.aborted) {
-      await this.#writeQueue.add(false, () => {
+      await this.#writeQueue.add({ needsSync: false }, () => {
         const { purge } = this.#getProgress();
         if (purge === 0) return;
         const changeCount = countChanges();

@@ -1,5 +1,6 @@
+import { dirname } from "node:path";
 import type { Database } from "better-sqlite3";
-import { DriverLifecycle, FileSystemClock, PollingNotifier } from "gantry/plugin";
+import { DiskReserve, DriverLifecycle, FileSystemClock, PollingNotifier } from "gantry/plugin";
 import type { Ask, Logger, Message, Session } from "gantry";
 import type {
   AskQuery,
@@ -31,7 +32,7 @@ import { toSession } from "./rows.js";
 import { setPragma } from "./retained-objects.js";
 import { Statements } from "./statements.js";
 import { dumpChain, loadChain } from "./dump.js";
-import { LogSync, WriteQueue, retryWhileBusy } from "./write-queue.js";
+import { LogSync, WriteQueue, retryWhileBusy, type ChangeOptions } from "./write-queue.js";
 import { changeSession, createSession, deleteChains, takeLease } from "./writes.js";
 
 /** Time without writes after which the write-ahead log is merged into the file. */
@@ -48,6 +49,8 @@ interface OpenStore extends OpenDatabase {
 export class SqliteDriver implements SessionDriver {
   readonly name = "sqlite";
   readonly notifier = new PollingNotifier(() => this.#isChanged());
+  readonly #path: string;
+  readonly #reserve: DiskReserve;
   readonly #logger: Logger | undefined;
   readonly #lifecycle: DriverLifecycle<OpenStore>;
   #checkpointTimer: NodeJS.Timeout | undefined;
@@ -57,16 +60,22 @@ export class SqliteDriver implements SessionDriver {
   #dataVersion: unknown;
 
   constructor(options: SqliteOptions, logger?: Logger) {
+    this.#path = options.path;
+    this.#reserve = new DiskReserve(`${options.path}-reserve`, dirname(options.path));
     this.#logger = logger;
     this.#lifecycle = new DriverLifecycle({
       location: options.path,
       open: async () => {
-        const connection = await connect(options, logger, retryWhileBusy);
+        const connection = await connect(options, logger, (step) => retryWhileBusy(step, options.path));
         const { db, hasWal } = connection;
         const statements = new Statements(db, new FileSystemClock(`${options.path}-clock-`));
         this.#statements = statements;
+        const freeSpace = ({ usesReserve }: { usesReserve: boolean }): void => {
+          if (usesReserve) this.#reserve.release();
+          if (hasWal) this.#checkpoint(db);
+        };
         const logSync = hasWal && options.durability !== "normal" ? new LogSync(options.path) : undefined;
-        return { ...connection, statements, logSync, writeQueue: new WriteQueue(db, logSync) };
+        return { ...connection, statements, logSync, writeQueue: new WriteQueue(db, options.path, logSync, freeSpace) };
       },
       close: ({ db, logSync }) => {
         clearTimeout(this.#checkpointTimer);
@@ -93,7 +102,7 @@ export class SqliteDriver implements SessionDriver {
   }
 
   create(start: SessionStart): Promise<void> {
-    return this.#write(start.sync !== false, (db) => void createSession(db, start));
+    return this.#write({ needsSync: start.sync !== false }, (db) => void createSession(db, start));
   }
 
   get(id: string): Promise<Session | undefined> {
@@ -128,15 +137,17 @@ export class SqliteDriver implements SessionDriver {
   }
 
   forgetKeys(before: string): Promise<void> {
-    return this.#write(false, (db) => forgetKeys(db, before));
+    return this.#write({ needsSync: false }, (db) => forgetKeys(db, before));
   }
 
   write(id: string, change: SessionChange): Promise<ChangeResult> {
-    return this.#write(change.sync, (db) => changeSession(db, id, change));
+    // A change of a run must not be lost because another process is slow.
+    const isPatient = change.fence !== null;
+    return this.#write({ needsSync: change.sync, isPatient }, (db) => changeSession(db, id, change));
   }
 
   delete(ids: readonly string[]): Promise<void> {
-    return this.#write(true, (db) => deleteChains(db, ids));
+    return this.#write({ needsSync: true, usesReserve: true }, (db) => deleteChains(db, ids));
   }
 
   lease(
@@ -145,7 +156,14 @@ export class SqliteDriver implements SessionDriver {
     ttlMs: number,
     options?: LeaseOptions,
   ): Promise<AcquiredLease | LeaseConflict> {
-    return this.#write(false, (db) => takeLease(db, rootId, holder, ttlMs, options));
+    return this.#write({ needsSync: false }, (db) => takeLease(db, rootId, holder, ttlMs, options));
+  }
+
+  probe(): Promise<void> {
+    return this.#lifecycle.run(async ({ db, statements }) => {
+      const { probeStore } = await import("./probe.js");
+      await probeStore(db, statements, this.#path);
+    });
   }
 
   synced(): Promise<void> {
@@ -157,7 +175,7 @@ export class SqliteDriver implements SessionDriver {
   }
 
   load(chain: ChainData): Promise<void> {
-    return this.#write(true, (db) => loadChain(db, chain));
+    return this.#write({ needsSync: true }, (db) => loadChain(db, chain));
   }
 
   searchMessages(query: MessageSearchQuery): Promise<MessageSearchPage> {
@@ -181,13 +199,13 @@ export class SqliteDriver implements SessionDriver {
   }
 
   #read<T>(read: (db: Statements) => T): Promise<T> {
-    return this.#lifecycle.run(({ statements }) => retryWhileBusy(() => read(statements)));
+    return this.#lifecycle.run(({ statements }) => retryWhileBusy(() => read(statements), this.#path));
   }
 
-  #write<T>(needsSync: boolean, change: (db: Statements) => T): Promise<T> {
+  #write<T>(options: ChangeOptions, change: (db: Statements) => T): Promise<T> {
     return this.#lifecycle.run(async ({ db, hasWal, statements, writeQueue }) => {
       try {
-        return await writeQueue.add(needsSync, () => change(statements));
+        return await writeQueue.add(options, () => change(statements));
       } finally {
         if (hasWal) this.#checkpointWhenIdle(db);
       }
@@ -198,13 +216,18 @@ export class SqliteDriver implements SessionDriver {
   #checkpointWhenIdle(db: Database): void {
     if (this.#checkpointTimer?.refresh()) return;
     this.#checkpointTimer = setTimeout(() => {
-      try {
-        setPragma(db, "wal_checkpoint(TRUNCATE)");
-      } catch (error) {
-        // Another process is writing or reading. That process makes a checkpoint when it is idle.
-        this.#logger?.debug("checkpoint of the session store postponed", { reason: String(error) });
-      }
+      this.#checkpoint(db);
+      void this.#lifecycle.run(() => this.#reserve.fill()).catch(() => undefined);
     }, CHECKPOINT_DELAY_MS);
     this.#checkpointTimer.unref();
+  }
+
+  #checkpoint(db: Database): void {
+    try {
+      setPragma(db, "wal_checkpoint(TRUNCATE)");
+    } catch (error) {
+      // Another process is writing or reading. That process makes a checkpoint when it is idle.
+      this.#logger?.debug("checkpoint of the session store postponed", { reason: String(error) });
+    }
   }
 }

@@ -2,10 +2,14 @@ import { closeSync, fdatasync, openSync, realpathSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Database, Transaction } from "better-sqlite3";
 import { StoreError } from "gantry";
-import { isBusy, sqliteErrorCode } from "./errors.js";
+import { monotonicMs } from "gantry/plugin";
+import { isBusy, isFull, sqliteErrorCode } from "./errors.js";
+import { describeHolder, findLockHolder } from "./lock-holder.js";
 
-/** Maximum time to wait for other processes. */
-const MAX_WAIT_MS = 60_000;
+/** Maximum time to wait for other processes, in ms. */
+const MAX_WAIT_MS = 10_000;
+/** Maximum wait of a change that belongs to a run: without it, the run ends. */
+const MAX_PATIENT_WAIT_MS = 60_000;
 const MAX_BATCH_JOBS = 64;
 /** Maximum random delay of the first retry. Doubles with each retry. */
 const INITIAL_RETRY_DELAY_MS = 4;
@@ -14,7 +18,9 @@ const MAX_RETRY_DELAY_MS = 80;
 interface Job {
   run: () => unknown;
   needsSync: boolean;
-  enqueuedAtMs: number;
+  usesReserve: boolean;
+  /** Time on the monotonic clock until which the job waits for other processes. */
+  deadlineMs: number;
   resolve: (value: never) => void;
   reject: (error: unknown) => void;
 }
@@ -22,19 +28,30 @@ interface Job {
 type Outcome = { value: unknown } | { error: unknown };
 
 /**
- * Repeats `operation` while another process blocks the file. Rejects with `StoreError` if the file is still blocked
- * `MAX_WAIT_MS` after `startedAtMs`. The event loop is free between attempts.
+ * Repeats `operation` while another process blocks the file. Rejects with `StoreError` if the file is blocked for
+ * `maxWaitMs`. The event loop is free between attempts. `path`: the file, to find that process.
  */
-export async function retryWhileBusy<T>(operation: () => T, startedAtMs = Date.now()): Promise<T> {
+export async function retryWhileBusy<T>(operation: () => T, path = "", maxWaitMs = MAX_WAIT_MS): Promise<T> {
+  const deadlineMs = monotonicMs() + maxWaitMs;
   for (let attempt = 0; ; attempt++) {
     try {
       return operation();
     } catch (error) {
       if (!isBusy(error)) throw error;
-      if (Date.now() - startedAtMs > MAX_WAIT_MS) throw createTimeoutError(error);
+      if (monotonicMs() > deadlineMs) throw createLockedError(path, error);
       await backOff(attempt);
     }
   }
+}
+
+/** How a change is made. */
+export interface ChangeOptions {
+  /** Whether the change resolves after the sync to disk. */
+  readonly needsSync: boolean;
+  /** Whether the change waits for a long time if another process blocks the file. */
+  readonly isPatient?: boolean;
+  /** Whether the change may use the space that is reserved for deletes on a full disk. */
+  readonly usesReserve?: boolean;
 }
 
 /**
@@ -45,14 +62,28 @@ export async function retryWhileBusy<T>(operation: () => T, startedAtMs = Date.n
 export class WriteQueue {
   readonly #db: Database;
   readonly #logSync: LogSync | undefined;
-  readonly #jobs: Job[] = [];
+  readonly #path: string;
+  readonly #freeSpace: (options: { usesReserve: boolean }) => void;
+  #jobs: Job[] = [];
   readonly #batchTransaction: Transaction<(jobs: readonly Job[]) => readonly Outcome[]>;
   readonly #jobTransaction: Transaction<(job: Job) => unknown>;
   #isPumping = false;
 
-  /** `logSync`: undefined if a commit alone gives the required durability. */
-  constructor(db: Database, logSync: LogSync | undefined) {
+  /**
+   * Parameters:
+   * - `path`: the database file.
+   * - `logSync`: undefined if a commit alone gives the required durability.
+   * - `freeSpace`: called when the disk is full, before the change is repeated once.
+   */
+  constructor(
+    db: Database,
+    path: string,
+    logSync: LogSync | undefined,
+    freeSpace: (options: { usesReserve: boolean }) => void,
+  ) {
     this.#db = db;
+    this.#path = path;
+    this.#freeSpace = freeSpace;
     this.#logSync = logSync;
     // Created once, because better-sqlite3 creates four functions for each transaction.
     this.#batchTransaction = db.transaction((jobs: readonly Job[]) => this.#runJobs(jobs));
@@ -61,11 +92,12 @@ export class WriteQueue {
 
   /**
    * Calls `run` inside a transaction that holds the write lock. After a rollback `run` is called again with the state
-   * before the first call. Resolves after the commit, with `needsSync` after the sync to disk.
+   * before the first call. Resolves after the commit.
    */
-  add<T>(needsSync: boolean, run: () => T): Promise<T> {
+  add<T>({ needsSync, isPatient = false, usesReserve = false }: ChangeOptions, run: () => T): Promise<T> {
+    const deadlineMs = monotonicMs() + (isPatient ? MAX_PATIENT_WAIT_MS : MAX_WAIT_MS);
     return new Promise<T>((resolve, reject) => {
-      this.#jobs.push({ run, needsSync, enqueuedAtMs: Date.now(), resolve, reject });
+      this.#jobs.push({ run, needsSync, usesReserve, deadlineMs, resolve, reject });
       // Never rejects: each job gets its own error.
       if (!this.#isPumping) void this.#pump();
     });
@@ -88,28 +120,49 @@ export class WriteQueue {
     this.#isPumping = false;
   }
 
-  async #runBatch(jobs: readonly Job[]): Promise<void> {
-    const firstJob = jobs[0];
-    if (!firstJob) return;
-    let outcomes: readonly Outcome[];
-    try {
-      outcomes = await retryWhileBusy(() => this.#batchTransaction.immediate(jobs), firstJob.enqueuedAtMs);
-    } catch (error) {
-      if (jobs.length === 1) {
-        firstJob.reject(error);
-        return;
+  async #runBatch(batch: readonly Job[]): Promise<void> {
+    let jobs = batch;
+    let outcomes: readonly Outcome[] = [];
+    let hasFreedSpace = false;
+    for (let attempt = 0; jobs.length > 0; attempt++)
+      try {
+        outcomes = this.#batchTransaction.immediate(jobs);
+        break;
+      } catch (error) {
+        if (isBusy(error)) {
+          jobs = this.#rejectExpired(jobs, error);
+          await backOff(attempt);
+        } else if (jobs.length > 1) {
+          // One job made the complete transaction fail. In a transaction of its own, each job gets its own result.
+          for (const job of jobs) await this.#runBatch([job]);
+          return;
+        } else if (isFull(error) && !hasFreedSpace) {
+          hasFreedSpace = true;
+          this.#freeSpace({ usesReserve: jobs[0]?.usesReserve === true });
+        } else {
+          jobs[0]?.reject(error);
+          return;
+        }
       }
-      // One job made the complete transaction fail. In a transaction of its own, each job gets its own result.
-      for (const job of jobs) await this.#runBatch([job]);
-      return;
-    }
-    this.#logSync?.recordCommit();
+    if (jobs.length > 0) this.#logSync?.recordCommit();
     jobs.forEach((job, index) => {
       const outcome = outcomes[index];
       if (!outcome || "error" in outcome) job.reject(outcome?.error);
       else if (job.needsSync) this.waitUntilSynced().then(() => job.resolve(outcome.value as never), job.reject);
       else job.resolve(outcome.value as never);
     });
+  }
+
+  /** Rejects the jobs of a batch, and those that wait for it, whose time is over. Returns the other jobs of the batch. */
+  #rejectExpired(jobs: readonly Job[], cause: unknown): readonly Job[] {
+    const currentMs = monotonicMs();
+    const isExpired = ({ deadlineMs }: Job): boolean => deadlineMs < currentMs;
+    const expiredJobs = [...jobs, ...this.#jobs].filter(isExpired);
+    if (expiredJobs.length === 0) return jobs;
+    const error = createLockedError(this.#path, cause);
+    for (const job of expiredJobs) job.reject(error);
+    this.#jobs = this.#jobs.filter((job) => !isExpired(job));
+    return jobs.filter((job) => !isExpired(job));
   }
 
   /** Runs the jobs in one transaction. Throws if the complete transaction is rolled back. */
@@ -133,11 +186,10 @@ async function backOff(attempt: number): Promise<void> {
   await sleep(1 + Math.random() * maxDelayMs);
 }
 
-function createTimeoutError(cause: unknown): StoreError {
-  return new StoreError(
-    `session store: another process has been writing for ${MAX_WAIT_MS / 1000} s without a pause; check for a stuck process`,
-    { cause },
-  );
+/** Returns the error of a file that another process blocks. */
+export function createLockedError(path: string, cause: unknown): StoreError {
+  const lockHolder = describeHolder(findLockHolder(path));
+  return new StoreError(`session store ${path}: locked by ${lockHolder}; continue or stop it`, { cause, lockHolder });
 }
 
 /**

@@ -1,6 +1,7 @@
 import { abortable, settlesWithin } from "../base/abort.js";
 import { monotonicMs } from "../base/clock.js";
 import type { Models } from "../models/models.js";
+import { hasCode } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
 import type { ReadinessProblem } from "../ports/readiness.js";
 import type { SessionDriver } from "../ports/session-driver.js";
@@ -28,6 +29,7 @@ const STORE_UNREACHABLE: ReadinessProblem = {
   code: "store_unreachable",
   message: "the session store cannot be reached",
 };
+const STORE_FULL: ReadinessProblem = { code: "store_full", message: "the session store has no space left" };
 const MODELS_SYNCING: ReadinessProblem = {
   code: "models_syncing",
   message: "the lists of models are being fetched for the first time",
@@ -39,7 +41,8 @@ export class ReadinessCheck {
   readonly #pendingQueries = new Set<Promise<unknown>>();
   #reasonsPromise: Promise<readonly ReadinessProblem[]> | undefined;
   #checkedAtMs = Infinity;
-  #isUnreachable = false;
+  /** The problem of the last check, which was logged. */
+  #loggedProblem: string | undefined;
 
   constructor(options: ReadinessOptions) {
     this.#options = options;
@@ -58,21 +61,21 @@ export class ReadinessCheck {
   }
 
   async #check(): Promise<readonly ReadinessProblem[]> {
-    const [isStoreReachable, isSynced] = await Promise.all([
-      this.#isStoreReachable(),
+    const [storeProblem, isSynced] = await Promise.all([
+      this.#findStoreProblem(),
       this.#options.models.waitForLists(MODELS_TIMEOUT_MS),
     ]);
-    return [...(isStoreReachable ? [] : [STORE_UNREACHABLE]), ...(isSynced ? [] : [MODELS_SYNCING])];
+    return [...(storeProblem ? [storeProblem] : []), ...(isSynced ? [] : [MODELS_SYNCING])];
   }
 
-  async #isStoreReachable(): Promise<boolean> {
+  async #findStoreProblem(): Promise<ReadinessProblem | undefined> {
     let failure: unknown = new Error(`no answer within ${STORE_TIMEOUT_MS} ms`);
     let hasAnswered = false;
     if (this.#pendingQueries.size < MAX_PENDING_QUERIES) {
-      // No session has this id, so this is the cheapest query.
+      // Without `probe`: no session has this id, so this is the cheapest query.
       const query: Promise<unknown> = this.#options
         .store()
-        .then((store) => store.get(""))
+        .then(async (store) => (store.probe ? store.probe() : store.get("")))
         .finally(() => this.#pendingQueries.delete(query));
       this.#pendingQueries.add(query);
     }
@@ -83,10 +86,18 @@ export class ReadinessCheck {
     );
     await settlesWithin(firstAnswer, STORE_TIMEOUT_MS);
     const { logger } = this.#options;
-    if (!hasAnswered && !this.#isUnreachable)
-      logger.warn("session store is unreachable; reporting not ready", { error: failure });
-    if (hasAnswered && this.#isUnreachable) logger.info("session store is reachable again");
-    this.#isUnreachable = !hasAnswered;
-    return hasAnswered;
+    const problem = hasAnswered ? undefined : toProblem(failure);
+    if (problem && problem.code !== this.#loggedProblem)
+      logger.warn(`${problem.message}; reporting not ready`, { error: failure });
+    if (!problem && this.#loggedProblem !== undefined) logger.info("the session store accepts changes again");
+    this.#loggedProblem = problem?.code;
+    return problem;
   }
+}
+
+function toProblem(failure: unknown): ReadinessProblem {
+  if (!hasCode(failure, "store")) return STORE_UNREACHABLE;
+  if (failure.isFull) return STORE_FULL;
+  if (failure.lockHolder === undefined) return STORE_UNREACHABLE;
+  return { code: "store_locked", message: `the session store is locked by ${failure.lockHolder}` };
 }

@@ -40,6 +40,7 @@ const terminal: Terminal = {
   draw: (text) => void process.stderr.write(text),
   handleInterrupts: () => {
     const controller = new AbortController();
+    void import("./suspend.js").then(({ suspendSafely }) => suspendSafely());
     for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
       process.on(signal, () => {
         // The exit codes that shells use for a signal.

@@ -8,6 +8,7 @@ import type { serve } from "./descriptions/serve.js";
 import { loadConfigWithFlags, type CommandHandler, type CommandOutput } from "./command.js";
 import { createLogWriter } from "./log-writer.js";
 import { refuseArguments } from "./refuse-arguments.js";
+import { suspendSafely } from "./suspend.js";
 
 // `main` uses this function if the start fails. The export is here because a separate entry would split the bundle that
 // every start loads.
@@ -79,6 +80,7 @@ function serveUntilStopped({ agent, startedTransports, stop }: Composition, drai
     // An open handle of a plugin must not keep the process alive after the stop.
     void stop().then(() => setTimeout(() => process.exit(code), EXIT_DELAY_MS).unref());
   };
+  suspendSafely();
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
     process.on(signal, () => {
       if (isStopping || isDraining) process.exit(1);

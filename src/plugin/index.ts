@@ -119,7 +119,9 @@ export { DocumentMap } from "../sessions/documents/document-map.js";
 export type { DocumentChange, DocumentStore, StoredDocument } from "../sessions/documents/document-store.js";
 export { contentChain } from "../sessions/documents/keys.js";
 export { MemoryDocuments } from "../sessions/documents/memory-documents.js";
+export { monotonicMs } from "../base/clock.js";
 export { withoutLease } from "../sessions/documents/chain.js";
+export { DiskReserve, isNearlyFull } from "../sessions/disk-reserve.js";
 export { FileSystemClock, MeasuredClock } from "../sessions/measured-clock.js";
 
 // Tools: types for tools and tool sources beyond `defineTool` of `gantry`.

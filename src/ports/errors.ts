@@ -173,13 +173,30 @@ export class StoreError extends errorClass(
   "store",
   (
     message: string,
-    options: ErrorOptions & { isFull?: boolean | undefined; isUnavailable?: boolean | undefined } = {},
-  ) => [message, { isFull: options.isFull ?? false, isUnavailable: options.isUnavailable ?? false }, options],
+    options: ErrorOptions & {
+      isFull?: boolean | undefined;
+      isUnavailable?: boolean | undefined;
+      lockHolder?: string | undefined;
+    } = {},
+  ) => [
+    message,
+    {
+      isFull: options.isFull ?? false,
+      isUnavailable: options.isUnavailable ?? options.lockHolder !== undefined,
+      lockHolder: options.lockHolder,
+    },
+    options,
+  ],
 ) {
   /** Whether the store is full. Clients may learn this flag; the message names files and stays private. */
   declare readonly isFull: boolean;
   /** Whether the store is unreachable for a time (server down, disk not mounted), so that a retry can succeed. */
   declare readonly isUnavailable: boolean;
+  /**
+   * Set if another process blocks the store: describes that process, as in `the process 42, which is stopped`. Clients
+   * may learn it.
+   */
+  declare readonly lockHolder: string | undefined;
 }
 
 /** The session's project folder does not exist. */

@@ -248,6 +248,11 @@ export interface SessionDriver {
    */
   readonly notifier?: Notifier;
   /**
+   * Checks that the store accepts changes, within two seconds. Rejects with the `StoreError` of a change. Undefined: the
+   * kernel reads a session.
+   */
+  probe?(): Promise<void>;
+  /**
    * Resolves when everything stored so far is on disk (with the driver's full durability). For drivers that can
    * distinguish a made change from a synced change; other calls proceed meanwhile. Undefined: a change with `sync`
    * resolves when it is on disk.

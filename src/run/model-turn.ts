@@ -1,3 +1,4 @@
+import { WholePairs } from "../base/whole-pairs.js";
 import type { ContextWindow } from "../compaction/context-window.js";
 import { CONTINUE_INSTRUCTION, createMessage, textOf, toolCalls } from "../conversation/messages.js";
 import { makeCallIdsUnique, toVisibleParts, type Answer } from "../models/answer.js";
@@ -52,6 +53,7 @@ export class ModelTurn {
   /** Id of the interrupted message, until a retry event has reported it; then `""`. */
   #interruptedId = "";
   #invalidAnswers = 0;
+  #wholePairs = new WholePairs();
 
   constructor(run: RunContext, window: ContextWindow, progress: RunProgress) {
     this.#run = run;
@@ -97,7 +99,9 @@ export class ModelTurn {
     return (this.#message ??= this.#run.session.conversation.compose(createMessage("assistant", []), false));
   }
 
-  #append(type: "text" | "reasoning", part: number, text: string): void {
+  #append(type: "text" | "reasoning", part: number, piece: string): void {
+    const text = this.#wholePairs.add(`${type} ${part}`, piece);
+    if (text === "") return;
     const message = this.#begin();
     const { agent, info, session, channels } = this.#run;
     session.recorder.append(message, { part, type, text });
@@ -113,6 +117,7 @@ export class ModelTurn {
 
   /** Keeps the parts of a message that will not be completed. */
   async #interrupt(parts: Part[]): Promise<void> {
+    this.#wholePairs = new WholePairs();
     if (!this.#message) return;
     const message: Message = { ...this.#message, parts };
     this.#message = undefined;

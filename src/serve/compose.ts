@@ -170,14 +170,14 @@ async function stopAll({ agent, host, startedParts, closeTracker, hooks, logger 
 }
 
 /**
- * Opens the store before clients can connect, so that a broken store fails the start. An unavailable store is opened by
- * later requests; until then the server is not ready.
+ * Opens the store before clients can connect, so that a broken store fails the start. An unavailable or full store is
+ * opened by later requests; until then the server is not ready.
  */
 async function openStoreOrWarn(agent: Agent, logger: Logger): Promise<void> {
   try {
     await agent.open();
   } catch (error) {
-    if (!isUnavailable(error)) throw error;
+    if (!isUnavailable(error) && !(hasCode(error, "store") && error.isFull)) throw error;
     logger.warn("session store unavailable; serving without it until it can be opened", { error });
   }
 }

@@ -135,7 +135,7 @@ export class Selection {
   deniedPaths(): string[] {
     const { path } = this.#rawSection("session");
     const storePath = typeof path === "string" && path !== "" ? resolve(this.#loadedConfig.folder, path) : undefined;
-    const fileSuffixes = ["", "-wal", "-shm", "-journal", ".d"];
+    const fileSuffixes = ["", "-wal", "-shm", "-journal", "-reserve", ".d"];
     return [
       this.#home,
       this.#loadedConfig.file,

@@ -1,11 +1,12 @@
 import { TaskSet } from "../base/task-set.js";
 import { GantryError, StoreError } from "../ports/errors.js";
 
-/** Reason of a store failure. `isFull` and `isUnavailable` as in `StoreError`. */
+/** Reason of a store failure. The other fields are as in `StoreError`. */
 export interface StoreFailure {
   reason: string;
   isFull?: boolean;
   isUnavailable?: boolean;
+  lockHolder?: string;
 }
 
 /** Options of `DriverLifecycle`. */

@@ -143,6 +143,13 @@ export class DocumentDriver implements SessionDriver {
     return this.#enqueue(work, { sync: true });
   }
 
+  probe(): Promise<void> {
+    return this.#lifecycle.run(async () => {
+      if (this.#documents.probe) await this.#documents.probe();
+      else await this.#documents.get([]);
+    });
+  }
+
   lease(...[id, holder, ttlMs, options = {}]: Parameters<SessionDriver["lease"]>): ReturnType<SessionDriver["lease"]> {
     const holderCopy = { ...holder };
     return this.#enqueue((tx) => takeLease(tx, id, holderCopy, ttlMs, options));

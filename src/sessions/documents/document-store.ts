@@ -30,6 +30,8 @@ export interface DocumentStore {
   readonly clockOffsetMs?: number;
   /** Opens the store. Called once before other methods, and again after `close`. */
   open?(): Promise<void> | void;
+  /** As `SessionDriver.probe`. */
+  probe?(): Promise<void>;
   /** Closes the store. No other call is active. */
   close?(): Promise<void> | void;
   /** Reads the documents of the keys at one moment; undefined for a missing document. */

@@ -104,10 +104,10 @@ it("/api/ready returns 503 while the store fails or hangs, logs the failure once
   }
   const getWarnings = () => api.logLines.filter((line) => line.includes("session store is unreachable"));
   assert.equal(getWarnings().length, 1, api.logLines.join("\n"));
-  assert.match(getWarnings()[0] ?? "", /^warn session store is unreachable; reporting not ready.*ECONNREFUSED/);
+  assert.match(getWarnings()[0] ?? "", /^warn the session store cannot be reached; reporting not ready.*ECONNREFUSED/);
   setOutage("");
   assert.equal((await fetchReadiness(api))[0], 200);
-  assert.equal(api.logLines.filter((line) => line.includes("session store is reachable again")).length, 1);
+  assert.equal(api.logLines.filter((line) => line.includes("the session store accepts changes again")).length, 1);
   setOutage("hang");
   assert.deepEqual(await fetchReadiness(api), [503, createNotReadyBody(STORE_UNREACHABLE)]);
   assert.equal((await api.send("/api/health")).status, 200);

@@ -1,7 +1,7 @@
 // A server whose store is on a disk of about one megabyte.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, rmdirSync } from "node:fs";
+import { existsSync, mkdtempSync, rmdirSync } from "node:fs";
 import { mkdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,19 +14,20 @@ import {
   createServerConfig,
   fetchMessages,
   startStreamedRun,
+  waitUntil,
 } from "../../helpers/server-runs.js";
 import { startServer } from "../../helpers/server.js";
 import { tempDir } from "../../helpers/temp-dir.js";
 
-/** A command prefix that mounts a small disk at `path` for one process. The file `ballast` fills most of the disk. */
-const createSmallDiskPrefix = (path: string): string[] => [
+/** A command prefix that mounts a small disk at `path` for one process. The file `ballast` fills a part of the disk. */
+const createSmallDiskPrefix = (path: string, kilobytes = 2_000, ballast = 1_200): string[] => [
   "unshare",
   "--user",
   "--map-root-user",
   "--mount",
   "sh",
   "-c",
-  `mount -t tmpfs -o size=2000k,mode=700 none "$0" && head -c 1200k /dev/zero > "$0/ballast" && exec "$@"`,
+  `mount -t tmpfs -o size=${kilobytes}k,mode=700 none "$0" && head -c ${ballast}k /dev/zero > "$0/ballast" && exec "$@"`,
   path,
 ];
 
@@ -75,7 +76,7 @@ describe("a session store on a full disk", { concurrency: true }, () => {
           const fillingRun = await runPrompt(server, { message: `${storedSessionIds.length}: ${"x".repeat(60_000)}` });
           if (fillingRun.status === 200) storedSessionIds.push(fillingRun.sessionId);
           else {
-            assert.equal(fillingRun.status, 500);
+            assert.equal(fillingRun.status, 503);
             storeError = fillingRun.error;
           }
           assert.ok(storedSessionIds.length < 50, "the disk fills within 50 runs");
@@ -83,6 +84,12 @@ describe("a session store on a full disk", { concurrency: true }, () => {
         assert.equal(storeError, STORE_FULL_ERROR);
         assert.ok(storedSessionIds.length > 1);
         assert.match(server.stderr, /no space left; free some space/, "the log reports the full disk");
+        await waitUntil(async () => (await server.fetch("/api/ready")).status === 503);
+        const readiness = (await (await server.fetch("/api/ready")).json()) as { reasons: { code: string }[] };
+        assert.deepEqual(
+          readiness.reasons.map(({ code }) => code),
+          ["store_full"],
+        );
 
         // A stream reports the full disk too: as a plain response before its start, otherwise as its last event.
         const largeBody = { message: "y".repeat(100_000), stream: true };
@@ -98,7 +105,7 @@ describe("a session store on a full disk", { concurrency: true }, () => {
         }
         assert.deepEqual(
           [streamResponse.status, await streamResponse.json()],
-          [500, { error: STORE_FULL_ERROR, code: "store_full" }],
+          [503, { error: STORE_FULL_ERROR, code: "store_full" }],
         );
         modelServer.fallback = { say: [{ text: Array.from({ length: 400 }, () => "z".repeat(2_000)) }] };
         const streamOrError = await startStreamedRun(server, {
@@ -130,11 +137,51 @@ describe("a session store on a full disk", { concurrency: true }, () => {
         assert.equal(deleteResponse.status, 200, await deleteResponse.text());
         const nextRun = await runPrompt(server, { message: `again: ${"x".repeat(60_000)}` });
         assert.deepEqual([nextRun.status, nextRun.output], [200, "Noted."], nextRun.error);
+        await waitUntil(async () => (await server.fetch("/api/ready")).status === 200);
         const resumedRun = await runPrompt(server, { message: "still there?", session_id: firstRun.sessionId });
         assert.deepEqual([resumedRun.status, resumedRun.output], [200, "Noted."], resumedRun.error);
         assert.equal((await fetchMessages(server, storedSessionIds[0] ?? ""))[1]?.content, "Noted.");
         assert.deepEqual(modelServer.violations, []);
         assert.deepEqual(await server.stop(), { code: 0, signal: null });
+      },
+    );
+  }
+
+  for (const driver of ["sqlite", "json"]) {
+    it(
+      `${driver}: deletes sessions while the disk has no free byte, and then accepts runs again`,
+      { skip },
+      async (t) => {
+        const modelServer = await startModelServer(t, { fallback: textStep("Noted.") });
+        const home = await tempDir(t);
+        const diskPath = home.at("disk");
+        await mkdir(diskPath);
+        const server = await startServer(t, {
+          config: createServerConfig(modelServer, { session: { driver, path: join(diskPath, "sessions") } }),
+          home: home.path,
+          commandPrefix: createSmallDiskPrefix(diskPath, 40_000, 0),
+          sendsToken: true,
+        });
+        const ids: string[] = [];
+        for (let n = 0; n < 10; n += 1)
+          ids.push((await runPrompt(server, { message: `${n}: ${"x".repeat(400_000)}` })).sessionId);
+        const disk = join(`/proc/${server.pid}/root`, diskPath);
+        if (driver === "sqlite") await waitUntil(() => existsSync(join(disk, "sessions-reserve")));
+        execFileSync("sh", ["-c", `cat /dev/zero > "$0" 2> /dev/null || true`, join(disk, "filler")]);
+        // Space of the write-ahead log is used up first.
+        let lastRun = await runPrompt(server, { message: "y".repeat(400_000) });
+        for (let n = 0; n < 30 && lastRun.status === 200; n += 1)
+          lastRun = await runPrompt(server, { message: "y".repeat(400_000) });
+        assert.deepEqual([lastRun.status, lastRun.error], [503, STORE_FULL_ERROR]);
+        execFileSync("sh", ["-c", `cat /dev/zero > "$0" 2> /dev/null || true`, join(disk, "more")]);
+        for (const id of ids.slice(0, 8)) {
+          const response = await server.fetch(`/api/sessions/${id}`, { method: "DELETE" });
+          assert.equal(response.status, 200, await response.text());
+          assert.equal((await server.fetch(`/api/sessions/${id}`)).status, 404);
+        }
+        for (const id of ids.slice(8)) assert.equal((await fetchMessages(server, id)).length, 2);
+        const nextRun = await runPrompt(server, { message: "small" });
+        assert.deepEqual([nextRun.status, nextRun.output], [200, "Noted."], nextRun.error);
       },
     );
   }

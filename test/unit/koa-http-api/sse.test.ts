@@ -16,6 +16,18 @@ function createRunRequest(body: unknown): string {
   return `POST /api/run HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`;
 }
 
+it("a streamed run sends a character whole that the provider splits into halves", async (t) => {
+  const chunks: ScriptedChunk[] = ["a\ud83d", "\ude42b\ud83d", "\ude42"].map((text) => ({
+    type: "text",
+    block: "0",
+    text,
+  }));
+  const { postRun } = await startApi(t, { steps: [chunks] });
+  const { text } = await postRun({ message: "hi", stream: true });
+  const tokens = parseSseEvents(text).flatMap(({ data }) => (data.type === "token" ? [data.content as string] : []));
+  assert.deepEqual([tokens.join(""), tokens.every((token) => token.isWellFormed())], ["a\u{1f642}b\u{1f642}", true]);
+});
+
 it("a streamed run sends its tokens and ends with both done events", async (t) => {
   const chunks: ScriptedChunk[] = ["Hel", "lo", "."].map((text) => ({ type: "text", block: "0", text }));
   const { postRun } = await startApi(t, { steps: [chunks] });
