@@ -168,34 +168,19 @@ export class WorktreeConflictError extends errorClass("worktree_conflict", (file
   { files },
 ]) {}
 
+type StoreFlags = ErrorOptions &
+  Partial<Record<"isFull" | "isUnavailable", boolean | undefined> & Record<"lockHolder", string | undefined>>;
+
 /** The session store cannot be opened, read or written. The message states the reason and the remedy. */
-export class StoreError extends errorClass(
-  "store",
-  (
-    message: string,
-    options: ErrorOptions & {
-      isFull?: boolean | undefined;
-      isUnavailable?: boolean | undefined;
-      lockHolder?: string | undefined;
-    } = {},
-  ) => [
-    message,
-    {
-      isFull: options.isFull ?? false,
-      isUnavailable: options.isUnavailable ?? options.lockHolder !== undefined,
-      lockHolder: options.lockHolder,
-    },
-    options,
-  ],
-) {
+export class StoreError extends errorClass("store", (message: string, flags: StoreFlags = {}) => {
+  const { isFull = false, lockHolder, isUnavailable = lockHolder !== undefined } = flags;
+  return [message, { isFull, isUnavailable, lockHolder }, flags];
+}) {
   /** Whether the store is full. Clients may learn this flag; the message names files and stays private. */
   declare readonly isFull: boolean;
-  /** Whether the store is unreachable for a time (server down, disk not mounted), so that a retry can succeed. */
+  /** Whether the store is unavailable for a time (server down, disk not mounted, lock), so that a retry can succeed. */
   declare readonly isUnavailable: boolean;
-  /**
-   * Set if another process blocks the store: describes that process, as in `the process 42, which is stopped`. Clients
-   * may learn it.
-   */
+  /** The process that blocks the store, for clients too: `the process 42, which is stopped`. Undefined: none. */
   declare readonly lockHolder: string | undefined;
 }
 
@@ -309,8 +294,6 @@ export class ToolInputError extends errorClass("tool_input", withMessage) {}
 /** A tool failed. The message is shown to the model and names the next step. */
 export class ToolError extends errorClass("tool", withMessage) {}
 
-type ErrorsOf<M> = {
-  [N in keyof M]: M[N] extends new (...args: never) => GantryError ? InstanceType<M[N]> : never;
-}[keyof M];
+type ErrorsOf<M> = InstanceType<Extract<M[keyof M], new (...args: never) => GantryError>>;
 /** Error class by code. `hasCode` narrows with this type. */
 export type ErrorByCode = { [E in ErrorsOf<typeof import("./errors.js")> as E["code"]]: E };
