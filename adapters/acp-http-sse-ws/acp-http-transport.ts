@@ -3,7 +3,15 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
 import type { Agent, Logger } from "gantry";
 import { ListeningBase, type Listening, type Transport } from "gantry/plugin";
-import { endRaw, openHttpHost, type HttpHost, type HttpMount, type Refusal } from "gantry/http";
+import {
+  endRaw,
+  getLogFields,
+  logRefusal,
+  openHttpHost,
+  type HttpHost,
+  type HttpMount,
+  type Refusal,
+} from "gantry/http";
 import type Koa from "koa";
 import type { WebSocketServer } from "ws";
 import { AcpServer, ERROR_CODES, toErrorResponse } from "../acp-shared/index.js";
@@ -97,6 +105,7 @@ class AcpListener extends ListeningBase implements Clients {
       const status = request.method === "GET" ? 400 : 405;
       // The protocol versions that `ws` supports.
       const headers = { "Sec-WebSocket-Version": "13, 8" };
+      logRefusal(dependencies.logger, request, { status, message: error.message, code: "bad_handshake" }, true);
       endRaw(
         socket,
         { status, message: error.message, code: "bad_handshake", headers },
@@ -113,7 +122,8 @@ class AcpListener extends ListeningBase implements Clients {
       } catch (error) {
         // The client aborted the request: no answer can reach it.
         if (context.req.readableAborted) return;
-        const httpRefusal = error instanceof HttpRefusal ? error : this.#toInternalError(error);
+        const httpRefusal = error instanceof HttpRefusal ? error : this.#toInternalError(context.req, error);
+        this.#logRefusal(context.req, httpRefusal);
         context.status = httpRefusal.status;
         context.set({ "Content-Type": JSON_MEDIA_TYPE, ...httpRefusal.headers });
         context.body = JSON.stringify(httpRefusal.body);
@@ -235,7 +245,9 @@ class AcpListener extends ListeningBase implements Clients {
     try {
       client = this.openConnection(request.socket.remoteAddress ?? "");
     } catch (error) {
-      const { status, message, headers, body } = error instanceof HttpRefusal ? error : this.#toInternalError(error);
+      const httpRefusal = error instanceof HttpRefusal ? error : this.#toInternalError(request, error);
+      const { status, message, headers, body } = httpRefusal;
+      this.#logRefusal(request, httpRefusal, true);
       endRaw(socket, { status, message, code: "refused", headers }, body);
       return;
     }
@@ -256,8 +268,12 @@ class AcpListener extends ListeningBase implements Clients {
     });
   }
 
-  #toInternalError(error: unknown): HttpRefusal {
-    this.#dependencies.logger.error("a request failed", { error });
+  #logRefusal(request: IncomingMessage, { status, message }: HttpRefusal, isUpgrade = false): void {
+    logRefusal(this.#dependencies.logger, request, { status, message, code: "refused" }, isUpgrade);
+  }
+
+  #toInternalError(request: IncomingMessage, error: unknown): HttpRefusal {
+    this.#dependencies.logger.error("a request failed", { ...getLogFields(request), error });
     return new HttpRefusal(500, createRefusalBody(500, "internal error"));
   }
 }

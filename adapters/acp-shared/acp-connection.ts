@@ -1,11 +1,12 @@
 import { setMaxListeners } from "node:events";
 import type { Session } from "gantry";
+import { createLoggerWithFields } from "gantry/plugin";
 import { ClientSessions } from "./client-sessions.js";
 import { Dispatcher, type RequestContext, type Sink } from "./dispatcher.js";
 import { authenticate, createAuthRequiredError } from "./authentication.js";
 import { RpcError } from "./errors.js";
 import type { ClientFrame } from "./frames.js";
-import type { ClientFacts, ConnectionDependencies } from "./open-sessions.js";
+import { formatClientName, type ClientFacts, type ConnectionDependencies } from "./open-sessions.js";
 import { PROVIDER_KEY_METHOD, type AuthMethod } from "./options.js";
 import { readInitialize, readParams, type InitializeData } from "./params.js";
 import { resolveProfile, type ClientProfile } from "./profile.js";
@@ -39,7 +40,16 @@ export class AcpConnection implements ClientFacts {
   #isLoggedOut = false;
   #removeResponder: (() => void) | undefined;
 
-  constructor(dependencies: ConnectionDependencies, sink: Sink) {
+  constructor(serverDependencies: ConnectionDependencies, sink: Sink) {
+    // The client has a name after `initialize` only.
+    const getClientName = () => formatClientName(this);
+    const clientFields = {
+      get client() {
+        return getClientName();
+      },
+    };
+    const logger = createLoggerWithFields(serverDependencies.logger, clientFields);
+    const dependencies = { ...serverDependencies, logger };
     this.#dependencies = dependencies;
     this.#sink = sink;
     // Each session that waits for models adds a listener.

@@ -1,7 +1,8 @@
 import type { Logger } from "gantry";
 import { isRecord } from "gantry/plugin";
-import { createCancelledError, RpcError, toRpcError } from "./errors.js";
+import { createCancelledError, raceCancellation, RpcError, toRpcError } from "./errors.js";
 import { parseFrame, type ClientFrame } from "./frames.js";
+import { RpcRefusals } from "./refusals.js";
 import {
   ERROR_CODES,
   METHODS,
@@ -30,6 +31,8 @@ export interface Sink {
 export interface RequestContext {
   /** Aborts when the client cancels the request or the connection ends. */
   readonly signal: AbortSignal;
+  /** Id of the request; undefined for a notification. */
+  readonly requestId?: RequestId;
   /** Calls `callback` directly after the answer is sent, if the handler succeeds. */
   runAfterAnswer(callback: () => void): void;
 }
@@ -71,6 +74,7 @@ export class Dispatcher {
   readonly #controllersByRequestKey = new Map<string, Set<AbortController>>();
   readonly #pendingRequests = new Map<RequestId, PendingRequest>();
   readonly #closeController = new AbortController();
+  #refusals: RpcRefusals | undefined;
   #lastId = 0;
   #unansweredCount = 0;
   #idleResolvers: (() => void)[] = [];
@@ -209,13 +213,16 @@ export class Dispatcher {
       const { signal } = controller;
       const work = this.#perform(method, frame.params, {
         signal,
+        requestId: id,
         runAfterAnswer: (callback) => void afterAnswerCallbacks.push(callback),
       });
       const result = await (this.#handlers.answersCancel(method) ? work : raceCancellation(work, signal));
       respond({ jsonrpc: "2.0", id, result });
       for (const callback of afterAnswerCallbacks) callback();
     } catch (error) {
-      respond({ jsonrpc: "2.0", id, error: toRpcError(error, this.#logger).toObject() });
+      const rpcError = toRpcError(error, this.#logger);
+      (this.#refusals ??= new RpcRefusals(this.#logger)).record(rpcError, id, method);
+      respond({ jsonrpc: "2.0", id, error: rpcError.toObject() });
     } finally {
       controllers.delete(controller);
       if (controllers.size === 0) this.#controllersByRequestKey.delete(key);
@@ -285,14 +292,4 @@ function toClientError(error: ErrorObject): RpcError {
 
 function toError(error: unknown): Error {
   return error instanceof Error ? error : new RpcError(ERROR_CODES.internal, String(error));
-}
-
-/** Settles like `work`, or rejects with error -32800 as soon as the signal aborts. */
-function raceCancellation<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const onAbort = () => reject(createCancelledError());
-    if (signal.aborted) onAbort();
-    signal.addEventListener("abort", onAbort, { once: true });
-    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
-  });
 }

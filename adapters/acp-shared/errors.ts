@@ -7,6 +7,8 @@ export class RpcError extends Error {
     readonly rpcCode: number,
     message: string,
     readonly data?: unknown,
+    /** Whether a limit or a shutdown refuses the request. */
+    readonly isLimit = false,
   ) {
     super(message);
     this.name = "RpcError";
@@ -45,7 +47,7 @@ export function toRpcError(error: unknown, logger: Logger): RpcError {
   if (hasCode(error, "project_folder")) return toParamsError("cwd", "the absolute path of an existing folder");
   if (hasCode(error, "run_cancelled")) return createCancelledError();
   if (hasCode(error, "too_many_runs") || hasCode(error, "shutting_down"))
-    return new RpcError(ERROR_CODES.internal, error.message);
+    return new RpcError(ERROR_CODES.internal, error.message, undefined, true);
   logger.error("a request failed", { error });
   return new RpcError(ERROR_CODES.internal, toStoreText(error) ?? "internal error");
 }
@@ -95,4 +97,14 @@ const SENT_ERROR_CODES: ReadonlySet<string> = new Set([
 /** Whether a run ended on request: by a cancel, a shutdown or a deletion. */
 export function isCancellation(error: unknown): boolean {
   return hasCode(error, "run_cancelled") || hasCode(error, "shutting_down") || hasCode(error, "session_not_found");
+}
+
+/** Settles like `work`, or rejects with error -32800 as soon as the signal aborts. */
+export function raceCancellation<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = () => reject(createCancelledError());
+    if (signal.aborted) onAbort();
+    signal.addEventListener("abort", onAbort, { once: true });
+    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
+  });
 }

@@ -35,6 +35,12 @@ export interface ClientFacts {
   readonly clientProfile: ClientProfile;
 }
 
+/** Name of a client in stored answers and in the log: `acp:Zed`, or `acp` without a name. */
+export function formatClientName({ client }: Pick<ClientFacts, "client">): string {
+  const name = [...escapeInvisible(client?.clientName ?? "")].slice(0, MAX_NAME_CHARACTERS).join("");
+  return name === "" ? "acp" : `acp:${name}`;
+}
+
 /** The open sessions of one client with their state and watches. */
 export class OpenSessions {
   readonly sessionUpdates: SessionUpdates;
@@ -79,8 +85,7 @@ export class OpenSessions {
 
   /** Name of the client in stored answers. */
   get clientName(): string {
-    const name = [...escapeInvisible(this.#facts.client?.clientName ?? "")].slice(0, MAX_NAME_CHARACTERS).join("");
-    return name === "" ? "acp" : `acp:${name}`;
+    return formatClientName(this.#facts);
   }
 
   /**

@@ -5,6 +5,7 @@ import { toFailureText, isCancellation, RpcError, toRpcError } from "./errors.js
 import type { OpenSession, OwnRun } from "./open-session.js";
 import { askClient, toPermissionQuestion } from "./permission.js";
 import { readPlan } from "./plan.js";
+import { toLoggedText } from "./printable-line.js";
 import type { ClientProfile } from "./profile.js";
 import { ToolOutputStream } from "./tool-output-stream.js";
 import type { PromptInput } from "./prompt-input.js";
@@ -20,7 +21,7 @@ import {
   toUsageUpdate,
   toWaitUpdates,
 } from "./updates.js";
-import { ERROR_CODES, type Profile, type PromptResult, type SessionUpdate } from "./wire.js";
+import { ERROR_CODES, type Profile, type PromptResult, type RequestId, type SessionUpdate } from "./wire.js";
 
 /** A prompt and the dependencies of its run. */
 export interface PromptContext extends ClientProfile {
@@ -33,6 +34,8 @@ export interface PromptContext extends ClientProfile {
   client: AcpClient;
   /** Name of the client in stored answers. */
   clientName: string;
+  /** Id of the client's request; undefined for a notification. */
+  requestId: RequestId | undefined;
   /** Whether the client answers the questions of the run. */
   canAsk: boolean;
   /** Whether tools that need permission ask in every mode of the session, also in `auto`. */
@@ -123,7 +126,8 @@ function toRunInput(
   reportedCalls: ReportedCalls,
   send: (update: SessionUpdate) => void,
 ): RunInput {
-  const { agent, session, openSession, input, isEditor, supportsNotices, canAsk, alwaysAsk, clientName } = context;
+  const { agent, session, openSession, input, isEditor, supportsNotices, canAsk, alwaysAsk, clientName, requestId } =
+    context;
   const { servers, folders, instructions } = openSession.clientResources;
   return {
     message: input.message,
@@ -144,6 +148,7 @@ function toRunInput(
     ask: canAsk ? (request, signal) => askOwnClient(request, signal, reportedCalls, context) : undefined,
     alwaysAsk,
     clientName,
+    ...(requestId !== undefined && { logFields: { request: toLoggedText(String(requestId)) } }),
   };
 }
 

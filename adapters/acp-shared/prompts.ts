@@ -6,7 +6,7 @@ import { readString } from "./params.js";
 import { runPrompt } from "./prompt.js";
 import { readPrompt, type PromptInput } from "./prompt-input.js";
 import type { Turn } from "./turns.js";
-import { ERROR_CODES, type PromptResult } from "./wire.js";
+import { ERROR_CODES, type PromptResult, type RequestId } from "./wire.js";
 
 type Params = Readonly<Record<string, unknown>>;
 
@@ -47,7 +47,7 @@ export class ClientPrompts {
     const sessionId = readString(params, "sessionId");
     const input = readPrompt(params.prompt, this.#facts.clientProfile.isEditor);
     const { turns, drainSignal } = this.#dependencies;
-    if (drainSignal.aborted) throw new RpcError(ERROR_CODES.internal, "server shutting down");
+    if (drainSignal.aborted) throw new RpcError(ERROR_CODES.internal, "server shutting down", undefined, true);
     if (isRecord(params._meta) && params._meta.steer === true) return this.#steer(sessionId, input, context);
     // No await until here: a cancel in the next frame finds the turn.
     const previousTurn = turns.get(sessionId);
@@ -72,7 +72,7 @@ export class ClientPrompts {
     if (context.signal.aborted) cancel();
     context.signal.addEventListener("abort", cancel, { once: true });
     const earlierWork = Promise.all([previousTurn?.runEnd, this.#pendingChangeBySessionId.get(sessionId)]);
-    const work = this.#runTurn(turn, earlierWork, sessionId, input).finally(() => {
+    const work = this.#runTurn(turn, earlierWork, sessionId, input, context.requestId).finally(() => {
       turns.end(turn);
       this.#ownTurns.delete(turn);
     });
@@ -90,6 +90,7 @@ export class ClientPrompts {
     earlierWork: Promise<unknown>,
     sessionId: string,
     input: PromptInput,
+    requestId: RequestId | undefined,
   ): Promise<PromptResult> {
     const { agent, logger, turns, options } = this.#dependencies;
     const sessions = this.#sessions;
@@ -109,6 +110,7 @@ export class ClientPrompts {
       input,
       client: sessions.createClient(sessionId),
       clientName: sessions.clientName,
+      requestId,
       canAsk: sessions.canAsk(session),
       alwaysAsk: options.requestPermission,
       supportsCompactionUpdates: client?.supportsCompactionUpdates === true,
@@ -161,13 +163,12 @@ export class ClientPrompts {
   #logIgnoredBlocks(rootId: string, types: readonly string[]): void {
     if (types.length === 0 || this.#loggedRootIds.has(rootId)) return;
     this.#loggedRootIds.add(rootId);
-    const { client, clientProfile } = this.#facts;
+    const { clientProfile } = this.#facts;
     const message = clientProfile.isEditor
       ? "prompt blocks ignored; gantry cannot read them"
       : "prompt blocks ignored; only the first text is read. Set acp.profile or --acp-profile to official to read all blocks";
     this.#dependencies.logger.warn(message, {
       types: [...new Set(types)],
-      client: client?.clientName ?? "",
       session: rootId,
     });
   }

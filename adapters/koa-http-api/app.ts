@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import Router from "@koa/router";
 import { hasCode, type Logger } from "gantry";
+import { getLogFields, logRefusal } from "gantry/http";
 import Koa, { type Context, type Middleware } from "koa";
 import { sendJson, type ApiDependencies } from "./api.js";
 import { BodyReader } from "./body.js";
@@ -68,7 +69,8 @@ function respondWithError(ctx: Context, error: unknown, logger: Logger): void {
   // The code that throws an `HttpError` logs the failure. Work that ended because its client disconnected is no
   // failure.
   if (isInternal(refusal) && !(error instanceof HttpError) && !ctx.res.closed)
-    logger.error("a request failed", { method: ctx.method, path: ctx.path, error });
+    logger.error("a request failed", { method: ctx.method, path: ctx.path, ...getLogFields(ctx.req), error });
+  else logRefusal(logger, ctx.req, refusal);
   if (ctx.headerSent) {
     ctx.res.destroy();
     return;

@@ -17,7 +17,7 @@ export const formatAllowedHeaders = (
 
 /** Headers of every response, errors included. Configured headers override them. */
 export function createCommonHeaders(options: Pick<KoaHttpOptions, "headers">): Readonly<Record<string, string>> {
-  const exposedHeaders = [SESSION_HEADER, RUN_HEADER, MODEL_HEADER, IGNORED_HEADER, "Retry-After"];
+  const exposedHeaders = [SESSION_HEADER, RUN_HEADER, MODEL_HEADER, IGNORED_HEADER, "X-Request-Id", "Retry-After"];
   return {
     "Access-Control-Allow-Origin": "*",
     "Access-Control-Allow-Methods": ALLOWED_METHODS,

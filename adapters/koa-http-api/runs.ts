@@ -1,4 +1,5 @@
 import { RunCancelledError, ShuttingDownError, type Run, type RunRecord, type RunResult as Result } from "gantry";
+import { getLogFields } from "gantry/http";
 import { readAttachments } from "gantry/plugin";
 import type { Context } from "koa";
 import { abortWith, createDisconnectController, sendJson, type ApiDependencies } from "./api.js";
@@ -78,9 +79,10 @@ export class RunEndpoint {
     const queueEvents = queueModule && new queueModule.QueueEvents((run) => this.#openStream(ctx, run), request.stream);
     const findOrStartRun = () =>
       idempotency === undefined || key === undefined
-        ? this.#startRun(request, queueEvents, disconnectController)
+        ? this.#startRun(ctx, request, queueEvents, disconnectController)
         : idempotency.runOnce(this.#dependencies.agent, key, request.body, (sessionId, idempotentRequest) =>
             this.#startRun(
+              ctx,
               // An interrupted run starts again in its session, which has its worktree already.
               sessionId === undefined ? request : continueSession(request, sessionId),
               queueEvents,
@@ -99,14 +101,14 @@ export class RunEndpoint {
           const stream = request.stream ? this.#openStream(ctx) : undefined;
           const { joinRun } = await import("./idempotency.js");
           isAnswered = await joinRun(ctx, this.#dependencies, run, stream, disconnectController, (error) =>
-            this.#toHttpError(error),
+            this.#toHttpError(ctx, error, run),
           );
-        } else if (request.stream) await this.#sendStream(run, queueEvents?.stream ?? this.#openStream(ctx));
+        } else if (request.stream) await this.#sendStream(ctx, run, queueEvents?.stream ?? this.#openStream(ctx));
         else await this.#sendResult(ctx, run);
       }
     } catch (error) {
       if (!queueEvents?.stream) throw error;
-      const { message, code } = this.#toHttpError(error);
+      const { message, code } = this.#toHttpError(ctx, error);
       queueEvents.stream.end("error", { error: message, code });
     }
   }
@@ -119,6 +121,7 @@ export class RunEndpoint {
 
   /** Starts a run. Resolves when the run has started. For a queued background run, resolves with its stored record. */
   async #startRun(
+    ctx: Context,
     request: ParsedRunRequest,
     queueEvents: QueueEvents | undefined,
     disconnectController: AbortController,
@@ -162,6 +165,7 @@ export class RunEndpoint {
       projectDir,
       ...(queueEvents && { queue: true, onQueued: queueEvents.report }),
       clientName: "http",
+      logFields: getLogFields(ctx.req),
       ...idempotentRequest,
       signal: cancelsOnDisconnect ? disconnectController.signal : shutdownSignal,
       overflow: "drop",
@@ -175,11 +179,11 @@ export class RunEndpoint {
     try {
       sendJson<typeof RunResult>(ctx, toWireResult(await waitForResult(run.result, this.#dependencies.shutdownSignal)));
     } catch (error) {
-      throw this.#toHttpError(error);
+      throw this.#toHttpError(ctx, error, run);
     }
   }
 
-  async #sendStream(run: Run, stream: SseStream): Promise<void> {
+  async #sendStream(ctx: Context, run: Run, stream: SseStream): Promise<void> {
     const eventSending = sendRunEvents(run, stream);
     try {
       const result = await waitForResult(run.result, this.#dependencies.shutdownSignal);
@@ -189,7 +193,7 @@ export class RunEndpoint {
       await stream.send("agent", doneEvent);
       stream.end("done", doneEvent);
     } catch (error) {
-      const { message, code } = this.#toHttpError(error);
+      const { message, code } = this.#toHttpError(ctx, error, run);
       // At a shutdown there is no time to wait for a slow reader.
       if (!this.#dependencies.shutdownSignal.aborted) await eventSending;
       reportDroppedEvents(run, stream);
@@ -198,10 +202,12 @@ export class RunEndpoint {
   }
 
   /** Converts a run's error for the client; logs the details that the client does not get. */
-  #toHttpError(error: unknown): HttpError {
+  #toHttpError(ctx: Context, error: unknown, run?: Pick<RunRecord, "id" | "sessionId">): HttpError {
     const refusal = toRunRefusal(error);
     const { status, message, code, headers } = refusal;
-    if (isInternal(refusal)) this.#dependencies.logger.error("a run failed", { error });
+    const runFields = run && { run: run.id, session: run.sessionId };
+    if (isInternal(refusal))
+      this.#dependencies.logger.error("a run failed", { ...runFields, ...getLogFields(ctx.req), error });
     return new HttpError(status, message, headers, code);
   }
 }

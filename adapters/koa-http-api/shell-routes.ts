@@ -1,4 +1,5 @@
 import { hasCode, RunCancelledError, SessionNotFoundError, type UserCommand, type UserCommandResult } from "gantry";
+import { getLogFields } from "gantry/http";
 import type { Context } from "koa";
 import { abortWith, createDisconnectController, sendJson, type ApiDependencies } from "./api.js";
 import { Fields, type BodyReader } from "./body.js";
@@ -69,7 +70,7 @@ async function streamCommand(
   } catch (error) {
     if (!stream) throw error;
     const refusal = toHttpError(error);
-    if (isInternal(refusal)) logger.error("a command failed", { error });
+    if (isInternal(refusal)) logger.error("a command failed", { ...getLogFields(ctx.req), error });
     const failure: ResponseBody<typeof Failure> = { error: refusal.message, code: refusal.code };
     void stream.sendFrame(encodeFrame("error", failure));
   }

@@ -23,33 +23,43 @@ function toPlainValue(value: unknown): unknown {
 }
 
 /** JSON replacer that serialises the fields of an `Error` instead of the result of its `toJSON`. */
-function serializeErrors(this: Readonly<Record<string, unknown>>, key: string, value: unknown): unknown {
+export function serializeErrors(this: Readonly<Record<string, unknown>>, key: string, value: unknown): unknown {
   return this[key] instanceof Error ? toPlainValue(this[key]) : toPlainValue(value);
 }
 
+/** Returns the line of an entry, before secrets and control characters are replaced. */
+export type LogFormatter = (time: string, level: LogLevel, message: string, fields: LogFields | undefined) => string;
+
+/** `<time> <level> <message> {fields}` */
+const formatText: LogFormatter = (time, level, message, fields) => {
+  let fieldsText = "";
+  if (fields !== undefined) {
+    try {
+      fieldsText = ` ${JSON.stringify(fields, serializeErrors)}`;
+    } catch {
+      fieldsText = " {unserialisable fields}";
+    }
+  }
+  return `${time} ${level} ${message}${fieldsText}`;
+};
+
 /**
- * Creates a logger that writes one line per entry: `<timestamp> <level> <message> {fields}`. `write` receives the line
- * without a line end. `secrets` are redacted anywhere in the line.
+ * Creates a logger that writes one line per entry, by default `<timestamp> <level> <message> {fields}`. `write` receives
+ * the line without a line end. `secrets` are redacted anywhere in the line.
  */
 export function createLogger(options: {
   level: LogLevel;
   write: (line: string) => void;
   secrets?: (() => Iterable<string>) | undefined;
+  format?: LogFormatter | undefined;
 }): Logger {
+  const { format = formatText } = options;
   const threshold = LEVELS.indexOf(options.level);
   const redactor = new Redactor(options.secrets ?? []);
   const createMethod = (level: LogLevel) => {
     if (LEVELS.indexOf(level) < threshold) return () => undefined;
     return (message: string, fields?: LogFields): void => {
-      let fieldsText = "";
-      if (fields !== undefined) {
-        try {
-          fieldsText = ` ${JSON.stringify(fields, serializeErrors)}`;
-        } catch {
-          fieldsText = " {unserialisable fields}";
-        }
-      }
-      const line = `${new Date().toISOString()} ${level} ${message}${fieldsText}`;
+      const line = format(new Date().toISOString(), level, message, fields);
       options.write(redactor.redact(line).replace(CONTROL_CHARACTERS, " "));
     };
   };

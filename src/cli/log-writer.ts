@@ -1,13 +1,29 @@
+import { createLogger, type LogLevel } from "../base/log.js";
+import type { Logger } from "../ports/logger.js";
+import type { LoadedConfig } from "../serve/config.js";
 import type { CommandOutput } from "./command.js";
 
+/** Where a command logs to, and from which level. */
+interface LogTarget extends Pick<CommandOutput, "columns" | "report"> {
+  /** Default: `log.level` of the config. */
+  level?: LogLevel;
+}
+
 /**
- * Returns a function that reports a line of the logger on stderr. The line is formatted for a person if stderr is a
- * terminal, and unchanged for programs.
+ * Creates the logger of a command, which writes to stderr. With `log.format` `json`, each line is a JSON object. Text
+ * is formatted for a person if stderr is a terminal, and has its fields as JSON for programs.
  */
-export async function createLogWriter(
-  output: Pick<CommandOutput, "columns" | "report">,
-): Promise<(line: string) => void> {
-  if (output.columns === undefined) return (line) => output.report(line);
+export async function createCommandLogger(
+  { config: { log }, secrets }: Pick<LoadedConfig, "config" | "secrets">,
+  target: LogTarget,
+): Promise<Logger> {
+  const { level = log.level, columns } = target;
+  const base = { level, secrets: () => secrets };
+  if (log.format === "json") {
+    const { formatJsonEntry } = await import("../base/json-log.js");
+    return createLogger({ ...base, write: (line) => target.report(line), format: formatJsonEntry });
+  }
+  if (columns === undefined) return createLogger({ ...base, write: (line) => target.report(line) });
   const { formatLogLine } = await import("./log-lines.js");
-  return (line) => output.report(formatLogLine(line));
+  return createLogger({ ...base, write: (line) => target.report(formatLogLine(line)) });
 }

@@ -1,11 +1,11 @@
 import { resolve } from "node:path";
 import { createDeadline } from "../base/abort.js";
-import { createLogger } from "../base/log.js";
 import { createChildEnvironment } from "../serve/environment.js";
 import { ConfigMcpServerFactory, getConfiguredServers } from "../serve/mcp-servers.js";
 import type { ToolSource } from "../ports/tool-source.js";
 import type { mcpList } from "./descriptions/mcp.js";
 import { loadConfigWithFlags, type CommandHandler } from "./command.js";
+import { createCommandLogger } from "./log-writer.js";
 import { refuseArguments } from "./refuse-arguments.js";
 import { SIGNAL_EXIT_CODES } from "./signal-exit-codes.js";
 import { formatCell, formatTable } from "./table.js";
@@ -28,13 +28,10 @@ const OPEN_TIMEOUT_MS = 120_000;
 export const run: CommandHandler<typeof mcpList.flags> = async ({ args, flags, output, handleInterrupts }) => {
   refuseArguments(args);
   const { loadedConfig, home } = await loadConfigWithFlags(flags);
-  const { config, secrets } = loadedConfig;
+  const { config } = loadedConfig;
   const waitingLine = new WaitingLine(output);
-  const logger = createLogger({
-    level: config.log.level,
-    write: (line) => waitingLine.report(line),
-    secrets: () => secrets,
-  });
+  const report = (line: string) => waitingLine.report(line);
+  const logger = await createCommandLogger(loadedConfig, { columns: output.columns, report });
   const signal = handleInterrupts();
   const env = createChildEnvironment(config.tools.env);
   const { sources } = new ConfigMcpServerFactory(getConfiguredServers(loadedConfig, home), {

@@ -1,6 +1,5 @@
 import type { ServerResponse } from "node:http";
 import { abortable, createDeadline } from "../base/abort.js";
-import { createLogger } from "../base/log.js";
 import { VERSION } from "../base/version.js";
 import { answer } from "../http/answers.js";
 import { openHttpHost } from "../http/http-host.js";
@@ -11,6 +10,7 @@ import { loadMcpServers } from "../serve/plugins.js";
 import { loadConfigWithFlags, type CommandContext, type CommandHandler } from "./command.js";
 import type { mcpLogin } from "./descriptions/mcp.js";
 import { readLines } from "./lines.js";
+import { createCommandLogger } from "./log-writer.js";
 import { openSecretAddress } from "./open-address.js";
 import { SIGNAL_EXIT_CODES } from "./signal-exit-codes.js";
 
@@ -27,14 +27,10 @@ const REFUSAL: Refusal = {
 export const run: CommandHandler<typeof mcpLogin.flags> = async (context) => {
   const { flags, output, handleInterrupts } = context;
   const { loadedConfig, home } = await loadConfigWithFlags(flags);
-  const { config, secrets } = loadedConfig;
+  const { secrets } = loadedConfig;
   const { server, loginFile } = findServer(context.args, getConfiguredServers(loadedConfig, home));
   const interruptSignal = handleInterrupts();
-  const logger = createLogger({
-    level: config.log.level,
-    write: (line) => output.report(line),
-    secrets: () => secrets,
-  });
+  const logger = await createCommandLogger(loadedConfig, output);
   const onSecret = (secret: string) => void secrets.add(secret);
   const servers = await loadMcpServers({ version: VERSION, secrets, onSecret, logger });
   const deadline = createDeadline(LOGIN_TIMEOUT_MS, interruptSignal);

@@ -1,11 +1,10 @@
 import { resolve } from "node:path";
-import { createLogger } from "../base/log.js";
 import { ConfigError } from "../ports/errors.js";
 import type { ModelEntry } from "../models/models.js";
 import { compose } from "../serve/compose.js";
 import type { models } from "./descriptions/models.js";
 import { loadConfigWithFlags, type CommandHandler } from "./command.js";
-import { createLogWriter } from "./log-writer.js";
+import { createCommandLogger } from "./log-writer.js";
 import { SIGNAL_EXIT_CODES } from "./signal-exit-codes.js";
 import { formatCount, formatTable } from "./table.js";
 import { WaitingLine } from "./waiting-line.js";
@@ -16,14 +15,10 @@ export const run: CommandHandler<typeof models.flags> = async ({ args, flags, ou
   if (extraArgument !== undefined)
     throw new ConfigError(`unexpected argument ${extraArgument}; see gantry models --help`);
   const { loadedConfig, home } = await loadConfigWithFlags(flags);
-  const { config, secrets } = loadedConfig;
   const waitingLine = new WaitingLine(output);
-  const logger = createLogger({
-    // Warnings name the providers that could not list their models.
-    level: config.log.level,
-    write: await createLogWriter({ columns: output.columns, report: (line) => waitingLine.report(line) }),
-    secrets: () => secrets,
-  });
+  // Warnings name the providers that could not list their models.
+  const report = (line: string) => waitingLine.report(line);
+  const logger = await createCommandLogger(loadedConfig, { columns: output.columns, report });
   const signal = handleInterrupts();
   const { agent, providerNames, stop } = await compose({
     loadedConfig,

@@ -1,7 +1,6 @@
 import { resolve } from "node:path";
 import type { Agent } from "../agent/agent.js";
 import { onAbort } from "../base/abort.js";
-import { createLogger } from "../base/log.js";
 import { readAttachments } from "../files/attachments.js";
 import type { Run, RunInput } from "../ports/run.js";
 import { compose, type Composition } from "../serve/compose.js";
@@ -10,7 +9,7 @@ import { getEnvironmentVariable } from "../serve/environment.js";
 import { Selection } from "../serve/selected-adapters.js";
 import type { run as runDescription } from "./descriptions/run.js";
 import { loadConfigWithFlags, type CommandHandler, type CommandContext } from "./command.js";
-import { createLogWriter } from "./log-writer.js";
+import { createCommandLogger } from "./log-writer.js";
 import { SIGNAL_EXIT_CODES } from "./signal-exit-codes.js";
 import { toBudget, readPrompt, readSchema } from "./run-input.js";
 import { toModelUsageError, resolveModel } from "./run-model.js";
@@ -202,13 +201,14 @@ async function loadRunConfig({ flags }: RunCommandContext) {
   );
 }
 
-async function createRunLogger({ config, secrets }: LoadedConfig, { flags, output }: RunCommandContext) {
-  const { level } = config.log;
-  return createLogger({
-    // Informational messages of the agent are not progress of the run.
-    level: flags.quiet ? "error" : level === "info" ? "warn" : level,
-    write: await createLogWriter(output),
-    secrets: () => secrets,
+function createRunLogger(loadedConfig: LoadedConfig, { flags, output }: RunCommandContext) {
+  const { level } = loadedConfig.config.log;
+  // Informational messages of the agent are not progress of the run.
+  const runLevel = flags.quiet ? "error" : level === "info" ? "warn" : level;
+  return createCommandLogger(loadedConfig, {
+    level: runLevel,
+    columns: output.columns,
+    report: (line) => output.report(line),
   });
 }
 

@@ -1,12 +1,10 @@
 import { resolve } from "node:path";
 import { compose, type Composition } from "../serve/compose.js";
-import type { LoadedConfig } from "../serve/config.js";
-import { createLogger } from "../base/log.js";
 import { limitHeapGrowth } from "../base/limit-heap-growth.js";
 import type { Logger } from "../ports/logger.js";
 import type { serve } from "./descriptions/serve.js";
-import { loadConfigWithFlags, type CommandHandler, type CommandOutput } from "./command.js";
-import { createLogWriter } from "./log-writer.js";
+import { loadConfigWithFlags, type CommandHandler } from "./command.js";
+import { createCommandLogger } from "./log-writer.js";
 import { refuseArguments } from "./refuse-arguments.js";
 import { suspendSafely } from "./suspend.js";
 
@@ -32,7 +30,7 @@ const MAX_IDLE_CHECKS = 25;
 export const run: CommandHandler<typeof serve.flags> = async ({ args, flags, output }) => {
   refuseArguments(args);
   const { loadedConfig, home } = await loadConfigWithFlags(flags);
-  const logger = await createServerLogger(loadedConfig, output);
+  const logger = await createCommandLogger(loadedConfig, output);
   if (flags.stdio) output.redirectConsoleToStderr();
   const composition = await compose({ loadedConfig, home, projectDir: resolve("."), logger });
   serveUntilStopped(composition, loadedConfig.config.server.drainDelay * 1000, logger);
@@ -62,10 +60,6 @@ function callWhenIdle(work: () => void, remainingChecks = MAX_IDLE_CHECKS): void
     if (utilization <= MAX_IDLE_UTILIZATION || remainingChecks === 1) work();
     else callWhenIdle(work, remainingChecks - 1);
   }, IDLE_CHECK_INTERVAL_MS).unref();
-}
-
-async function createServerLogger({ config, secrets }: LoadedConfig, output: CommandOutput): Promise<Logger> {
-  return createLogger({ level: config.log.level, write: await createLogWriter(output), secrets: () => secrets });
 }
 
 /** Prints the addresses. Handles signals, fatal errors and the end of a transport. */

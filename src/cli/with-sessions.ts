@@ -1,9 +1,9 @@
 import { resolve } from "node:path";
 import type { Agent } from "../agent/agent.js";
-import { createLogger } from "../base/log.js";
 import { ConfigError } from "../ports/errors.js";
 import { openSessions } from "../serve/open-sessions.js";
 import { loadConfigWithFlags, type CommandContext, type ConfigFlags } from "./command.js";
+import { createCommandLogger } from "./log-writer.js";
 
 /** Opens the stored sessions, calls `callback` and closes the store. Resolves with the result of `callback`. */
 export async function withSessions(
@@ -11,12 +11,7 @@ export async function withSessions(
   callback: (agent: Agent) => Promise<number>,
 ): Promise<number> {
   const { loadedConfig, home } = await loadConfigWithFlags(flags);
-  const { config, secrets } = loadedConfig;
-  const logger = createLogger({
-    level: config.log.level,
-    write: (line) => output.report(line),
-    secrets: () => secrets,
-  });
+  const logger = await createCommandLogger(loadedConfig, output);
   const agent = await openSessions({ loadedConfig, home, projectDir: resolve("."), logger });
   try {
     return await callback(agent);

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { readdir, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { silentLogger } from "../base/log.js";
+import { createLoggerWithFields, silentLogger } from "../base/log.js";
 import { UndoConflictError } from "../ports/errors.js";
 import type {
   ChangedFiles,
@@ -144,7 +144,8 @@ export class FolderHistory implements FileHistory {
   #openSession(sessionId: string): SessionFiles {
     const cachedSession = this.#sessionsById.get(sessionId);
     const { sessionBytes = DEFAULT_SESSION_BYTES } = this.#options;
-    const sessionFiles = cachedSession ?? new SessionFiles(this.#folderOf(sessionId), sessionBytes, this.#logger);
+    const logger = createLoggerWithFields(this.#logger, { session: sessionId });
+    const sessionFiles = cachedSession ?? new SessionFiles(this.#folderOf(sessionId), sessionBytes, logger);
     // Moves the session to the end: the least recently used session is removed first.
     this.#sessionsById.delete(sessionId);
     this.#sessionsById.set(sessionId, sessionFiles);

@@ -5,4 +5,6 @@ export { openHttpHost, type HttpHostOptions, type Remedy } from "./http-host.js"
 export type { GateOptions } from "./gate.js";
 export { answer, endRaw } from "./answers.js";
 export { BodyError, rechunkBody, readBody, type RechunkedBody } from "./body.js";
+export { getLogFields } from "./request-fields.js";
+export { logRefusal } from "./refusals.js";
 export { isJsonType, isLoopback, refusalOf, upgradeRefusalOf, type WebRules } from "./web-safety.js";

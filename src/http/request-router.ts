@@ -6,6 +6,8 @@ import type { HttpMount, Refusal } from "../ports/http-host.js";
 import type { Logger } from "../ports/logger.js";
 import { answer, answerClientError } from "./answers.js";
 import { isReadOfPath, pathOf, type HttpGate } from "./gate.js";
+import { logRefusal } from "./refusals.js";
+import { getLogFields, getRequestId, REQUEST_ID_HEADER } from "./request-fields.js";
 import type { HttpSockets } from "./sockets.js";
 import { getHeaderValues } from "./web-safety.js";
 
@@ -115,6 +117,7 @@ export class RequestRouter {
 
   #passToMount(request: IncomingMessage, response: ServerResponse): void {
     try {
+      response.setHeader(REQUEST_ID_HEADER, getRequestId(request));
       if (this.#redirectToHome(request, response)) return;
       const mount = this.#findMount(pathOf(request));
       const refusal = this.#findRefusal(request, mount, false);
@@ -124,7 +127,7 @@ export class RequestRouter {
         mount.handler(request, response);
       }
     } catch (error) {
-      this.#logger.error("a request failed", { error });
+      this.#logger.error("a request failed", { ...getLogFields(request), error });
       if (response.headersSent) response.destroy();
       else this.#answer(response, INTERNAL_ERROR_REFUSAL);
     }
@@ -149,7 +152,9 @@ export class RequestRouter {
     request: IncomingMessage,
     response: ServerResponse,
     refusal = NOT_FOUND_REFUSAL,
+    isUpgrade = false,
   ): void {
+    logRefusal(this.#logger, request, refusal, isUpgrade);
     if (mount) mount.refuse(request, response, refusal);
     else this.#answer(response, refusal);
   }
@@ -177,7 +182,7 @@ export class RequestRouter {
       request.headers["content-length"] === undefined && request.headers["transfer-encoding"] === undefined;
     if (!isWebSocket && hasNoBody) this.#serve(request, response);
     else if (!isWebSocket) this.#answer(response, createBadRequestRefusal("upgrade not supported"));
-    else this.#refuse(mount, request, response, refusal);
+    else this.#refuse(mount, request, response, refusal, true);
   }
 }
 

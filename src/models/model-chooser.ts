@@ -8,7 +8,6 @@ import { formatFailure } from "./provider-listing.js";
 
 export interface ModelChooserOptions {
   providers: readonly ModelProvider[];
-  logger: Logger;
 }
 
 /** Finds the pair that was last used in the project folder. */
@@ -27,25 +26,24 @@ export class ModelChooser {
   readonly #catalogue: Catalogue;
   readonly #preference: ModelPair;
   readonly #providers: readonly ModelProvider[];
-  readonly #logger: Logger;
 
   /** @param preference The configured preference; `""` for a name that is not configured. */
-  constructor(catalogue: Catalogue, preference: ModelPair, { providers, logger }: ModelChooserOptions) {
+  constructor(catalogue: Catalogue, preference: ModelPair, { providers }: ModelChooserOptions) {
     this.#catalogue = catalogue;
     this.#preference = preference;
     this.#providers = providers;
-    this.#logger = logger;
   }
 
   /**
    * Chooses the model of a run; see `Models.resolve`. Rejects with `ModelSelectionError` as soon as no provider can
-   * deliver a model, and with the signal's reason.
+   * deliver a model, and with the signal's reason. `logger` receives warnings about names that are not used.
    */
   async choose(
     requestedPair: ModelPair,
     storedPair: ModelPair,
     findRecentPair: RecentPairFinder,
     signal: AbortSignal,
+    logger: Logger,
   ): Promise<ChosenModel> {
     const provider = this.#findProvider(requestedPair.provider);
     if (requestedPair.provider !== "" && requestedPair.model !== "") {
@@ -65,9 +63,9 @@ export class ModelChooser {
           : this.#findById(pair.model, findRecentPair, limitedSignal),
       );
       if (match) return match;
-      this.#logger.warn("requested model unknown; using the preferred model", { ...pair });
+      logger.warn("requested model unknown; using the preferred model", { ...pair });
     }
-    return await this.#choosePreferred(findRecentPair, signal);
+    return await this.#choosePreferred(findRecentPair, signal, logger);
   }
 
   #findProvider(name: string): ModelProvider | undefined {
@@ -160,13 +158,13 @@ export class ModelChooser {
     return recentPair && this.#catalogue.findModel(recentPair) ? recentPair : preference;
   }
 
-  async #choosePreferred(findRecentPair: RecentPairFinder, signal: AbortSignal): Promise<ChosenModel> {
+  async #choosePreferred(findRecentPair: RecentPairFinder, signal: AbortSignal, logger: Logger): Promise<ChosenModel> {
     const providers = this.#providers;
     const preference = this.#preference;
     if (preference.provider !== "" || preference.model !== "") {
       const configuredModel = await this.#chooseConfigured(signal);
       if (configuredModel) return configuredModel;
-      this.#logger.warn("configured model unknown; using another model", { ...preference });
+      logger.warn("configured model unknown; using another model", { ...preference });
     }
     const recentPair = await findRecentPair();
     const recentModel = recentPair && this.#catalogue.findModel(recentPair);

@@ -90,7 +90,8 @@ export class Models {
    * - Neither: the session's `storedPair`, then the preferred pair.
    *
    * An unknown stored pair, or an unknown single name, falls back to the preferred model with a warning. Missing models
-   * are requested again. `onWaiting` receives the reason while no model is available.
+   * are requested again. `onWaiting` receives the reason while no model is available. `logger`: default that of the
+   * agent.
    *
    * Rejects with `ModelSelectionError` as soon as no provider can deliver a model, and with `ModelTimeoutError` after
    * `timeoutMs`.
@@ -101,6 +102,7 @@ export class Models {
     findRecentPair: () => Promise<ModelPair | undefined>,
     signal: AbortSignal,
     onWaiting?: (reason: string) => void,
+    logger = this.#options.logger,
   ): Promise<ChosenModel> {
     await this.#catalogue.load();
     this.#catalogue.refresh();
@@ -112,12 +114,12 @@ export class Models {
     const reportTimer =
       onWaiting && setInterval(() => onWaiting(this.#catalogue.describeFailures()), WAIT_REPORT_INTERVAL_MS);
     try {
-      return await this.#chooser.choose(requestedPair, storedPair, findRecentPair, limit.signal);
+      return await this.#chooser.choose(requestedPair, storedPair, findRecentPair, limit.signal, logger);
     } catch (error) {
       signal.throwIfAborted();
       if (!limit.hasExpired) throw error;
       const failures = this.#catalogue.describeFailures();
-      this.#options.logger.warn("no model available within the time limit", { why: failures });
+      logger.warn("no model available within the time limit", { why: failures });
       throw new ModelTimeoutError(failures);
     } finally {
       limit.clear();

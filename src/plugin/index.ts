@@ -191,6 +191,10 @@ export type { CompactionInput, CompactionStrategy } from "../ports/compaction-st
 // Time limits and cancellation.
 export { abortable, createDeadline, type Deadline } from "../base/abort.js";
 
+// Log.
+export { createLoggerWithFields } from "../base/log.js";
+export { RefusalLog } from "../base/refusal-log.js";
+
 // Text and secrets.
 export { isRecord, JsonDepthError, JsonError, parseJson } from "../base/json.js";
 export { Redactor } from "../base/redact.js";

@@ -132,6 +132,11 @@ export interface RunInput {
   fingerprint?: string | undefined;
   /** Client name, stored with the answers that it gives. Default `sdk`. */
   clientName?: string | undefined;
+  /**
+   * Fields of each log line of the run and its subagents, besides `run`, `session` and `client`. Transports set
+   * `request`, the id of the request. A field `client` replaces `clientName`.
+   */
+  logFields?: Readonly<Record<string, string>> | undefined;
 }
 
 /** The messages that a run replaces. */

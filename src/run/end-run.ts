@@ -62,7 +62,7 @@ export async function failRun(run: RunContext, thrownError: unknown): Promise<Er
   const { provider, model } = run.model;
   const { bus, events, logger } = run.channels;
   const error = toRunError(thrownError, run.signal);
-  const fields = { sessionId, provider: provider.name, model: model.id, error: error.message };
+  const fields = { provider: provider.name, model: model.id, error: error.message };
   if (isCancel(error)) logger.info("run cancelled", fields);
   else logger.warn("run failed", fields);
   // The end cannot be stored if the session was deleted or another holder has the lease.

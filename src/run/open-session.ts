@@ -14,12 +14,11 @@ import type { SessionFields } from "../ports/session-change.js";
 import type { Environment, ProjectInstructions } from "../project/project.js";
 import type { NewWorktree } from "../ports/worktrees.js";
 import { ActiveLease } from "../sessions/lease.js";
-import { createNewSession } from "../sessions/new-session.js";
 import { notifierOf } from "../sessions/polling-notifier.js";
 import { createRunRecord } from "../sessions/run-record.js";
 import { canRestart, isBefore, isQueued, withEffectiveState } from "../sessions/stored-run.js";
 import type { SessionTail } from "../watch/session-tail.js";
-import { addUsageToParent, createSubagentSession } from "./calls/spawn.js";
+import { addUsageToParent } from "./calls/spawn.js";
 import type { RunLimits, RunSlot } from "./budget/limits.js";
 import type { AgentServices, SubagentCall } from "./context/agent-services.js";
 import type { StructuredOutput } from "./context/structured-output.js";
@@ -44,11 +43,13 @@ export interface RunOrigin {
 /** A request with its session, folder, model, effort and budget. */
 export interface ResolvedRequest extends RunOrigin {
   readonly id: string;
-  /** Adds the run's id to each log line. */
+  /** Adds the ids of run and session, the client and the request to each log line. */
   readonly logger: Logger;
   readonly store: SessionDriver;
   /** First session of the chain, as read before the lease is taken. Undefined: the run creates a session. */
   readonly storedSession: Session | undefined;
+  /** The same session, or the session that the run creates. */
+  readonly firstSession: Session;
   readonly projectDir: string;
   /** The worktree of a new session that works in one. */
   readonly worktree: NewWorktree | undefined;
@@ -102,9 +103,8 @@ export async function openSession(
   request: ResolvedRequest,
   scope: AsyncScope,
 ): Promise<OpenedSession> {
-  const { handover, store, storedSession, logger, cancel, chosenModel } = request;
+  const { handover, store, storedSession, firstSession, logger, cancel, chosenModel } = request;
   const { conversations, toolStates } = agent.caches;
-  const firstSession = storedSession ?? createFirstSession(agent, request);
   const id = firstSession.chain.root;
   // The head is read with the lease, because another process may have continued, compacted or deleted the session.
   const headRequest = storedSession && createHeadRequest(storedSession, conversations.getFence(id));
@@ -139,7 +139,7 @@ export async function openSession(
   const messages = head && !isCached ? await loadMessages(store, head, headRequest, lease.previousFence) : [];
   const conversation = cachedConversation ?? new Conversation(session, messages);
   conversation.session = session;
-  const ownRequest = continuedRun ? withRunId(agent, request, continuedRun.id) : request;
+  const ownRequest = continuedRun ? withRunId(request, continuedRun.id) : request;
   const root = head?.root ?? firstSession;
   const channels = openChannels(agent, ownRequest, { conversation, root, fence: lease.fence, continuedRun }, scope);
   const state = await toolStates.load(conversation, store, isCached);
@@ -174,14 +174,8 @@ async function findInterruptedRun(
   return run && canRestart(run) ? run : undefined;
 }
 
-function withRunId(agent: AgentServices, request: ResolvedRequest, id: string): ResolvedRequest {
-  return { ...request, id, logger: createLoggerWithFields(agent.channels.logger, { run: id }) };
-}
-
-function createFirstSession(agent: AgentServices, { parentCall, projectDir, store }: ResolvedRequest): Session {
-  return parentCall
-    ? createSubagentSession(parentCall, projectDir)
-    : createNewSession({}, { projectDir, mode: agent.defaults.mode }, store);
+function withRunId(request: ResolvedRequest, id: string): ResolvedRequest {
+  return { ...request, id, logger: createLoggerWithFields(request.logger, { run: id }) };
 }
 
 interface ChannelOwner extends Pick<OpenedSession, "conversation" | "continuedRun"> {

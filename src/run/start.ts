@@ -12,12 +12,13 @@ import type { RunInput } from "../ports/run.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { NewWorktree } from "../ports/worktrees.js";
 import type { Session } from "../ports/session.js";
-import { checkFolder } from "../sessions/new-session.js";
+import { checkFolder, createNewSession } from "../sessions/new-session.js";
 import { hasSessions } from "../sessions/folder-use.js";
 import { requireSession } from "../sessions/require-session.js";
 import { toRunError } from "../sessions/run-record.js";
 import { countAttachedBytes, hasCostLimit, isMetered, resolveLimits, RunClock } from "./budget/limits.js";
 import { requirePrices, RunBudget } from "./budget/run-budget.js";
+import { createSubagentSession } from "./calls/spawn.js";
 import type { AgentServices, SubagentCall } from "./context/agent-services.js";
 import { EventBuffer } from "./context/event-buffer.js";
 import type { RunContext } from "./context/run-context.js";
@@ -25,6 +26,8 @@ import { openSession, type OpenedSession, type ResolvedRequest, type RunOrigin }
 import { worksOnFiles } from "./prompt/system-prompt.js";
 import type { QueueHandover } from "./queue/queued-run.js";
 import { buildPrompt, openTools, persistPrompt, type RunPrompt } from "./run-prompt.js";
+
+const DEFAULT_CLIENT_NAME = "sdk";
 
 /**
  * Starts a run: takes a slot and the session's lease, and stores the user's message. Rejects like `Agent.run`; then no
@@ -85,12 +88,18 @@ async function resolveRequest(agent: AgentServices, origin: RunOrigin): Promise<
   const usesFiles = worksOnFiles(input.tools ?? agent.tools.agentTools.list.tools);
   const environment = storedSession || !usesFiles ? undefined : agent.project.environment(projectDir);
   await checkFolder(projectDir);
+  const id = handover?.record.id ?? newId();
+  const firstSession = storedSession ?? createFirstSession(agent, origin, projectDir, store);
+  const { clientName = DEFAULT_CLIENT_NAME, logFields } = input;
+  const session = firstSession.chain.root;
+  const logger = createLoggerWithFields(agent.channels.logger, { run: id, session, client: clientName, ...logFields });
   const chosenModel = await agent.models.resolve(
     { provider: input.provider ?? "", model: input.model ?? "" },
     { provider: storedSession?.provider ?? "", model: storedSession?.model ?? "" },
     () => findRecentModel(store, requestedDir),
     signal,
     input.onWaiting,
+    logger,
   );
   const limits = resolveLimits(agent.budget.limits, input.budget, origin.parentCall?.maxIterations);
   // A run with a cost limit must not call a model with unknown prices.
@@ -100,13 +109,13 @@ async function resolveRequest(agent: AgentServices, origin: RunOrigin): Promise<
     outputSchema === undefined
       ? undefined
       : await (await import("./context/structured-output.js")).StructuredOutput.open(outputSchema, signal);
-  const id = handover?.record.id ?? newId();
   return {
     ...origin,
     id,
-    logger: createLoggerWithFields(agent.channels.logger, { run: id }),
+    logger,
     store,
     storedSession,
+    firstSession,
     projectDir,
     worktree,
     chosenModel,
@@ -117,6 +126,17 @@ async function resolveRequest(agent: AgentServices, origin: RunOrigin): Promise<
     instructions,
     environment,
   };
+}
+
+function createFirstSession(
+  agent: AgentServices,
+  { parentCall }: RunOrigin,
+  projectDir: string,
+  store: SessionDriver,
+): Session {
+  return parentCall
+    ? createSubagentSession(parentCall, projectDir)
+    : createNewSession({}, { projectDir, mode: agent.defaults.mode }, store);
 }
 
 /** Creates the worktree of a new session. It is removed if the run does not start. */
@@ -184,7 +204,7 @@ function createRunContext(
   const clock =
     seconds === undefined ? undefined : new RunClock(seconds, () => cancel.abort(new BudgetExceededError()));
   const compactionInstruction = input.compact ? input.message : undefined;
-  const { folders = [], ask, alwaysAsk = true, clientName = "sdk", overflow = "drop" } = input;
+  const { folders = [], ask, alwaysAsk = true, clientName = DEFAULT_CLIENT_NAME, overflow = "drop" } = input;
   const { provider, model } = chosenModel;
   const effort = selectEffort(request);
   const { bus } = agent.channels;
@@ -192,7 +212,10 @@ function createRunContext(
   const { hooks } = agent.tools;
   const run: RunContext = {
     agent,
-    info: { id, sessionId, agentId: newId(), projectDir, folders, parentCall, compactionInstruction },
+    info: {
+      ...{ id, sessionId, agentId: newId(), projectDir, folders, parentCall, compactionInstruction },
+      logFields: input.logFields,
+    },
     model: { provider, model, effort, extraPrompt, structuredOutput },
     caller: {
       ...{ id, sessionId, provider, model, effort, systemPrompt, instructionTexts, hooks, signal },

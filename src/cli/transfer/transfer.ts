@@ -2,7 +2,6 @@ import { realpath } from "node:fs/promises";
 import { parse, resolve } from "node:path";
 import { openStore } from "../../serve/compose.js";
 import { ConfigError, GantryError, hasCode, InputError } from "../../ports/errors.js";
-import { createLogger } from "../../base/log.js";
 import type { Message } from "../../ports/message.js";
 import type { SessionMode } from "../../ports/session.js";
 import type { ChainData, SessionDriver } from "../../ports/session-driver.js";
@@ -15,6 +14,7 @@ import { SIGNAL_EXIT_CODES } from "../signal-exit-codes.js";
 import { adoptOrphans } from "./adopt-orphans.js";
 import { ExportFile } from "./export-file.js";
 import { readLines } from "../lines.js";
+import { createCommandLogger } from "../log-writer.js";
 import { createNotFoundError } from "../with-sessions.js";
 import { Progress } from "../progress.js";
 
@@ -62,16 +62,13 @@ export const run: CommandHandler<typeof exportDescription.flags> = async (contex
 };
 
 async function openResources(
-  { flags }: TransferCommandContext,
+  { flags, output }: TransferCommandContext,
   progress: Progress,
 ): Promise<{ store: SessionDriver; mode: SessionMode }> {
   const { loadedConfig, home } = await loadConfigWithFlags(flags);
-  const { config, secrets } = loadedConfig;
-  const logger = createLogger({
-    level: config.log.level,
-    write: (line) => progress.report(line),
-    secrets: () => secrets,
-  });
+  const { config } = loadedConfig;
+  const report = (line: string) => progress.report(line);
+  const logger = await createCommandLogger(loadedConfig, { columns: output.columns, report });
   const store = await openStore({ loadedConfig, home, projectDir: resolve("."), logger });
   return { store, mode: config.permissions.mode };
 }

@@ -75,6 +75,7 @@ export class Subagents {
         systemPrompt: [extraPrompt, SUBAGENT_INSTRUCTIONS].filter((text) => text !== "").join("\n\n"),
         tools,
         clientName: run.permissions.clientName,
+        logFields: run.info.logFields,
         folders,
         signal,
         ...(input.budget && { budget: input.budget }),

@@ -27,6 +27,8 @@ export interface RunContext extends PermissionRun {
     readonly parentCall: SubagentCall | undefined;
     /** For a run that only compacts its session: what to keep; may be `""`. Undefined for all other runs. */
     readonly compactionInstruction: string | undefined;
+    /** As in `RunInput`, for the runs of subagents. */
+    readonly logFields: Readonly<Record<string, string>> | undefined;
   };
   readonly model: {
     readonly provider: ModelProvider;

@@ -40,6 +40,7 @@ const INPUT_TYPES: FieldTypes<RunInput> = {
   alwaysAsk: "boolean",
   hasResponder: "function",
   clientName: "string",
+  logFields: "any",
   idempotencyKey: "string",
   fingerprint: "string",
 };
@@ -60,6 +61,9 @@ export function checkInput(input: RunInput): void {
   const { folders = [] }: { folders?: unknown } = input;
   if (!Array.isArray(folders) || !folders.every((folder) => typeof folder === "string" && isAbsolute(folder)))
     throw new InputError("folders", "a list of absolute paths");
+  const { logFields = {} }: { logFields?: unknown } = input;
+  if (!isRecord(logFields) || !Object.values(logFields).every((value) => typeof value === "string"))
+    throw new InputError("logFields", "an object of strings");
   if (input.tools !== undefined) createToolList(input.tools);
   if (input.mcpServers !== undefined) checkServers("mcpServers", input.mcpServers);
   if (input.worktree && input.sessionId !== undefined)

@@ -1,3 +1,4 @@
+import { createLoggerWithFields } from "../../base/log.js";
 import type { TaskSet } from "../../base/task-set.js";
 import {
   hasCode,
@@ -89,7 +90,9 @@ export class RunQueue<Run> {
           startedAt,
         });
         const record: RunRecord = { ...newRecord, state: "queued" };
-        const queuedRun = new QueuedRun(store, record, input, startRun, this.#options.logger);
+        const fields = { run: record.id, session: rootId, client: input.clientName, ...input.logFields };
+        const logger = createLoggerWithFields(this.#options.logger, fields);
+        const queuedRun = new QueuedRun(store, record, input, startRun, logger);
         await queuedRun.enter();
         if (this.#isClosed) queuedRun.cancel(new ShuttingDownError());
         else queue.add(queuedRun);

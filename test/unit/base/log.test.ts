@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { createLogger, ProviderError } from "gantry";
+import { formatJsonEntry } from "../../../src/base/json-log.js";
 import { redact } from "../../../src/base/redact.js";
 
 describe("the logger", () => {
@@ -51,6 +52,31 @@ describe("the logger", () => {
     assert.equal(lines.length, 1);
     // eslint-disable-next-line no-control-regex
     assert.doesNotMatch(lines[0] ?? "", /[\n\r\u2028\u001b]/);
+  });
+
+  it("writes JSON objects with redacted fields and errors if asked, one a line", () => {
+    const lines: string[] = [];
+    const options = { level: "debug", write: (line: string) => lines.push(line), secrets: () => ["hunter22"] } as const;
+    const logger = createLogger({ ...options, format: formatJsonEntry });
+    const error = new Error("oops\n\u2028", { cause: new Error("key hunter22") });
+    logger.warn("failed", { run: "r1", level: "mine", time: 1, deep: { key: 'hunter22"' }, error });
+    const circularFields: Record<string, unknown> = {};
+    circularFields["self"] = circularFields;
+    logger.info("circular", circularFields);
+    logger.debug("bare");
+    const [first, second, third] = lines.map((line) => JSON.parse(line) as Record<string, unknown>);
+    const { time, error: loggedError, ...fields } = first!;
+    assert.match(String(time), /^\d{4}-\d\d-\d\dT[\d:.]+Z$/);
+    assert.deepEqual(fields, { level: "warn", message: "failed", run: "r1", deep: { key: '[redacted]"' } });
+    const { name, stack, cause } = loggedError as { name: string; stack: string; cause: { message: string } };
+    assert.deepEqual([name, typeof stack, cause.message], ["Error", "string", "key [redacted]"]);
+    // eslint-disable-next-line no-control-regex
+    assert.doesNotMatch(lines.join(""), /[\n\r\u2028\u001b]/);
+    assert.deepEqual(
+      { ...second, time: "" },
+      { time: "", level: "info", message: "circular", fields: "unserialisable" },
+    );
+    assert.deepEqual(Object.keys(third!), ["time", "level", "message"]);
   });
 
   it("uses redact, which hides keys of known formats and keeps ordinary hyphenated words", () => {

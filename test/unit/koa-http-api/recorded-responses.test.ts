@@ -128,6 +128,8 @@ async function recordResponses(t: Hooks): Promise<string> {
 /** Headers and fields added since the recording. They are removed before the comparison. */
 const LATER_ADDITIONS: readonly [pattern: RegExp, replacement: string][] = [
   [/^X-Run-Id: <id>\n/gm, ""],
+  [/^X-Request-Id: <id>\n/gm, ""],
+  [/(?<=^Access-Control-Expose-Headers: .*), X-Request-Id/gm, ""],
   [/(?<=^Access-Control-Expose-Headers: X-Session-Id), X-Run-Id/gm, ""],
   [/(?<="usage":\{[^{}]*\}),"mode":"auto"\}/g, "}"],
 ];
