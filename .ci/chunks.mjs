@@ -30,14 +30,16 @@ export const CHUNKS = [
   ]),
   deferredChunk("refusals", "serve", ["src/base refusal-log"]),
   chunk("http", "serve", ["src/http http-host", "adapters/koa-http-api index", "adapters/web-console index"]),
-  deferredChunk("clients", "serve http refusals", ["src/http client-lookup refusals socket-table"]),
+  deferredChunk("clients", "serve http", ["src/http client-lookup socket-table"]),
+  deferredChunk("http-refusals", "serve http refusals", ["src/http refusals"]),
   chunk("stdio", "serve", ["adapters/acp-stdio index"]),
+  deferredChunk("acp-failures", "serve refusals stdio", ["adapters/acp-shared failures"]),
   deferredChunk("prompt", "serve stdio", [
     "adapters/acp-shared permission plan prompt prompt-input reported-calls run-usage session-watch tool-output-stream updates",
   ]),
   // Methods and features of ACP that a first turn does not need.
-  deferredChunk("acp-features", "serve refusals stdio prompt", [
-    "adapters/acp-shared authentication elicitation refusals session-changes session-list system-prompt terminals",
+  deferredChunk("acp-features", "serve stdio prompt", [
+    "adapters/acp-shared authentication elicitation session-changes session-list system-prompt terminals",
   ]),
   // The first run. Modules of adapters/language-models that the `serve` chunk contains are not listed again.
   deferredChunk("run", "serve", [

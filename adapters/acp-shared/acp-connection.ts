@@ -6,9 +6,10 @@ import { Dispatcher, type RequestContext, type Sink } from "./dispatcher.js";
 import { authenticate, createAuthRequiredError } from "./authentication.js";
 import { RpcError } from "./errors.js";
 import type { ClientFrame } from "./frames.js";
-import { formatClientName, type ClientFacts, type ConnectionDependencies } from "./open-sessions.js";
+import type { ClientFacts, ConnectionDependencies } from "./open-sessions.js";
 import { PROVIDER_KEY_METHOD, type AuthMethod } from "./options.js";
 import { readInitialize, readParams, type InitializeData } from "./params.js";
+import { escapeInvisible } from "./printable-line.js";
 import { resolveProfile, type ClientProfile } from "./profile.js";
 import { listSessions } from "./session-list.js";
 import { ERROR_CODES, METHODS, PROTOCOL_VERSION, type ResponseMessage } from "./wire.js";
@@ -18,6 +19,8 @@ type MethodHandler = (params: Params, context: RequestContext) => Promise<unknow
 
 /** Maximum characters of an unknown method in an error. */
 const MAX_METHOD_CHARACTERS = 100;
+/** Maximum characters of a client's name in stored answers and in the log. */
+const MAX_NAME_CHARACTERS = 100;
 
 /** Methods that need authentication after a logout. */
 const AUTHENTICATED_METHODS: ReadonlySet<string> = new Set([
@@ -42,13 +45,7 @@ export class AcpConnection implements ClientFacts {
 
   constructor(serverDependencies: ConnectionDependencies, sink: Sink) {
     // The client has a name after `initialize` only.
-    const getClientName = () => formatClientName(this);
-    const clientFields = {
-      get client() {
-        return getClientName();
-      },
-    };
-    const logger = createLoggerWithFields(serverDependencies.logger, clientFields);
+    const logger = createLoggerWithFields(serverDependencies.logger, () => ({ client: this.clientName }));
     const dependencies = { ...serverDependencies, logger };
     this.#dependencies = dependencies;
     this.#sink = sink;
@@ -91,6 +88,11 @@ export class AcpConnection implements ClientFacts {
   /** Undefined before `initialize` has succeeded. */
   get client(): InitializeData | undefined {
     return this.#client;
+  }
+
+  get clientName(): string {
+    const name = [...escapeInvisible(this.#client?.clientName ?? "")].slice(0, MAX_NAME_CHARACTERS).join("");
+    return name === "" ? "acp" : `acp:${name}`;
   }
 
   get clientProfile(): ClientProfile {

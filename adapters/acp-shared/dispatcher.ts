@@ -1,8 +1,8 @@
 import type { Logger } from "gantry";
 import { isRecord } from "gantry/plugin";
-import { createCancelledError, raceCancellation, RpcError, toRpcError } from "./errors.js";
+import { createCancelledError, raceCancellation, RpcError } from "./errors.js";
+import { toAnswerError } from "./failures.js";
 import { parseFrame, type ClientFrame } from "./frames.js";
-import { RpcRefusals } from "./refusals.js";
 import {
   ERROR_CODES,
   METHODS,
@@ -74,7 +74,6 @@ export class Dispatcher {
   readonly #controllersByRequestKey = new Map<string, Set<AbortController>>();
   readonly #pendingRequests = new Map<RequestId, PendingRequest>();
   readonly #closeController = new AbortController();
-  #refusals: RpcRefusals | undefined;
   #lastId = 0;
   #unansweredCount = 0;
   #idleResolvers: (() => void)[] = [];
@@ -220,9 +219,7 @@ export class Dispatcher {
       respond({ jsonrpc: "2.0", id, result });
       for (const callback of afterAnswerCallbacks) callback();
     } catch (error) {
-      const rpcError = toRpcError(error, this.#logger);
-      (this.#refusals ??= new RpcRefusals(this.#logger)).record(rpcError, id, method);
-      respond({ jsonrpc: "2.0", id, error: rpcError.toObject() });
+      respond({ jsonrpc: "2.0", id, error: toAnswerError(error, this.#logger, id, method).toObject() });
     } finally {
       controllers.delete(controller);
       if (controllers.size === 0) this.#controllersByRequestKey.delete(key);

@@ -36,22 +36,6 @@ export function createCancelledError(): RpcError {
   return new RpcError(ERROR_CODES.cancelled, "request cancelled");
 }
 
-/** Converts the error of a handler for the client. Logs internal errors, whose details are not sent. */
-export function toRpcError(error: unknown, logger: Logger): RpcError {
-  if (error instanceof RpcError) return error;
-  if (hasCode(error, "invalid_input"))
-    return new RpcError(ERROR_CODES.invalidParams, `invalid params: ${error.message}`, { field: error.field });
-  if (hasCode(error, "attachment")) return new RpcError(ERROR_CODES.invalidParams, error.message);
-  if (hasCode(error, "session_not_found")) return createSessionNotFoundError(error.sessionId);
-  if (hasCode(error, "session_busy")) return new RpcError(ERROR_CODES.invalidRequest, error.message);
-  if (hasCode(error, "project_folder")) return toParamsError("cwd", "the absolute path of an existing folder");
-  if (hasCode(error, "run_cancelled")) return createCancelledError();
-  if (hasCode(error, "too_many_runs") || hasCode(error, "shutting_down"))
-    return new RpcError(ERROR_CODES.internal, error.message, undefined, true);
-  logger.error("a request failed", { error });
-  return new RpcError(ERROR_CODES.internal, toStoreText(error) ?? "internal error");
-}
-
 /** Converts the failure of a run to a text for the client's user. Logs internal errors. */
 export function toFailureText(error: unknown, logger: Logger): string {
   if (hasCode(error, "model_timeout") && error.reason !== "") return `${error.message}: ${error.reason}`;
@@ -64,7 +48,7 @@ export function toFailureText(error: unknown, logger: Logger): string {
  * Text for a full, locked or unavailable store; undefined for other errors. The store's own message may contain file and
  * host names and is not sent.
  */
-function toStoreText(error: unknown): string | undefined {
+export function toStoreText(error: unknown): string | undefined {
   if (!hasCode(error, "store")) return undefined;
   if (error.isFull) return "session store: no space left";
   if (error.lockHolder !== undefined) return "session store locked";

@@ -9,14 +9,11 @@ import type { ClientProfile } from "./profile.js";
 import { SessionUpdates } from "./session-updates.js";
 import { Terminals } from "./terminals.js";
 import type { Turns } from "./turns.js";
-import { escapeInvisible } from "./printable-line.js";
 import type { SessionWatch } from "./session-watch.js";
 import { CLIENT_METHODS, type SessionUpdate } from "./wire.js";
 
 /** Delay before a session is watched, in ms. The first prompts have priority; the watch sends earlier events too. */
 const WATCH_DELAY_MS = 1_000;
-/** Maximum characters of a client's name in stored answers. */
-const MAX_NAME_CHARACTERS = 100;
 
 /** State that the connections of one transport share. */
 export interface ConnectionDependencies {
@@ -32,13 +29,9 @@ export interface ConnectionDependencies {
 export interface ClientFacts {
   /** Undefined before `initialize`. */
   readonly client: InitializeData | undefined;
+  /** Name in stored answers and in the log: `acp:Zed`, or `acp` without a name. */
+  readonly clientName: string;
   readonly clientProfile: ClientProfile;
-}
-
-/** Name of a client in stored answers and in the log: `acp:Zed`, or `acp` without a name. */
-export function formatClientName({ client }: Pick<ClientFacts, "client">): string {
-  const name = [...escapeInvisible(client?.clientName ?? "")].slice(0, MAX_NAME_CHARACTERS).join("");
-  return name === "" ? "acp" : `acp:${name}`;
 }
 
 /** The open sessions of one client with their state and watches. */
@@ -81,11 +74,6 @@ export class OpenSessions {
       sendUpdate,
       closeSignal,
     });
-  }
-
-  /** Name of the client in stored answers. */
-  get clientName(): string {
-    return formatClientName(this.#facts);
   }
 
   /**
@@ -212,7 +200,7 @@ export class OpenSessions {
       projectDir: openSession.cwd ?? projectDir,
       ...clientProfile,
       client: this.createClient(openSession.id),
-      clientName: this.clientName,
+      clientName: this.#facts.clientName,
       canAsk: (session) => this.canAsk(session),
       send: (update) => this.sendUpdate(openSession.id, update),
       waitForReader: () => this.#sink.waitForReader(openSession.id),

@@ -12,14 +12,6 @@ export function escapeInvisible(text: string): string {
   return text.replace(DECEPTIVE_PATTERN, (character) => SHORT_ESCAPES[character] ?? toUnicodeEscape(character));
 }
 
-/** Maximum characters of a client's text, such as the id of a request, in the log. */
-const MAX_LOGGED_CHARACTERS = 64;
-
-/** A client's text in the log. */
-export function toLoggedText(text: string): string {
-  return escapeInvisible(text.slice(0, MAX_LOGGED_CHARACTERS));
-}
-
 function toUnicodeEscape(character: string): string {
   const code = (character.codePointAt(0) ?? 0).toString(16);
   return code.length > 4 ? `\\u{${code}}` : `\\u${code.padStart(4, "0")}`;

@@ -1,11 +1,10 @@
 import type { Agent, AgentEvent, AskReply, AskRequest, Logger, Run, RunInput, RunResult, Session } from "gantry";
 import { newId } from "gantry/plugin";
 import { registerClient, type AcpClient } from "./client.js";
-import { toFailureText, isCancellation, RpcError, toRpcError } from "./errors.js";
+import { toFailureText, isCancellation, RpcError } from "./errors.js";
 import type { OpenSession, OwnRun } from "./open-session.js";
 import { askClient, toPermissionQuestion } from "./permission.js";
 import { readPlan } from "./plan.js";
-import { toLoggedText } from "./printable-line.js";
 import type { ClientProfile } from "./profile.js";
 import { ToolOutputStream } from "./tool-output-stream.js";
 import type { PromptInput } from "./prompt-input.js";
@@ -21,7 +20,7 @@ import {
   toUsageUpdate,
   toWaitUpdates,
 } from "./updates.js";
-import { ERROR_CODES, type Profile, type PromptResult, type RequestId, type SessionUpdate } from "./wire.js";
+import { ERROR_CODES, type Profile, type PromptResult, type SessionUpdate } from "./wire.js";
 
 /** A prompt and the dependencies of its run. */
 export interface PromptContext extends ClientProfile {
@@ -34,8 +33,8 @@ export interface PromptContext extends ClientProfile {
   client: AcpClient;
   /** Name of the client in stored answers. */
   clientName: string;
-  /** Id of the client's request; undefined for a notification. */
-  requestId: RequestId | undefined;
+  /** As in `RunInput`. */
+  logFields?: RunInput["logFields"];
   /** Whether the client answers the questions of the run. */
   canAsk: boolean;
   /** Whether tools that need permission ask in every mode of the session, also in `auto`. */
@@ -60,7 +59,7 @@ const REQUEST_ERROR_CODES: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Runs one prompt to its end. Rejects with `RpcError` if the run could not start, or with profile `official` if it
+ * Runs one prompt to its end. Rejects if the run could not start, or with `RpcError` and profile `official` if it
  * failed. Sends nothing after the turn was answered.
  */
 export async function runPrompt(turn: Turn, context: PromptContext): Promise<PromptResult> {
@@ -74,6 +73,8 @@ export async function runPrompt(turn: Turn, context: PromptContext): Promise<Pro
   const runUsage = new RunUsage(agent, session.chain.root);
   const outputStream = new ToolOutputStream(send, context.showsTerminals);
   let ownRun: OwnRun | undefined;
+  /** Whether the run never started, so that the request fails. The caller converts the error. */
+  let isRefused = false;
   // Any client may answer. A call with a permission question starts when the answer allows it.
   const unsubscribe = agent.on("ask.closed", ({ runId, ask }) => {
     const isAllowed = ask.kind === "question" || ask.reply?.choice === "allow" || ask.reply?.choice === "allow_always";
@@ -88,7 +89,7 @@ export async function runPrompt(turn: Turn, context: PromptContext): Promise<Pro
       openSession.setOwnRun(ownRun);
       context.onStarted();
     } catch (error) {
-      if (!turn.isCancelled && REQUEST_ERROR_CODES.has(readErrorCode(error))) throw toRpcError(error, logger);
+      if (!turn.isCancelled && REQUEST_ERROR_CODES.has(readErrorCode(error))) isRefused = true;
       throw error;
     } finally {
       endStart();
@@ -103,7 +104,7 @@ export async function runPrompt(turn: Turn, context: PromptContext): Promise<Pro
     if (usage) send(usage);
     return toPromptResult(result, turn, profile);
   } catch (error) {
-    if (error instanceof RpcError) throw error;
+    if (isRefused || error instanceof RpcError) throw error;
     const usage = await runUsage.readUpdate(ownRun?.run, profile, logger);
     const message = turn.isCancelled || isCancellation(error) ? undefined : toFailureText(error, logger);
     if (message !== undefined && profile !== "official") send(toMessageChunk(message));
@@ -126,7 +127,7 @@ function toRunInput(
   reportedCalls: ReportedCalls,
   send: (update: SessionUpdate) => void,
 ): RunInput {
-  const { agent, session, openSession, input, isEditor, supportsNotices, canAsk, alwaysAsk, clientName, requestId } =
+  const { agent, session, openSession, input, isEditor, supportsNotices, canAsk, alwaysAsk, clientName, logFields } =
     context;
   const { servers, folders, instructions } = openSession.clientResources;
   return {
@@ -148,7 +149,7 @@ function toRunInput(
     ask: canAsk ? (request, signal) => askOwnClient(request, signal, reportedCalls, context) : undefined,
     alwaysAsk,
     clientName,
-    ...(requestId !== undefined && { logFields: { request: toLoggedText(String(requestId)) } }),
+    logFields,
   };
 }
 

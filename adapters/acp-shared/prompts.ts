@@ -4,6 +4,7 @@ import { toParamsError, RpcError, createSessionBusyError } from "./errors.js";
 import type { ClientFacts, ConnectionDependencies, OpenSessions } from "./open-sessions.js";
 import { readString } from "./params.js";
 import { runPrompt } from "./prompt.js";
+import { escapeInvisible } from "./printable-line.js";
 import { readPrompt, type PromptInput } from "./prompt-input.js";
 import type { Turn } from "./turns.js";
 import { ERROR_CODES, type PromptResult, type RequestId } from "./wire.js";
@@ -109,8 +110,8 @@ export class ClientPrompts {
       openSession,
       input,
       client: sessions.createClient(sessionId),
-      clientName: sessions.clientName,
-      requestId,
+      clientName: this.#facts.clientName,
+      ...(requestId !== undefined && { logFields: { request: escapeInvisible(String(requestId).slice(0, 64)) } }),
       canAsk: sessions.canAsk(session),
       alwaysAsk: options.requestPermission,
       supportsCompactionUpdates: client?.supportsCompactionUpdates === true,
@@ -163,12 +164,13 @@ export class ClientPrompts {
   #logIgnoredBlocks(rootId: string, types: readonly string[]): void {
     if (types.length === 0 || this.#loggedRootIds.has(rootId)) return;
     this.#loggedRootIds.add(rootId);
-    const { clientProfile } = this.#facts;
+    const { client, clientProfile } = this.#facts;
     const message = clientProfile.isEditor
       ? "prompt blocks ignored; gantry cannot read them"
       : "prompt blocks ignored; only the first text is read. Set acp.profile or --acp-profile to official to read all blocks";
     this.#dependencies.logger.warn(message, {
       types: [...new Set(types)],
+      client: client?.clientName ?? "",
       session: rootId,
     });
   }

@@ -63,6 +63,12 @@ export function createLogger(options: {
       options.write(redactor.redact(line).replace(CONTROL_CHARACTERS, " "));
     };
   };
+  return createMethods(createMethod);
+}
+
+type LogMethod = Logger[LogLevel];
+
+function createMethods(createMethod: (level: LogLevel) => LogMethod): Logger {
   return {
     debug: createMethod("debug"),
     info: createMethod("info"),
@@ -73,28 +79,18 @@ export function createLogger(options: {
 
 /** Creates a logger that writes to `logger`, with `name: ` before each message. */
 export function createNamedLogger(logger: Logger, name: string): Logger {
-  return {
-    debug: (message, fields) => logger.debug(`${name}: ${message}`, fields),
-    info: (message, fields) => logger.info(`${name}: ${message}`, fields),
-    warn: (message, fields) => logger.warn(`${name}: ${message}`, fields),
-    error: (message, fields) => logger.error(`${name}: ${message}`, fields),
-  };
+  return createMethods((level) => (message, fields) => logger[level](`${name}: ${message}`, fields));
 }
 
-/** Creates a logger that writes to `logger`, with `commonFields` in each entry. Fields of the entry take precedence. */
-export function createLoggerWithFields(logger: Logger, commonFields: LogFields): Logger {
-  return {
-    debug: (message, fields) => logger.debug(message, { ...commonFields, ...fields }),
-    info: (message, fields) => logger.info(message, { ...commonFields, ...fields }),
-    warn: (message, fields) => logger.warn(message, { ...commonFields, ...fields }),
-    error: (message, fields) => logger.error(message, { ...commonFields, ...fields }),
-  };
+/**
+ * Creates a logger that writes to `logger`, with `commonFields` in each entry. A function is called for each entry.
+ * Fields of the entry take precedence.
+ */
+export function createLoggerWithFields(logger: Logger, commonFields: LogFields | (() => LogFields)): Logger {
+  return createMethods((level) => (message, fields) => {
+    logger[level](message, { ...(typeof commonFields === "function" ? commonFields() : commonFields), ...fields });
+  });
 }
 
 /** Writes nothing. Default of an embedded agent. */
-export const silentLogger: Logger = {
-  debug: () => undefined,
-  info: () => undefined,
-  warn: () => undefined,
-  error: () => undefined,
-};
+export const silentLogger: Logger = createMethods(() => () => undefined);

@@ -18,12 +18,9 @@ export async function createCommandLogger(
   target: LogTarget,
 ): Promise<Logger> {
   const { level = log.level, columns } = target;
-  const base = { level, secrets: () => secrets };
-  if (log.format === "json") {
-    const { formatJsonEntry } = await import("../base/json-log.js");
-    return createLogger({ ...base, write: (line) => target.report(line), format: formatJsonEntry });
-  }
-  if (columns === undefined) return createLogger({ ...base, write: (line) => target.report(line) });
-  const { formatLogLine } = await import("./log-lines.js");
-  return createLogger({ ...base, write: (line) => target.report(formatLogLine(line)) });
+  const isJson = log.format === "json";
+  const format = isJson ? (await import("../base/json-log.js")).formatJsonEntry : undefined;
+  const toLine = isJson || columns === undefined ? undefined : (await import("./log-lines.js")).formatLogLine;
+  const write = (line: string) => target.report(toLine ? toLine(line) : line);
+  return createLogger({ level, secrets: () => secrets, format, write });
 }

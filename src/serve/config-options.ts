@@ -232,11 +232,7 @@ export const configOptions = option.section(
         '`"debug"`, `"info"`, `"warn"` or `"error"`. The log goes to stderr; keys are redacted from it.',
         { default: "info" },
       ),
-      format: option.oneOf(
-        ["text", "json"],
-        '`"text"`: lines for people. `"json"`: one JSON object a line, for programs that collect logs. See [troubleshooting.md](troubleshooting.md#the-log).',
-        { default: "text" },
-      ),
+      format: option.oneOf(["text", "json"], '`"text"` or `"json"`, one object a line.', { default: "text" }),
     }),
     $schema: option.text("JSON Schema for editors. The package contains it as `gantry/config.schema.json`."),
   },
