@@ -63,8 +63,7 @@ export const CHUNKS = [
   deferredChunk("tools", "serve run", [
     "src/run/calls execute prepare; src/run/prompt nested-instructions; src/run/permissions rule-schema rules",
     "src/tools/files delete-path edit-file files grep-search matched-lines patch-files patch-plan patch-text read-file",
-    "src/tools/files record-file replace-file search-folder search-results write-file",
-    "src/tools/shell shell-output; src/tools/web web-page; src/files attachments walk; src/untrusted workers; src/base cut-text; src/processes clean-stream file-list output-file ripgrep search-scope",
+    "src/tools/files record-file replace-file search-folder search-results write-file; src/tools/shell shell-output; src/tools/web web-page; src/files attachments walk; src/untrusted workers; src/base cut-text; src/processes clean-stream file-list output-file ripgrep search-scope",
   ]),
   // Runs with watching clients, questions, subagents or budgets.
   deferredChunk("live", "serve run", [

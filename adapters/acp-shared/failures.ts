@@ -1,6 +1,6 @@
 import { hasCode, type Logger } from "gantry";
 import { RefusalLog } from "gantry/plugin";
-import { createCancelledError, createSessionNotFoundError, RpcError, toParamsError, toStoreText } from "./errors.js";
+import { createSessionNotFoundError, RpcError, toParamsError, toStoreText } from "./errors.js";
 import { escapeInvisible } from "./printable-line.js";
 import { ERROR_CODES, type RequestId } from "./wire.js";
 
@@ -30,7 +30,7 @@ function toRpcError(error: unknown, logger: Logger): RpcError {
   if (hasCode(error, "session_not_found")) return createSessionNotFoundError(error.sessionId);
   if (hasCode(error, "session_busy")) return new RpcError(ERROR_CODES.invalidRequest, error.message);
   if (hasCode(error, "project_folder")) return toParamsError("cwd", "the absolute path of an existing folder");
-  if (hasCode(error, "run_cancelled")) return createCancelledError();
+  if (hasCode(error, "run_cancelled")) return new RpcError(ERROR_CODES.cancelled, "request cancelled");
   if (hasCode(error, "too_many_runs") || hasCode(error, "shutting_down"))
     return new RpcError(ERROR_CODES.internal, error.message, undefined, true);
   logger.error("a request failed", { error });

@@ -48,7 +48,7 @@ export class ClientPrompts {
     const sessionId = readString(params, "sessionId");
     const input = readPrompt(params.prompt, this.#facts.clientProfile.isEditor);
     const { turns, drainSignal } = this.#dependencies;
-    if (drainSignal.aborted) throw new RpcError(ERROR_CODES.internal, "server shutting down", undefined, true);
+    if (drainSignal.aborted) throw new RpcError(ERROR_CODES.internal, "server shutting down");
     if (isRecord(params._meta) && params._meta.steer === true) return this.#steer(sessionId, input, context);
     // No await until here: a cancel in the next frame finds the turn.
     const previousTurn = turns.get(sessionId);

@@ -23,25 +23,18 @@ function toPlainValue(value: unknown): unknown {
 }
 
 /** JSON replacer that serialises the fields of an `Error` instead of the result of its `toJSON`. */
-export function serializeErrors(this: Readonly<Record<string, unknown>>, key: string, value: unknown): unknown {
+function serializeErrors(this: Readonly<Record<string, unknown>>, key: string, value: unknown): unknown {
   return this[key] instanceof Error ? toPlainValue(this[key]) : toPlainValue(value);
 }
 
-/** Returns the line of an entry, before secrets and control characters are replaced. */
-export type LogFormatter = (time: string, level: LogLevel, message: string, fields: LogFields | undefined) => string;
+/**
+ * Returns the line of an entry, before secrets and control characters are replaced. `fieldsText`: the fields as JSON;
+ * `""` without fields; another text for fields that JSON cannot contain.
+ */
+export type LogFormatter = (time: string, level: LogLevel, message: string, fieldsText: string) => string;
 
-/** `<time> <level> <message> {fields}` */
-const formatText: LogFormatter = (time, level, message, fields) => {
-  let fieldsText = "";
-  if (fields !== undefined) {
-    try {
-      fieldsText = ` ${JSON.stringify(fields, serializeErrors)}`;
-    } catch {
-      fieldsText = " {unserialisable fields}";
-    }
-  }
-  return `${time} ${level} ${message}${fieldsText}`;
-};
+const formatText: LogFormatter = (time, level, message, fieldsText) =>
+  `${time} ${level} ${message}${fieldsText === "" ? "" : ` ${fieldsText}`}`;
 
 /**
  * Creates a logger that writes one line per entry, by default `<timestamp> <level> <message> {fields}`. `write` receives
@@ -59,7 +52,15 @@ export function createLogger(options: {
   const createMethod = (level: LogLevel) => {
     if (LEVELS.indexOf(level) < threshold) return () => undefined;
     return (message: string, fields?: LogFields): void => {
-      const line = format(new Date().toISOString(), level, message, fields);
+      let fieldsText = "";
+      if (fields !== undefined) {
+        try {
+          fieldsText = JSON.stringify(fields, serializeErrors);
+        } catch {
+          fieldsText = "{unserialisable fields}";
+        }
+      }
+      const line = format(new Date().toISOString(), level, message, fieldsText);
       options.write(redactor.redact(line).replace(CONTROL_CHARACTERS, " "));
     };
   };
@@ -83,13 +84,11 @@ export function createNamedLogger(logger: Logger, name: string): Logger {
 }
 
 /**
- * Creates a logger that writes to `logger`, with `commonFields` in each entry. A function is called for each entry.
+ * Creates a logger that writes to `logger`, with the fields of `getFields` in each entry. It is called for each entry.
  * Fields of the entry take precedence.
  */
-export function createLoggerWithFields(logger: Logger, commonFields: LogFields | (() => LogFields)): Logger {
-  return createMethods((level) => (message, fields) => {
-    logger[level](message, { ...(typeof commonFields === "function" ? commonFields() : commonFields), ...fields });
-  });
+export function createLoggerWithFields(logger: Logger, getFields: () => LogFields): Logger {
+  return createMethods((level) => (message, fields) => logger[level](message, { ...getFields(), ...fields }));
 }
 
 /** Writes nothing. Default of an embedded agent. */

@@ -144,7 +144,7 @@ export class FolderHistory implements FileHistory {
   #openSession(sessionId: string): SessionFiles {
     const cachedSession = this.#sessionsById.get(sessionId);
     const { sessionBytes = DEFAULT_SESSION_BYTES } = this.#options;
-    const logger = createLoggerWithFields(this.#logger, { session: sessionId });
+    const logger = createLoggerWithFields(this.#logger, () => ({ session: sessionId }));
     const sessionFiles = cachedSession ?? new SessionFiles(this.#folderOf(sessionId), sessionBytes, logger);
     // Moves the session to the end: the least recently used session is removed first.
     this.#sessionsById.delete(sessionId);

@@ -92,7 +92,8 @@ async function resolveRequest(agent: AgentServices, origin: RunOrigin): Promise<
   const firstSession = storedSession ?? createFirstSession(agent, origin, projectDir, store);
   const { clientName = DEFAULT_CLIENT_NAME, logFields } = input;
   const session = firstSession.chain.root;
-  const logger = createLoggerWithFields(agent.channels.logger, { run: id, session, client: clientName, ...logFields });
+  const commonFields = { run: id, session, client: clientName, ...logFields };
+  const logger = createLoggerWithFields(agent.channels.logger, () => commonFields);
   const chosenModel = await agent.models.resolve(
     { provider: input.provider ?? "", model: input.model ?? "" },
     { provider: storedSession?.provider ?? "", model: storedSession?.model ?? "" },

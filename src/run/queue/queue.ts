@@ -91,7 +91,7 @@ export class RunQueue<Run> {
         });
         const record: RunRecord = { ...newRecord, state: "queued" };
         const fields = { run: record.id, session: rootId, client: input.clientName, ...input.logFields };
-        const logger = createLoggerWithFields(this.#options.logger, fields);
+        const logger = createLoggerWithFields(this.#options.logger, () => fields);
         const queuedRun = new QueuedRun(store, record, input, startRun, logger);
         await queuedRun.enter();
         if (this.#isClosed) queuedRun.cancel(new ShuttingDownError());
