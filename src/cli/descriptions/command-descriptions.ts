@@ -1,6 +1,7 @@
 import type { CommandDescription } from "../command-description.js";
 import { adapters } from "./adapters.js";
 import { check } from "./check.js";
+import { doctor } from "./doctor.js";
 import { newAdapter } from "./new.js";
 import { chat } from "./chat.js";
 import { completion } from "./completion.js";
@@ -23,6 +24,7 @@ export const COMMAND_DESCRIPTIONS: readonly CommandDescription[] = [
   models,
   mcp,
   adapters,
+  doctor,
   check,
   newAdapter,
   completion,

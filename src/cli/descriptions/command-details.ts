@@ -32,6 +32,9 @@ Without a browser the address is printed.`,
   "sessions apply":
     "For sessions that gantry run --worktree or a client started in a Git worktree. All changes since the last call are applied, or none: " +
     "a file that was changed in the same place in the project folder prevents it.",
+  doctor:
+    "Nothing is changed: no store is migrated and no folder is created. MCP servers are started and stopped, and providers are asked for their lists of models. " +
+    "The exit code is 1 if a check finds an error.",
   models: "With TEXT, only models whose name contains it are listed. Prices are USD per million tokens.",
   "mcp list":
     "The servers start in this folder, as for a session here, and are stopped afterwards. The exit code is 1 if one of them fails.",
