@@ -18,7 +18,7 @@ const COMMAND_LOADERS: Readonly<
   sessions: () => import("./sessions.js"),
   models: () => import("./models.js"),
   mcp: () => import("./mcp.js"),
-  doctor: () => import("./doctor/doctor.js"),
+  doctor: () => import("./doctor.js"),
   check: () => import("./check.js"),
   new: () => import("./new.js"),
   completion: () => import("./completion.js"),

@@ -1,9 +1,10 @@
 import type { CommandDescription } from "../command-description.js";
-import { JSON_FLAG, SERVING_FLAGS } from "./flags.js";
+import { JSON_FLAG } from "./flags.js";
+import { serve } from "./serve.js";
 
 export const adapters = {
+  ...serve,
   name: "adapters",
   summary: "list the available adapters, and those that the config selects",
-  usage: ["[options]"],
-  flags: { ...SERVING_FLAGS, ...JSON_FLAG },
+  flags: { ...serve.flags, ...JSON_FLAG },
 } as const satisfies CommandDescription;

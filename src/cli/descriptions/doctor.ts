@@ -1,9 +1,9 @@
 import type { CommandDescription } from "../command-description.js";
-import { JSON_FLAG, SERVING_FLAGS } from "./flags.js";
+import { adapters } from "./adapters.js";
 
+/** Has the flags of `adapters`: both read what a server would use. */
 export const doctor = {
+  ...adapters,
   name: "doctor",
-  summary: "check the set-up, and name a remedy for each problem",
-  usage: ["[options]"],
-  flags: { ...SERVING_FLAGS, ...JSON_FLAG },
+  summary: "check the set-up",
 } as const satisfies CommandDescription;
