@@ -7,6 +7,7 @@ export { Agent } from "./agent/agent.js";
 export type { AgentOptions } from "./agent/options.js";
 export type { Readiness } from "./ports/readiness.js";
 export type { BusEvents } from "./ports/bus-events.js";
+export type { AgentStatistics } from "./ports/statistics.js";
 
 // Runs: input, events, and result.
 export type { AgentEvent } from "./ports/events.js";

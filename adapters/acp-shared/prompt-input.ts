@@ -9,6 +9,8 @@ export interface PromptInput {
   attachments: (ImagePart | FilePart)[];
   /** Types of the ignored blocks. */
   ignoredTypes: string[];
+  /** Trace context of the client (`_meta.traceparent`), if there is one. */
+  trace?: string;
 }
 
 const IMAGE_MEDIA_TYPES: ReadonlySet<string> = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
@@ -43,6 +45,12 @@ export function readPrompt(prompt: unknown, readsAllBlocks: boolean): PromptInpu
     throw toParamsError("prompt", "a block of text, image, resource_link or resource");
   }
   return input;
+}
+
+/** Reads `_meta.traceparent` of W3C Trace Context. Other values are ignored, as that specification requires. */
+export function readTrace(meta: unknown): Pick<PromptInput, "trace"> {
+  const trace = isRecord(meta) ? meta.traceparent : undefined;
+  return typeof trace === "string" && /^[\da-f-]{55,512}$/.test(trace) ? { trace } : {};
 }
 
 type Block = Readonly<Record<string, unknown>>;

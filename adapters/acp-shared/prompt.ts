@@ -133,6 +133,7 @@ function toRunInput(
   return {
     message: input.message,
     attachments: input.attachments,
+    trace: input.trace,
     sessionId: session.id,
     projectDir: openSession.cwd,
     mcpServers: servers,

@@ -5,7 +5,7 @@ import type { ClientFacts, ConnectionDependencies, OpenSessions } from "./open-s
 import { readString } from "./params.js";
 import { runPrompt } from "./prompt.js";
 import { escapeInvisible } from "./printable-line.js";
-import { readPrompt, type PromptInput } from "./prompt-input.js";
+import { readPrompt, readTrace, type PromptInput } from "./prompt-input.js";
 import type { Turn } from "./turns.js";
 import { ERROR_CODES, type PromptResult, type RequestId } from "./wire.js";
 
@@ -46,7 +46,7 @@ export class ClientPrompts {
   /** `session/prompt`. Registers the turn synchronously, so that the next frame finds the turn. */
   prompt(params: Params, context: RequestContext): Promise<PromptResult> {
     const sessionId = readString(params, "sessionId");
-    const input = readPrompt(params.prompt, this.#facts.clientProfile.isEditor);
+    const input = { ...readPrompt(params.prompt, this.#facts.clientProfile.isEditor), ...readTrace(params._meta) };
     const { turns, drainSignal } = this.#dependencies;
     if (drainSignal.aborted) throw new RpcError(ERROR_CODES.internal, "server shutting down");
     if (isRecord(params._meta) && params._meta.steer === true) return this.#steer(sessionId, input, context);

@@ -34,6 +34,7 @@ export interface RunExtras {
       | "commands"
       | "outputSchema"
       | "hasResponder"
+      | "trace"
       | "attachments"
       | "reasoningEffort"
       | "worktree"

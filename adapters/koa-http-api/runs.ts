@@ -61,6 +61,8 @@ export class RunEndpoint {
   async serve(ctx: Context): Promise<void> {
     const disconnectController = createDisconnectController(ctx, () => new RunCancelledError());
     const request = await readRunRequest(await this.#bodyReader.readJson(ctx));
+    const { traceparent } = ctx.headers;
+    if (typeof traceparent === "string") request.input = { ...request.input, trace: traceparent };
     if (request.input.mode !== undefined) {
       const { requirePersonForMode } = await import("./person.js");
       await requirePersonForMode(ctx, this.#dependencies, { mode: request.input.mode, sessionId: request.sessionId });

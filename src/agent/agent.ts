@@ -1,6 +1,8 @@
+import { setImmediate } from "node:timers/promises";
 import { checkOptions, BUS_EVENTS, type AgentOptions } from "./options.js";
 import { createServices } from "./create-services.js";
 import type { ReadinessCheck } from "./readiness.js";
+import { collectStatistics } from "./statistics.js";
 import { Bus } from "../base/bus.js";
 import { newId } from "../base/ids.js";
 import { silentLogger } from "../base/log.js";
@@ -14,6 +16,7 @@ import type { ModelProvider } from "../ports/model-provider.js";
 import type { ReadinessProblem, Readiness } from "../ports/readiness.js";
 import type { Run, RunInput } from "../ports/run.js";
 import type { SessionMode } from "../ports/session.js";
+import type { AgentStatistics } from "../ports/statistics.js";
 import type { Tool } from "../ports/tool.js";
 import type { McpServerFactory } from "../ports/mcp-server.js";
 import { Asks } from "../run/permissions/asks.js";
@@ -204,7 +207,8 @@ export class Agent {
     const { tasks } = this.#services.background;
     const { agentTools } = this.#services.tools;
     await tasks.add(Promise.all([this.#loadLocalRuns(), agentTools.load()])).catch(() => undefined);
-    this.#preparePromise ??= tasks.add(this.#prepareModels());
+    // After requests that have already arrived: loading blocks for 50 ms.
+    this.#preparePromise ??= tasks.add(setImmediate().then(() => this.models.prepare(this.#closeController.signal)));
   }
 
   /**
@@ -221,6 +225,11 @@ export class Agent {
     return { ready: false, reasons: [DRAINING_PROBLEM] };
   }
 
+  /** Current numbers of this process, without a query. */
+  statistics(): AgentStatistics {
+    return collectStatistics(this.#services);
+  }
+
   /** Reports the agent as not ready from now on, but still accepts runs. Load balancers get time to react. */
   drain(): void {
     this.#isDraining = true;
@@ -233,10 +242,7 @@ export class Agent {
     this.#localRuns?.queue?.close();
   }
 
-  /**
-   * Rejects new runs, cancels active runs with `ShuttingDownError`, waits for them, then closes store and providers.
-   * Idempotent.
-   */
+  /** Rejects new runs, cancels active ones with `ShuttingDownError`, waits, then closes store and providers. Idempotent. */
   close(): Promise<void> {
     return (this.#closePromise ??= this.#close());
   }
@@ -269,12 +275,6 @@ export class Agent {
     return this.#services.background.tasks.add(
       this.#loadLocalRuns().then((localRuns) => localRuns.start(input, ticket, subagentCall)),
     );
-  }
-
-  /** Loads the code of the preferred provider, after requests that have already arrived: loading blocks for 50 ms. */
-  async #prepareModels(): Promise<void> {
-    await new Promise((resolve) => setImmediate(resolve));
-    await this.models.prepare(this.#closeController.signal);
   }
 
   /** Loads the code of runs at the first use, because this code is more than half of the agent. */

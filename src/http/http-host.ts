@@ -135,6 +135,10 @@ class NodeHttpHost implements HttpHost {
     };
   }
 
+  get counts(): NonNullable<HttpHost["counts"]> {
+    return { connections: this.#sockets.count, streams: this.#openStreamCount };
+  }
+
   stopAccepting(): void {
     this.#refusesNewRequests = true;
   }

@@ -20,6 +20,11 @@ export class HttpSockets {
     this.#maxConnections = maxConnections;
   }
 
+  /** Number of open connections. */
+  get count(): number {
+    return this.#responsesBySocket.size;
+  }
+
   /** Adds a new connection, or destroys it if there are too many. */
   add(socket: Socket): void {
     if (this.#responsesBySocket.size >= this.#maxConnections + MAX_EXCESS_CONNECTIONS) {

@@ -125,7 +125,8 @@ export async function callModel(
     return answer;
   }
   const usageWithCost = toUsage(answer.usage, model.prices, caller.unknownPrice);
-  bus.emit("model.called", { ...eventFields, ...times, usage: usageWithCost });
+  const { reason: finishReason, parts } = answer;
+  bus.emit("model.called", { ...eventFields, ...times, usage: usageWithCost, finishReason, parts });
   return { ...answer, usageWithCost };
 }
 

@@ -155,6 +155,7 @@ export { startProcess, type OwnedProcess, type OwnedProgram, type ProcessEnd } f
 
 // Hooks and listeners, called in each run.
 export type { HookSet } from "../ports/hooks.js";
+export type { Telemetry, TelemetrySources } from "../ports/telemetry.js";
 
 // Worktrees of sessions.
 export type { GitWorktreesOptions } from "../worktrees/worktree-folder.js";
@@ -211,7 +212,7 @@ export type { UndoOptions } from "../sessions/undo.js";
 export type { CommandQuery, ListedCommand } from "../run/prompt/slash-commands.js";
 export type { SessionBudget } from "../run/budget/limits.js";
 export type { PromptUse, Unattended } from "../ports/agent-options.js";
-export type { ModelCallNames, ModelCallTimes, ModelPurpose } from "../ports/bus-events.js";
+export type { ModelCallNames, ModelCallTimes, ModelPurpose, ToolCallNames } from "../ports/bus-events.js";
 export type { Skill } from "../ports/skill.js";
 export type { WebSearchAnswer, WebSearchResult } from "../ports/web-search.js";
 export type { CatalogueCache, ChosenModel } from "../models/models.js";

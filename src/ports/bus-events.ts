@@ -1,5 +1,7 @@
 import type { Ask } from "./ask.js";
 import type { AgentEvent } from "./events.js";
+import type { Part } from "./message.js";
+import type { FinishReason } from "./model-provider.js";
 import type { RunResult } from "./run.js";
 import type { Session } from "./session.js";
 import type { Usage } from "./usage.js";
@@ -19,13 +21,28 @@ export interface BusEvents {
   "session.files_restored": { sessionId: string; paths: readonly string[] };
   "session.deleted": { ids: readonly string[] };
   /** Followed exactly once by either `run.finished` or `run.failed`. */
-  "run.started": { runId: string; sessionId: string; provider: string; model: string };
+  "run.started": {
+    runId: string;
+    sessionId: string;
+    provider: string;
+    model: string;
+    /** The tool call that started a subagent's run. Undefined for all other runs. */
+    parent: { runId: string; callId: string } | undefined;
+    /** `RunInput.trace`. */
+    trace: string | undefined;
+  };
   "run.finished": { runId: string; sessionId: string; result: RunResult };
   /** Emitted for a cancelled run too. */
   "run.failed": { runId: string; sessionId: string; error: Error };
   /** Followed exactly once by either `model.called` or `model.failed`. Retries belong to the same call. */
   "model.started": ModelCallNames;
-  "model.called": ModelCallNames & ModelCallTimes & { usage: Usage };
+  "model.called": ModelCallNames &
+    ModelCallTimes & {
+      usage: Usage;
+      finishReason: FinishReason;
+      /** The answer. */
+      parts: readonly Part[];
+    };
   "model.failed": ModelCallNames & ModelCallTimes & { error: Error };
   "model.retried": Omit<Extract<AgentEvent, { type: "retry" }>, "type"> & {
     runId: string;
@@ -39,8 +56,17 @@ export interface BusEvents {
   /** Tools of a source are unavailable for a run. The run continues without them. */
   "tools.failed": { runId: string; sessionId: string; source: string; error: Error };
   /** Followed exactly once by `tool.finished`. */
-  "tool.started": { runId: string; sessionId: string; callId: string; name: string };
-  "tool.finished": { runId: string; sessionId: string; callId: string; name: string; failed: boolean };
+  "tool.started": ToolCallNames & {
+    /** JSON, as the model sent it. */
+    arguments: string;
+  };
+  "tool.finished": ToolCallNames & {
+    failed: boolean;
+    /** Whether the call did not run because permission was denied. */
+    refused: boolean;
+    /** Text of the result. */
+    output: string;
+  };
 }
 
 /**
@@ -59,6 +85,19 @@ export interface ModelCallNames {
   provider: string;
   model: string;
   purpose: ModelPurpose;
+}
+
+/** Identifies the tool call of an event. */
+export interface ToolCallNames {
+  runId: string;
+  sessionId: string;
+  callId: string;
+  /** Name as the model sent it. */
+  name: string;
+  /** Whether the run has a tool of this name. */
+  isOffered: boolean;
+  /** `ToolSpec.origin`: the source of the tool. Undefined for the agent's own tools. */
+  origin: string | undefined;
 }
 
 /** Duration of a model call in whole ms, including the delays between attempts. */

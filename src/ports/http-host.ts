@@ -91,6 +91,8 @@ export interface HttpHost {
    * undefined if all slots are in use.
    */
   reserveStreamSlot(): (() => void) | undefined;
+  /** Current numbers of the listener. Undefined: they are not measured. */
+  readonly counts?: { readonly connections: number; readonly streams: number };
   /** Rejects new connections and requests (503). */
   stopAccepting(): void;
   /** Closes the listener: idle connections at once, active ones when `signal` aborts. Safe to call twice. */

@@ -137,6 +137,11 @@ export interface RunInput {
    * `request`, the id of the request. A field `client` replaces `clientName`.
    */
   logFields?: Readonly<Record<string, string>> | undefined;
+  /**
+   * Trace context of the caller, in the form of the header `traceparent` (W3C). Passed to the listeners of
+   * `run.started`. An invalid value has no effect.
+   */
+  trace?: string | undefined;
 }
 
 /** The messages that a run replaces. */

@@ -18,8 +18,9 @@ const MAX_SCHEMA_RETRIES = 2;
 /** Executes a run, from its first model call until its lease is released. Rejects like `Run.result`. */
 export async function executeRun(run: RunContext): Promise<RunResult> {
   const { provider, model } = run.model;
-  const { id: runId, sessionId } = run.info;
-  run.channels.bus.emit("run.started", { runId, sessionId, provider: provider.name, model: model.id });
+  const { id: runId, sessionId, parentCall, trace } = run.info;
+  const parent = parentCall && { runId: parentCall.parentRun.info.id, callId: parentCall.callId };
+  run.channels.bus.emit("run.started", { runId, sessionId, provider: provider.name, model: model.id, parent, trace });
   run.budget.clock?.start();
   try {
     const outcome = await runUntilEnd(run).finally(() => {

@@ -175,7 +175,7 @@ async function findInterruptedRun(
 }
 
 function withRunId(request: ResolvedRequest, id: string): ResolvedRequest {
-  return { ...request, id, logger: createLoggerWithFields(request.logger, { run: id }) };
+  return { ...request, id, logger: createLoggerWithFields(request.logger, () => ({ run: id })) };
 }
 
 interface ChannelOwner extends Pick<OpenedSession, "conversation" | "continuedRun"> {

@@ -215,7 +215,7 @@ function createRunContext(
     agent,
     info: {
       ...{ id, sessionId, agentId: newId(), projectDir, folders, parentCall, compactionInstruction },
-      logFields: input.logFields,
+      ...{ logFields: input.logFields, trace: input.trace },
     },
     model: { provider, model, effort, extraPrompt, structuredOutput },
     caller: {

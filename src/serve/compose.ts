@@ -16,7 +16,16 @@ import { isBuiltIn } from "./plugins.js";
 import { reasonOf } from "./error-reason.js";
 import type { SelectedAdapter } from "./selected-adapters.js";
 import { CloseTracker, stopInReverse, stopWithin, type StartedPart } from "./shutdown.js";
-import { AGENT, HOOKS, MODEL_PROVIDERS, SESSION_DRIVER, TOOLS, TRANSPORTS, type SelectedTransport } from "./tokens.js";
+import {
+  AGENT,
+  HOOKS,
+  MODEL_PROVIDERS,
+  SESSION_DRIVER,
+  TELEMETRY,
+  TOOLS,
+  TRANSPORTS,
+  type SelectedTransport,
+} from "./tokens.js";
 
 export interface ComposeOptions extends CompositionInput {
   /** Whether only this process uses the agent: no transport is started, and the store is opened on first use. */
@@ -74,12 +83,13 @@ async function buildComposition(composeOptions: ComposeOptions): Promise<Composi
   const { loadedConfig, home, logger } = options;
   createHome(home);
   const container = createContainer(options);
-  const [agent, transports, driver, providers, hooks] = await Promise.all([
+  const [agent, transports, driver, providers, hooks, telemetry] = await Promise.all([
     container.resolve(AGENT),
     options.isProcessLocal === true ? [] : container.resolve(TRANSPORTS),
     container.resolve(SESSION_DRIVER),
     container.resolve(MODEL_PROVIDERS),
     container.resolve(HOOKS),
+    container.resolve(TELEMETRY),
   ]);
   const closeTracker = new CloseTracker();
   closeTracker.track(`the session driver ${loadedConfig.config.session.driver}`, driver);
@@ -90,12 +100,14 @@ async function buildComposition(composeOptions: ComposeOptions): Promise<Composi
     // Skip the sandbox log if it has not started.
     sandboxLog ??= Promise.resolve();
     const host = container.isRegistered(HTTP_HOST) ? container.resolve(HTTP_HOST) : undefined;
-    await stopAll({ agent, host, startedParts, closeTracker, hooks, logger });
+    await stopAll({ agent, host, startedParts, closeTracker, hooks, telemetry, logger });
     await sandboxLog;
   });
   try {
     if (options.isProcessLocal !== true) await openStoreOrWarn(agent, logger);
     await startTransports(transports, agent, options, startedParts);
+    const host = container.isRegistered(HTTP_HOST) ? container.resolve(HTTP_HOST) : undefined;
+    await telemetry?.start({ readStatistics: () => agent.statistics(), host, redact: loadedConfig.redactMessage });
   } catch (error) {
     await stop();
     throw error;
@@ -146,6 +158,8 @@ interface StopOptions {
   readonly startedParts: readonly StartedPart[];
   readonly closeTracker: CloseTracker;
   readonly hooks: readonly HookSet[];
+  /** One of `hooks`. */
+  readonly telemetry: HookSet | undefined;
   readonly logger: Logger;
 }
 
@@ -153,7 +167,15 @@ interface StopOptions {
  * Stops in reverse order: transports, the port, the agent, hooks. Hooks are last so that they receive the end of the
  * last run. Never rejects.
  */
-async function stopAll({ agent, host, startedParts, closeTracker, hooks, logger }: StopOptions): Promise<void> {
+async function stopAll({
+  agent,
+  host,
+  startedParts,
+  closeTracker,
+  hooks,
+  telemetry,
+  logger,
+}: StopOptions): Promise<void> {
   const stopStartedAtMs = Date.now();
   const graceDeadline = createDeadline(SHUTDOWN_GRACE_MS);
   agent.stopAccepting();
@@ -164,7 +186,10 @@ async function stopAll({ agent, host, startedParts, closeTracker, hooks, logger 
   const describeLatePart = () =>
     closeTracker.closingNames.length > 0 ? closeTracker.closingNames.join(" and ") : "the agent";
   await stopWithin(describeLatePart, () => agent.close(), stopStartedAtMs + STOP_DEADLINES_MS.agent, logger);
-  const hookParts = hooks.map((set, i) => ({ name: `hooks[${i}]`, stop: async () => set.close?.() }));
+  const hookParts = hooks.map((set, i) => ({
+    name: set === telemetry ? "the telemetry" : `hooks[${i}]`,
+    stop: async () => set.close?.(),
+  }));
   await stopInReverse(hookParts, graceDeadline.signal, stopStartedAtMs + STOP_DEADLINES_MS.hooks, logger);
   graceDeadline.clear();
 }

@@ -207,6 +207,7 @@ export const configOptions = option.section(
       'Modules with hooks and event listeners, called in this order. An object `{ "hook": module, … }` adds options. See [hooks.md](hooks.md).',
       { default: [] },
     ),
+    telemetry: option.section({}, { open: true }),
     compaction: option.section({
       enabled: option.flag("Whether conversations are compacted.", { default: enabled }),
       strategy: option.text(

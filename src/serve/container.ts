@@ -10,6 +10,7 @@ import { AdapterError, ConfigError } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
 import type { ModelProvider } from "../ports/model-provider.js";
 import type { SessionDriver } from "../ports/session-driver.js";
+import type { Telemetry } from "../ports/telemetry.js";
 import { isUnavailable } from "../sessions/outage.js";
 import type { FileToolOptions } from "../tools/files/files.js";
 import { TOOL_NAMES } from "../tools/names.js";
@@ -65,14 +66,19 @@ export function createContainer({ loadedConfig, home, projectDir, logger }: Comp
         .map((policy) => resolveAdapter(root, policy)),
     ),
   );
-  provide(token.HOOKS, async () =>
-    Promise.all(
-      root
-        .resolve(token.SELECTION)
-        .hooks()
-        .map((hooks) => resolveAdapter(root, hooks)),
-    ),
-  );
+  provide(token.TELEMETRY, async () => {
+    const telemetry = root.resolve(token.SELECTION).telemetry();
+    return telemetry && ((await resolveAdapter(root, telemetry)) as Telemetry);
+  });
+  provide(token.HOOKS, async () => {
+    const configuredHooks = root.resolve(token.SELECTION).hooks();
+    const [telemetry, ...hooks] = await Promise.all([
+      root.resolve(token.TELEMETRY),
+      ...configuredHooks.map((selected) => resolveAdapter(root, selected)),
+    ]);
+    // Last: the log names the other hooks by their index in the config.
+    return telemetry ? [...hooks, telemetry] : hooks;
+  });
   // Without servers, do not call the module, so that the bundle does not load it.
   provide(token.MCP_SERVERS, () =>
     Object.keys(loadedConfig.config.mcpServers).length > 0 ? getConfiguredServers(loadedConfig, home) : [],
@@ -177,13 +183,14 @@ function createFileRules(root: DependencyContainer): Omit<FileToolOptions, "outp
 
 async function createAgent(root: DependencyContainer): Promise<Agent> {
   // Resolve concurrently: each part imports its own modules.
-  const [driver, providers, tools, strategy, policies, hooks] = await Promise.all([
+  const [driver, providers, tools, strategy, policies, hooks, telemetry] = await Promise.all([
     root.resolve(token.SESSION_DRIVER),
     root.resolve(token.MODEL_PROVIDERS),
     root.resolve(token.TOOLS),
     root.resolve(token.COMPACTION_STRATEGY),
     root.resolve(token.PERMISSION_POLICIES),
     root.resolve(token.HOOKS),
+    root.resolve(token.TELEMETRY),
   ]);
   const loadedConfig = root.resolve(token.CONFIG);
   const { agent, catalogue, compaction, limits, model, permissions, session } = loadedConfig.config;
@@ -193,7 +200,7 @@ async function createAgent(root: DependencyContainer): Promise<Agent> {
   if (rules.length > 0) warnAboutRules(await tools.list(), loadedConfig, logger);
   const hookSets = hooks.length > 0 ? await import("../plugin/hook-set.js") : undefined;
   const configuredAgent = new Agent({
-    driver,
+    driver: telemetry?.measureDriver(driver) ?? driver,
     providers,
     projectDir: root.resolve(token.PROJECT_DIR),
     ...agent,

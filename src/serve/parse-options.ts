@@ -31,7 +31,9 @@ export function parseOptions<Options>(
   } catch (error) {
     // Any other error of a built-in adapter is a bug and stays unchanged.
     if (isBuiltIn(kind, name) && !hasCode(error, "config")) throw error;
-    const message = addAdapterKey(reasonOf(error), ADAPTER_KEYS[kind], context.location);
+    // Built-in hooks have their own section, which names no adapter.
+    const adapterKey = kind === "hooks" && isBuiltIn(kind, name) ? undefined : ADAPTER_KEYS[kind];
+    const message = addAdapterKey(reasonOf(error), adapterKey, context.location);
     if (isBuiltIn(kind, name)) throw new ConfigError(message, { cause: error });
     // For third-party modules the message also names the adapter.
     const prefix = message.startsWith(context.location) ? "" : `${context.location}: `;

@@ -29,7 +29,10 @@ const BUILT_IN_LOADERS: Readonly<Record<AdapterKind, Readonly<Record<string, Mod
   // Built-in compaction strategies are part of the core.
   "compaction-strategy": {},
   "permission-policy": {},
-  hooks: {},
+  hooks: {
+    // Selected by its own section.
+    telemetry: () => import("../../adapters/telemetry/index.js"),
+  },
 };
 
 export const ADAPTER_KINDS: readonly string[] = Object.keys(BUILT_IN_LOADERS);

@@ -95,6 +95,13 @@ export class Selection {
     });
   }
 
+  /** The telemetry; undefined without its section. */
+  telemetry(): SelectedAdapter<"hooks"> | undefined {
+    if (this.#loadedConfig.rawConfig["telemetry"] === undefined) return undefined;
+    const [name, options] = ["telemetry", this.#rawSection("telemetry")];
+    return { kind: "hooks", name, options, key: name, section: name };
+  }
+
   /** A built-in strategy by name, or a selected third-party module. */
   strategy(): string | SelectedAdapter<"compaction-strategy"> {
     const { strategy: name } = this.#config.compaction;

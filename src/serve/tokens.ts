@@ -7,6 +7,7 @@ import type { HookSet } from "../ports/hooks.js";
 import type { ModelProvider } from "../ports/model-provider.js";
 import type { PermissionPolicy } from "../ports/permission-policy.js";
 import type { SessionDriver } from "../ports/session-driver.js";
+import type { Telemetry } from "../ports/telemetry.js";
 import type { Tool } from "../ports/tool.js";
 import type { McpServerFactory } from "../ports/mcp-server.js";
 import type { ToolSource } from "../ports/tool-source.js";
@@ -50,6 +51,8 @@ export const COMPACTION_STRATEGY: InjectionToken<Promise<string | CompactionStra
 export const PERMISSION_POLICIES: InjectionToken<Promise<readonly PermissionPolicy[]>> = Symbol("permission policies");
 /** Hooks in the order in which they are called. */
 export const HOOKS: InjectionToken<Promise<readonly HookSet[]>> = Symbol("hooks");
+/** Undefined without the section `telemetry`. */
+export const TELEMETRY: InjectionToken<Promise<Telemetry | undefined>> = Symbol("telemetry");
 /** The enabled MCP servers of the config. */
 export const MCP_SERVERS: InjectionToken<readonly ConfiguredServer[]> = Symbol("MCP servers");
 /** Path rules of the built-in file tools. */

@@ -29,6 +29,14 @@ export interface BackgroundTasks {
   readonly closeSignal: AbortSignal;
 }
 
+/** Number of leases that this process holds. */
+let heldLeases = 0;
+
+/** Returns the number of leases that this process holds. */
+export function countHeldLeases(): number {
+  return heldLeases;
+}
+
 /** Ids of this process's holders whose lease could not be released; removed after the lease has expired. */
 const abandonedHolderIds = new Set<string>();
 
@@ -76,6 +84,8 @@ export class ActiveLease {
   #renewal: Promise<void> = Promise.resolve();
   #isStopped = false;
   #isReleased = false;
+  /** Whether the lease counts as held. */
+  #isCounted = true;
 
   /**
    * Takes the lease. `onLost` gets the reason if another holder takes the lease or the session is deleted. Rejects
@@ -128,6 +138,7 @@ export class ActiveLease {
     this.#onLost = onLost;
     this.fence = fence;
     this.previousFence = previous;
+    heldLeases += 1;
     this.#scheduleRenewal(RENEW_INTERVAL_MS);
   }
 
@@ -147,6 +158,7 @@ export class ActiveLease {
     await this.#stop();
     const result = await change();
     this.#isReleased = true;
+    this.#uncount();
     return result;
   }
 
@@ -199,6 +211,12 @@ export class ActiveLease {
     if (this.#isReleased) return;
     await releaseLease(this.#driver, this.#lease);
     this.#isReleased = true;
+    this.#uncount();
+  }
+
+  #uncount(): void {
+    if (this.#isCounted) heldLeases -= 1;
+    this.#isCounted = false;
   }
 
   /** Stops the renewals and waits for the active renewal. */
@@ -213,6 +231,7 @@ export class ActiveLease {
     try {
       const lease = await this.#driver.lease(this.#lease.rootId, this.#lease.holder, LEASE_TTL_MS);
       if ("heldBy" in lease) {
+        this.#uncount();
         this.#onLost(new LeaseLostError(this.#lease.rootId));
         return undefined;
       }

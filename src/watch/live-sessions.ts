@@ -3,6 +3,7 @@ import type { ProcessState } from "../ports/background.js";
 import type { Message } from "../ports/message.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { StoredRun } from "../ports/session-queries.js";
+import type { AgentStatistics } from "../ports/statistics.js";
 import { isOwnHolder } from "../sessions/holder.js";
 import { withEffectiveState, isOpen } from "../sessions/stored-run.js";
 import type { PlanEntry, SessionState } from "../ports/watch.js";
@@ -29,6 +30,12 @@ export class LiveSessions {
   constructor(listProcesses: ListProcesses, presence: Presence) {
     this.#listProcesses = listProcesses;
     this.#presence = presence;
+  }
+
+  get counts(): Pick<AgentStatistics, "liveSessions" | "watchers"> {
+    let watchers = 0;
+    for (const { tail } of this.#tails.values()) watchers += tail.watcherCount;
+    return { liveSessions: this.#tails.size, watchers };
   }
 
   /** Returns the shared tail of a chain. Call `release` when it is no longer needed. */

@@ -86,6 +86,10 @@ export class SessionTail {
     return this.#writer !== undefined;
   }
 
+  get watcherCount(): number {
+    return this.#watcherCount;
+  }
+
   /**
    * Registers the run of this process that has the chain's lease, until it calls `end`. No other process writes
    * messages meanwhile. `rewindCount`: number of the session's rewinds when the lease was taken.

@@ -1,6 +1,6 @@
 // `npm run docs` generates documents from the code. Option definitions give the tables of docs/configuration.md,
 // docs/config.schema.json and test/unit/serve/wrong-values.md (the error for each wrong value). The shapes and paths of
-// the HTTP API give docs/openapi.json. It also copies the version of package.json.
+// the HTTP API give docs/openapi.json. The metrics give the table of docs/telemetry.md and docs/grafana-dashboard.json. It also copies the version of package.json.
 import { readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { format, resolveConfig } from "prettier";
@@ -13,10 +13,12 @@ import json from "gantry/adapters/lowdb-json-driver";
 import offline from "gantry/adapters/offline-provider";
 import postgres from "gantry/adapters/postgres-driver";
 import sqlite from "gantry/adapters/sqlite-driver";
+import telemetry, { METRICS, toPrometheusName, type MetricDefinition } from "gantry/adapters/telemetry";
 import webConsole from "gantry/adapters/web-console";
 import { createOpenApiDocument } from "../../adapters/koa-http-api/openapi.js";
 import { configOptions } from "../../src/serve/config-options.js";
 import { loadFullSection } from "../../src/serve/config.js";
+import { createDashboard } from "./grafana-dashboard.js";
 import { createWrongValuesTable } from "./wrong-values.js";
 
 export const DOCS_COMMAND = "npm run docs";
@@ -40,6 +42,7 @@ export const SECTIONS: Readonly<Record<string, option.Section>> = {
   'session with `"driver": "postgres"`': option.section(readEntries(postgres)),
   providers: option.section(provider),
   "providers[].models[]": model,
+  telemetry: option.section(readEntries(telemetry)),
   "permissions.rules[]": rule,
   "mcp_servers.NAME": mcpServer,
   'providers[] with `"provider": "offline"`': option.section(readEntries(offline)),
@@ -83,6 +86,20 @@ export async function createConfigurationPage(page: string): Promise<string> {
     return `${begin}\n${createTable(section)}\n${end}`;
   });
   return formatDocument(newPage, "configuration-reference.md");
+}
+
+/** The page with the table of all metrics. */
+async function createTelemetryPage(page: string): Promise<string> {
+  const rows = Object.values(METRICS).map((metric: MetricDefinition) => {
+    const labels = metric.labels.map((label) => `\`${label.replace(/\W/g, "_")}\``).join(", ");
+    return `| \`${toPrometheusName(metric)}\` | ${metric.kind} | ${metric.unit} | ${labels} | ${metric.about} |`;
+  });
+  const table = ["| Metric | Kind | Unit | Labels | Meaning |", "| --- | --- | --- | --- | --- |", ...rows].join("\n");
+  const newPage = page.replace(
+    /(<!-- metrics -->\n)[^]*?(\n<!-- end -->)/,
+    (_all, begin: string, end: string) => `${begin}\n${table}\n${end}`,
+  );
+  return formatDocument(newPage, "telemetry.md");
 }
 
 /** JSON Schema of a config. Constraints between options are included as far as JSON Schema can express them. */
@@ -191,11 +208,13 @@ export function replaceVersion(path: string, text: string, version: string): str
 export async function listDocuments(): Promise<{ file: URL; currentText: string; expectedText: string }[]> {
   const leaves = Object.fromEntries(Object.entries(SECTIONS).map(([name, section]) => [name, listOptions(section)]));
   const toUrl = (path: string) => new URL(`../../${path}`, import.meta.url);
-  const [pageUrl, schemaUrl, tableUrl, apiUrl] = [
+  const [pageUrl, schemaUrl, tableUrl, apiUrl, telemetryUrl, dashboardUrl] = [
     toUrl("docs/configuration-reference.md"),
     toUrl("docs/config.schema.json"),
     toUrl("test/unit/serve/wrong-values.md"),
     toUrl("docs/openapi.json"),
+    toUrl("docs/telemetry.md"),
+    toUrl("docs/grafana-dashboard.json"),
   ];
   const { version } = JSON.parse(await readFile(toUrl("package.json"), "utf8")) as { version: string };
   const readText = async (file: URL) => readFile(file, "utf8").catch(() => "");
@@ -223,6 +242,16 @@ export async function listDocuments(): Promise<{ file: URL; currentText: string;
       file: apiUrl,
       currentText: await readText(apiUrl),
       expectedText: await formatDocument(JSON.stringify(createOpenApiDocument(version)), "openapi.json"),
+    },
+    {
+      file: telemetryUrl,
+      currentText: await readText(telemetryUrl),
+      expectedText: await createTelemetryPage(await readText(telemetryUrl)),
+    },
+    {
+      file: dashboardUrl,
+      currentText: await readText(dashboardUrl),
+      expectedText: await formatDocument(JSON.stringify(createDashboard()), "grafana-dashboard.json"),
     },
     ...(await Promise.all(versionedDocuments)),
   ];

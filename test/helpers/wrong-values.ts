@@ -16,7 +16,9 @@ export async function readConfigError(config: unknown, flags: ConfigFlags = {}):
     await writeFile(file, JSON.stringify(config));
     const { loadedConfig, home } = await loadConfigWithFlags({ config: file, ...flags });
     const selection = new Selection(loadedConfig, home);
-    for (const selectedAdapter of [...selection.transports(), selection.driver(), ...(await selection.providers())]) {
+    const telemetry = selection.telemetry() ?? [];
+    const providers = await selection.providers();
+    for (const selectedAdapter of [...selection.transports(), selection.driver(), ...providers, telemetry].flat()) {
       const descriptor = await loadAdapter(
         selectedAdapter.kind,
         selectedAdapter.name,
@@ -64,6 +66,10 @@ function createConfig(section: string, key: string, value: unknown): unknown {
     return {
       mcp_servers: { lab: { ...(isUrl ? { url: "http://127.0.0.1:9000/mcp" } : { command: "lab" }), ...nestedValue } },
     };
+  }
+  if (section === "telemetry" && key.startsWith("otlp.")) {
+    const { otlp } = nestedValue as { otlp: object };
+    return { telemetry: { otlp: { endpoint: "http://127.0.0.1:4318", ...otlp } } };
   }
   if (section.includes("postgres")) {
     const url = "postgres://127.0.0.1:9/gantry";

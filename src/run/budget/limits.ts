@@ -1,6 +1,7 @@
 import { monotonicMs } from "../../base/clock.js";
 import { TooManyRunsError } from "../../ports/errors.js";
 import type { ModelPrices } from "../../ports/model-provider.js";
+import type { AgentStatistics } from "../../ports/statistics.js";
 import type { RunInput } from "../../ports/run.js";
 import type { Budget } from "../../ports/usage.js";
 
@@ -102,6 +103,11 @@ export class RunLimiter {
   constructor(maxRuns: number, maxBytes: number) {
     this.#maxRuns = maxRuns;
     this.#maxBytes = maxBytes;
+  }
+
+  get counts(): Pick<AgentStatistics, "activeRuns" | "queuedRuns" | "waitingReaders"> {
+    const waitingReaders = this.#waitingReaders.length;
+    return { activeRuns: this.#activeRuns, queuedRuns: this.#queuedRuns, waitingReaders };
   }
 
   /** Whether a further run would be rejected. */

@@ -74,7 +74,8 @@ export async function runToolCalls(
         const ids = announceCall(preparedCall, messageId, run);
         const state = new CallState(run.session.state);
         const { output, refused = false } = await runCall(preparedCall, verdict, { state, nestedInstructions }, run);
-        run.channels.bus.emit("tool.finished", { ...ids, failed: output.failed === true });
+        const { text, failed = false } = output;
+        run.channels.bus.emit("tool.finished", { ...ids, failed, refused, output: text });
         const shown = toToolDisplay(output, run.budget.limits.toolOutputBytes);
         await onOutcome({ call: preparedCall.call, output, refused, state: state.collectChanges(), shown });
       }),
@@ -85,10 +86,11 @@ export async function runToolCalls(
 
 /** Reports the start of a call. Returns the ids of the call for the report of its end. */
 function announceCall(preparedCall: PreparedCall, messageId: string, { info, channels }: RunContext) {
-  const { call, input, title, kind, locations } = preparedCall;
-  const ids = { runId: info.id, sessionId: info.sessionId, callId: call.id, name: call.name };
-  channels.bus.emit("tool.started", ids);
+  const { call, tool, input, title, kind, locations } = preparedCall;
   const { id: callId, name, arguments: args } = call;
+  const { id: runId, sessionId } = info;
+  const ids = { runId, sessionId, callId, name, isOffered: tool !== undefined, origin: tool?.origin };
+  channels.bus.emit("tool.started", { ...ids, arguments: args });
   const description = { input, title, kind, locations };
   channels.events.push({ type: "tool_call", messageId, callId, name, arguments: args, ...description });
   return ids;

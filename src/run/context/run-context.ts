@@ -29,6 +29,8 @@ export interface RunContext extends PermissionRun {
     readonly compactionInstruction: string | undefined;
     /** As in `RunInput`, for the runs of subagents. */
     readonly logFields: Readonly<Record<string, string>> | undefined;
+    /** `RunInput.trace`. */
+    readonly trace: string | undefined;
   };
   readonly model: {
     readonly provider: ModelProvider;

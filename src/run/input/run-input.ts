@@ -43,6 +43,7 @@ const INPUT_TYPES: FieldTypes<RunInput> = {
   logFields: "any",
   idempotencyKey: "string",
   fingerprint: "string",
+  trace: "string",
 };
 
 /** Checks the input of a run. Throws `InputError`. */

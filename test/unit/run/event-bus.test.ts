@@ -94,11 +94,13 @@ describe("the event bus", () => {
     const [startEvent] = events.filter(({ event }) => event === "model.started");
     const [callEvent] = events.filter((busEvent) => busEvent.event === "model.called");
     assert.ok(startEvent && callEvent);
-    const { durationMs, firstTokenMs, usage, ...commonFields } = callEvent;
+    const { durationMs, firstTokenMs, usage, finishReason, parts, ...commonFields } = callEvent;
     assert.deepEqual({ ...commonFields, event: "model.started" }, startEvent);
     assert.equal(commonFields.purpose, "answer");
     assert.ok(firstTokenMs !== undefined && firstTokenMs >= 0 && firstTokenMs <= durationMs);
     assert.equal(usage.totalTokens, 15);
+    assert.equal(finishReason, "stop");
+    assert.deepEqual(parts, [{ type: "text", text: "one" }]);
   });
 
   it("reports the error of a failed model call, without a time to the first token", async (t) => {

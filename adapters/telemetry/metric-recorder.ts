@@ -1,0 +1,112 @@
+import { hasCode, type BusEvents } from "gantry";
+import type { HookSet, ModelCallNames, ToolCallNames } from "gantry/plugin";
+import { BoundedNames, OTHER } from "./bounded-names.js";
+import { toErrorType } from "./error-type.js";
+import type { Instruments } from "./instruments.js";
+
+type Listeners = NonNullable<HookSet["listeners"]>;
+
+/** Maximum values of the labels for models and tools. Further ones become `other`. */
+const MAX_MODELS = 100;
+const MAX_TOOLS = 100;
+
+/** Records the events of an agent in the instruments. */
+export class MetricRecorder {
+  readonly #instruments: Instruments;
+  readonly #models = new BoundedNames(MAX_MODELS);
+  readonly #tools = new BoundedNames(MAX_TOOLS);
+  readonly #runs = new Map<string, { startedAtMs: number; kind: string }>();
+  /** Start times of the active tool calls, by run id and call id. */
+  readonly #toolStartsMs = new Map<string, number>();
+  /** Number of open questions. */
+  openAsks = 0;
+
+  readonly listeners: Listeners = {
+    "run.started": ({ runId, parent }) =>
+      void this.#runs.set(runId, { startedAtMs: performance.now(), kind: parent ? "subagent" : "main" }),
+    "run.finished": ({ runId, result }) => this.#endRun(runId, "finished", result.endedBy),
+    "run.failed": ({ runId, error }) => {
+      const reason = toErrorType(error);
+      this.#endRun(runId, isCancellation(error) ? "cancelled" : "failed", reason);
+    },
+    "model.called": (event) => this.#recordModelCall(event),
+    "model.failed": ({ error, durationMs, ...names }) =>
+      this.#instruments.modelDuration.record(durationMs / 1_000, {
+        ...this.#toModelLabels(names),
+        purpose: names.purpose,
+        "error.type": toErrorType(error),
+      }),
+    "model.retried": (names) => {
+      const { "gen_ai.operation.name": _operation, ...labels } = this.#toModelLabels(names);
+      this.#instruments.modelRetries.add(1, labels);
+    },
+    "tool.started": (call) => void this.#toolStartsMs.set(toCallKey(call), performance.now()),
+    "tool.finished": (call) => this.#endToolCall(call),
+    "tools.failed": () => this.#instruments.toolSourceFailures.add(1),
+    "ask.opened": () => void (this.openAsks += 1),
+    "ask.closed": () => void (this.openAsks -= 1),
+    "session.created": () => this.#instruments.sessions.add(1, { change: "created" }),
+    "session.forked": () => this.#instruments.sessions.add(1, { change: "forked" }),
+    "session.compacted": () => this.#instruments.sessions.add(1, { change: "compacted" }),
+    "session.deleted": ({ ids }) => this.#instruments.sessions.add(ids.length, { change: "deleted" }),
+  };
+
+  constructor(instruments: Instruments) {
+    this.#instruments = instruments;
+  }
+
+  #endRun(runId: string, state: string, reason: string): void {
+    const run = this.#runs.get(runId);
+    this.#runs.delete(runId);
+    const kind = run?.kind ?? "main";
+    this.#instruments.runs.add(1, { state, reason, kind });
+    if (run) this.#instruments.runDuration.record((performance.now() - run.startedAtMs) / 1_000, { state, kind });
+  }
+
+  #recordModelCall({ usage, durationMs, firstTokenMs, purpose, ...names }: BusEvents["model.called"]): void {
+    const { modelDuration, timeToFirstToken, tokens, cost } = this.#instruments;
+    const { "gen_ai.operation.name": operation, ...model } = this.#toModelLabels(names);
+    const labels = { "gen_ai.operation.name": operation, ...model };
+    modelDuration.record(durationMs / 1_000, { ...labels, purpose });
+    if (firstTokenMs !== undefined) timeToFirstToken.record(firstTokenMs / 1_000, { ...labels, purpose });
+    tokens.record(usage.promptTokens, { ...labels, "gen_ai.token.type": "input" });
+    tokens.record(usage.completionTokens, { ...labels, "gen_ai.token.type": "output" });
+    cost.add(usage.cost, model);
+  }
+
+  #endToolCall(call: BusEvents["tool.finished"]): void {
+    const { isOffered, name, origin, refused, failed } = call;
+    // A model can invent names without limit.
+    const tool = isOffered ? this.#tools.get(name) : OTHER;
+    const outcome = refused ? "refused" : failed ? "failed" : "ok";
+    this.#instruments.toolCalls.add(1, { tool, outcome, source: toSource(origin) });
+    const key = toCallKey(call);
+    const startedAtMs = this.#toolStartsMs.get(key);
+    this.#toolStartsMs.delete(key);
+    if (startedAtMs !== undefined)
+      this.#instruments.toolDuration.record((performance.now() - startedAtMs) / 1_000, { tool });
+  }
+
+  #toModelLabels({ provider, model }: Pick<ModelCallNames, "provider" | "model">) {
+    const isKnown = this.#models.get(`${provider}/${model}`) !== OTHER;
+    return {
+      "gen_ai.operation.name": "chat",
+      "gen_ai.provider.name": isKnown ? provider : OTHER,
+      "gen_ai.request.model": isKnown ? model : OTHER,
+    };
+  }
+}
+
+function toSource(origin: string | undefined): string {
+  return origin === undefined ? "agent" : origin.startsWith("mcp:") ? "mcp" : "plugin";
+}
+
+/** Whether a run was cancelled, by its caller or by the end of the server. */
+function isCancellation(error: Error): boolean {
+  return hasCode(error, "run_cancelled") || hasCode(error, "shutting_down");
+}
+
+/** The ids of models are unique only within a run. */
+export function toCallKey({ runId, callId }: Pick<ToolCallNames, "runId" | "callId">): string {
+  return `${runId} ${callId}`;
+}
