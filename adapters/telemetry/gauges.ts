@@ -1,47 +1,48 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
-import type { Meter, Observable } from "@opentelemetry/api";
+import type { AgentStatistics } from "gantry";
 import type { TelemetrySources } from "gantry/plugin";
 import type { Instruments } from "./instruments.js";
 
-/** Resolution of the measurement of the event loop, in ms. */
-const RESOLUTION_MS = 20;
+/** Resolution of the measurement of the event loop, in ms. Each step wakes an idle process. */
+const RESOLUTION_MS = 50;
 /** Minimum length of the interval of which quantiles are reported, in ms. Several collectors may read it. */
 const MIN_WINDOW_MS = 10_000;
 
-/** Adds the callbacks that read the gauges. Returns the function that ends the measurement of the event loop. */
-export function observeGauges(
-  meter: Meter,
-  instruments: Instruments,
-  { readStatistics, host }: TelemetrySources,
-  readOpenAsks: () => number,
-): () => void {
-  const loop = new EventLoopWindow();
-  const { activeRuns, queuedRuns, waitingReaders, liveSessions, watchers, leases, openAsks } = instruments;
-  const { streams, connections, eventLoopDelay, memory, cpu, uptime } = instruments;
-  const gauges = { activeRuns, queuedRuns, waitingReaders, liveSessions, watchers, leases };
-  const observables: Observable[] = [
-    ...Object.values(gauges),
-    ...[openAsks, streams, connections, eventLoopDelay, memory, cpu, uptime],
-  ];
-  meter.addBatchObservableCallback((result) => {
+/** Measures the event loop, and sets the gauges on request. */
+export class Gauges {
+  readonly #loop = new EventLoopWindow();
+  readonly #instruments: Instruments;
+  readonly #sources: TelemetrySources;
+
+  constructor(instruments: Instruments, sources: TelemetrySources) {
+    this.#instruments = instruments;
+    this.#sources = sources;
+  }
+
+  update(openAskCount: number): void {
+    const { streams, connections, eventLoopDelay, memory, cpu, uptime, openAsks } = this.#instruments;
+    const { readStatistics, host } = this.#sources;
     const statistics = readStatistics();
-    for (const name of Object.keys(gauges) as (keyof typeof gauges)[]) result.observe(gauges[name], statistics[name]);
-    result.observe(openAsks, readOpenAsks());
+    for (const name of Object.keys(statistics) as (keyof AgentStatistics)[])
+      this.#instruments[name].set(statistics[name]);
+    openAsks.set(openAskCount);
     if (host?.counts) {
-      result.observe(streams, host.counts.streams);
-      result.observe(connections, host.counts.connections);
+      streams.set(host.counts.streams);
+      connections.set(host.counts.connections);
     }
-    for (const [quantile, seconds] of Object.entries(loop.read()))
-      result.observe(eventLoopDelay, seconds, { quantile });
+    for (const [quantile, seconds] of Object.entries(this.#loop.read())) eventLoopDelay.set(seconds, { quantile });
     const { rss, heapUsed, heapTotal, external } = process.memoryUsage();
     for (const [type, bytes] of Object.entries({ rss, heap_used: heapUsed, heap_total: heapTotal, external }))
-      result.observe(memory, bytes, { type });
+      memory.set(bytes, { type });
     const { user, system } = process.cpuUsage();
-    result.observe(cpu, user / 1e6, { mode: "user" });
-    result.observe(cpu, system / 1e6, { mode: "system" });
-    result.observe(uptime, process.uptime());
-  }, observables);
-  return () => loop.end();
+    cpu.set(user / 1e6, { mode: "user" });
+    cpu.set(system / 1e6, { mode: "system" });
+    uptime.set(process.uptime());
+  }
+
+  end(): void {
+    this.#loop.end();
+  }
 }
 
 type Delays = Readonly<Record<"p50" | "p99" | "max", number>>;

@@ -1,36 +1,46 @@
-import type { Histogram } from "@opentelemetry/api";
 import type { SessionDriver } from "gantry/plugin";
+import type { Instrument } from "./instruments.js";
 
-/** Returns a driver that records the duration of each call of `driver` by the name of its method. */
-export function measureDriver(driver: SessionDriver, duration: Histogram): SessionDriver {
-  type Method = (...args: unknown[]) => unknown;
-  const measuredMethods = new Map<string, { method: Method; measured: Method }>();
-  const measure = (name: string, method: Method): Method => {
-    const labels = { ok: { method: name, outcome: "ok" }, failed: { method: name, outcome: "failed" } };
-    return (...args) => {
-      const startedAtMs = performance.now();
-      const record = (outcome: keyof typeof labels) =>
-        duration.record((performance.now() - startedAtMs) / 1_000, labels[outcome]);
-      const result = method.apply(driver, args);
-      if (result instanceof Promise)
-        result.then(
-          () => record("ok"),
-          () => record("failed"),
-        );
-      return result;
-    };
+type Method = (...args: unknown[]) => unknown;
+
+/**
+ * Returns a driver that records the duration of each call of `driver` by the name of its method. It calls the current
+ * methods of `driver`, because the server replaces `open` and `close` of some drivers.
+ */
+export function measureDriver(driver: SessionDriver, duration: Instrument): SessionDriver {
+  const methods = driver as unknown as Record<string, Method>;
+  const measuredDriver = {};
+  for (const name of listMembers(driver)) {
+    const descriptor: PropertyDescriptor =
+      name !== "notifier" && typeof methods[name] === "function"
+        ? { value: measure(methods, name, duration) }
+        : { get: () => methods[name] };
+    Object.defineProperty(measuredDriver, name, { ...descriptor, enumerable: true, configurable: true });
+  }
+  return measuredDriver as SessionDriver;
+}
+
+function measure(methods: Record<string, Method>, name: string, duration: Instrument): Method {
+  const okSeries = duration.bind({ method: name, outcome: "ok" });
+  const failedSeries = duration.bind({ method: name, outcome: "failed" });
+  return (...args) => {
+    const startedAtMs = performance.now();
+    const result = methods[name]!(...args);
+    if (result instanceof Promise)
+      result.then(
+        () => okSeries.record((performance.now() - startedAtMs) / 1_000),
+        () => failedSeries.record((performance.now() - startedAtMs) / 1_000),
+      );
+    return result;
   };
-  return new Proxy(driver, {
-    get(target, name) {
-      const value: unknown = Reflect.get(target, name, target);
-      if (typeof name !== "string" || typeof value !== "function") return value;
-      const method = value as Method;
-      const entry = measuredMethods.get(name);
-      // The server replaces `open` and `close` of some drivers.
-      if (entry?.method === method) return entry.measured;
-      const measured = measure(name, method);
-      measuredMethods.set(name, { method, measured });
-      return measured;
-    },
-  });
+}
+
+/** Names of all members of an object, including those of its classes. */
+function listMembers(object: object): Set<string> {
+  const names = new Set<string>();
+  for (let owner: object | null = object; owner && owner !== Object.prototype;) {
+    for (const name of Object.getOwnPropertyNames(owner)) if (name !== "constructor") names.add(name);
+    owner = Object.getPrototypeOf(owner) as object | null;
+  }
+  return names;
 }

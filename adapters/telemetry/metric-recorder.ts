@@ -1,8 +1,8 @@
 import { hasCode, type BusEvents } from "gantry";
-import type { HookSet, ModelCallNames, ToolCallNames } from "gantry/plugin";
+import type { HookSet, ModelCallNames, ModelPurpose, ToolCallNames } from "gantry/plugin";
 import { BoundedNames, OTHER } from "./bounded-names.js";
 import { toErrorType } from "./error-type.js";
-import type { Instruments } from "./instruments.js";
+import type { Instruments, Recorder } from "./instruments.js";
 
 type Listeners = NonNullable<HookSet["listeners"]>;
 
@@ -10,11 +10,21 @@ type Listeners = NonNullable<HookSet["listeners"]>;
 const MAX_MODELS = 100;
 const MAX_TOOLS = 100;
 
+interface ModelRecorders {
+  readonly model: Readonly<Record<string, string>>;
+  readonly duration: Recorder;
+  readonly timeToFirstToken: Recorder;
+  readonly inputTokens: Recorder;
+  readonly outputTokens: Recorder;
+}
+
 /** Records the events of an agent in the instruments. */
 export class MetricRecorder {
   readonly #instruments: Instruments;
   readonly #models = new BoundedNames(MAX_MODELS);
   readonly #tools = new BoundedNames(MAX_TOOLS);
+  /** By bounded labels, so that the map is bounded too. */
+  readonly #modelRecorders = new Map<string, ModelRecorders>();
   readonly #runs = new Map<string, { startedAtMs: number; kind: string }>();
   /** Start times of the active tool calls, by run id and call id. */
   readonly #toolStartsMs = new Map<string, number>();
@@ -64,14 +74,31 @@ export class MetricRecorder {
   }
 
   #recordModelCall({ usage, durationMs, firstTokenMs, purpose, ...names }: BusEvents["model.called"]): void {
-    const { modelDuration, timeToFirstToken, tokens, cost } = this.#instruments;
-    const { "gen_ai.operation.name": operation, ...model } = this.#toModelLabels(names);
-    const labels = { "gen_ai.operation.name": operation, ...model };
-    modelDuration.record(durationMs / 1_000, { ...labels, purpose });
-    if (firstTokenMs !== undefined) timeToFirstToken.record(firstTokenMs / 1_000, { ...labels, purpose });
-    tokens.record(usage.promptTokens, { ...labels, "gen_ai.token.type": "input" });
-    tokens.record(usage.completionTokens, { ...labels, "gen_ai.token.type": "output" });
-    cost.add(usage.cost, model);
+    const recorders = this.#findModelRecorders(names, purpose);
+    recorders.duration.record(durationMs / 1_000);
+    if (firstTokenMs !== undefined) recorders.timeToFirstToken.record(firstTokenMs / 1_000);
+    recorders.inputTokens.record(usage.promptTokens);
+    recorders.outputTokens.record(usage.completionTokens);
+    this.#instruments.cost.add(usage.cost, recorders.model);
+  }
+
+  #findModelRecorders(names: Pick<ModelCallNames, "provider" | "model">, purpose: ModelPurpose): ModelRecorders {
+    const labels = this.#toModelLabels(names);
+    const key = `${labels["gen_ai.provider.name"]}/${labels["gen_ai.request.model"]} ${purpose}`;
+    let recorders = this.#modelRecorders.get(key);
+    if (!recorders) {
+      const { modelDuration, timeToFirstToken, tokens } = this.#instruments;
+      const { "gen_ai.operation.name": _operation, ...model } = labels;
+      recorders = {
+        model,
+        duration: modelDuration.bind({ ...labels, purpose }),
+        timeToFirstToken: timeToFirstToken.bind({ ...labels, purpose }),
+        inputTokens: tokens.bind({ ...labels, "gen_ai.token.type": "input" }),
+        outputTokens: tokens.bind({ ...labels, "gen_ai.token.type": "output" }),
+      };
+      this.#modelRecorders.set(key, recorders);
+    }
+    return recorders;
   }
 
   #endToolCall(call: BusEvents["tool.finished"]): void {

@@ -1,6 +1,5 @@
-import type { Meter } from "@opentelemetry/api";
-import { resourceFromAttributes } from "@opentelemetry/resources";
-import { MeterProvider, PeriodicExportingMetricReader, type IMetricReader } from "@opentelemetry/sdk-metrics";
+import { resourceFromAttributes, type Resource } from "@opentelemetry/resources";
+import { PeriodicExportingMetricReader, type IMetricReader } from "@opentelemetry/sdk-metrics";
 import { BatchSpanProcessor, TracerProvider } from "@opentelemetry/sdk-trace";
 import type { BusEvents, Hooks, Logger } from "gantry";
 import {
@@ -12,10 +11,11 @@ import {
   type TelemetrySources,
 } from "gantry/plugin";
 import { createMetricExporter, createSpanExporter } from "./exporters.js";
-import { observeGauges } from "./gauges.js";
+import { Gauges } from "./gauges.js";
 import { createInstruments, type Instruments } from "./instruments.js";
 import { measureDriver } from "./measured-driver.js";
 import { MetricRecorder } from "./metric-recorder.js";
+import { MetricSource } from "./metric-source.js";
 import { createMetricsMount, PullReader } from "./metrics-mount.js";
 import type { TelemetryOptions } from "./options.js";
 import { OtlpSender } from "./otlp-sender.js";
@@ -29,10 +29,10 @@ const CLOSE_TIMEOUT_MS = 250;
 /** Time limit of an export in ms, unless the interval is shorter. */
 const EXPORT_TIMEOUT_MS = 10_000;
 
-/** Metrics and their providers. Undefined members: not configured. */
+/** The metrics, and the readers that export them. */
 interface Metering {
-  readonly provider: MeterProvider;
-  readonly meter: Meter;
+  readonly source: MetricSource;
+  readonly readers: readonly IMetricReader[];
   readonly instruments: Instruments;
   readonly recorder: MetricRecorder;
 }
@@ -50,7 +50,7 @@ export class OpenTelemetry implements Telemetry {
   readonly #metering: Metering | undefined;
   readonly #tracerProvider: TracerProvider | undefined;
   #sources: TelemetrySources | undefined;
-  #endObservation: () => void = () => undefined;
+  #gauges: Gauges | undefined;
 
   constructor({ prometheus, otlp, serviceName, content }: TelemetryOptions, logger: Logger) {
     this.#logger = logger;
@@ -59,7 +59,7 @@ export class OpenTelemetry implements Telemetry {
     const resource = resourceFromAttributes({ "service.name": serviceName, "service.instance.id": newId() });
     const readers: IMetricReader[] = this.#pullReader ? [this.#pullReader] : [];
     if (this.#sender && otlp?.metrics) readers.push(createPushReader(this.#sender, otlp.interval));
-    if (readers.length > 0) this.#metering = createMetering(new MeterProvider({ resource, readers }));
+    if (readers.length > 0) this.#metering = createMetering(resource, readers);
     const listeners = [this.#metering?.recorder.listeners ?? {}];
     if (this.#sender && otlp?.traces) {
       const processor = new BatchSpanProcessor({ exporter: createSpanExporter(this.#sender) });
@@ -79,29 +79,31 @@ export class OpenTelemetry implements Telemetry {
   async start(sources: TelemetrySources): Promise<void> {
     this.#sources = sources;
     if (this.#metering) {
-      const { meter, instruments, recorder } = this.#metering;
-      this.#endObservation = observeGauges(meter, instruments, sources, () => recorder.openAsks);
+      const { source, instruments, recorder } = this.#metering;
+      const gauges = (this.#gauges = new Gauges(instruments, sources));
+      source.updateGauges = () => gauges.update(recorder.openAsks);
     }
     if (this.#pullReader && sources.host) await sources.host.mount(createMetricsMount(this.#pullReader, this.#logger));
   }
 
   /** Sends the remaining data, within `CLOSE_TIMEOUT_MS`. */
   async close(): Promise<void> {
-    const providers = [this.#metering?.provider, this.#tracerProvider].filter((provider) => provider !== undefined);
-    const shutdown = Promise.allSettled(providers.map((provider) => provider.shutdown()));
+    const parts = [...(this.#metering?.readers ?? []), ...(this.#tracerProvider ? [this.#tracerProvider] : [])];
+    const shutdown = Promise.allSettled(parts.map((part) => part.shutdown()));
     const deadline = createDeadline(CLOSE_TIMEOUT_MS);
     const timeout = new Promise((resolve) => deadline.signal.addEventListener("abort", resolve, { once: true }));
     await Promise.race([shutdown, timeout]);
     deadline.clear();
-    this.#endObservation();
+    this.#gauges?.end();
     this.#sender?.close();
   }
 }
 
-function createMetering(provider: MeterProvider): Metering {
-  const meter = provider.getMeter(SCOPE_NAME);
-  const instruments = createInstruments(meter);
-  return { provider, meter, instruments, recorder: new MetricRecorder(instruments) };
+function createMetering(resource: Resource, readers: readonly IMetricReader[]): Metering {
+  const instruments = createInstruments();
+  const source = new MetricSource(resource, instruments);
+  for (const reader of readers) reader.setMetricProducer(source);
+  return { source, readers, instruments, recorder: new MetricRecorder(instruments) };
 }
 
 function createPushReader(sender: OtlpSender, intervalSeconds: number): PeriodicExportingMetricReader {

@@ -5,8 +5,8 @@ import { callStep, startFakeModelServer, textStep } from "../helpers/fake-model-
 import { startServer } from "../helpers/server.js";
 import { postPrompt, startCollector } from "../helpers/telemetry.js";
 
-const WARM_UP_TURNS = 200;
-const TURNS = Number(process.argv[2] ?? 1_000);
+const WARM_UP_TURNS = 600;
+const TURNS = Number(process.argv[2] ?? 400);
 /** Duration of a tick of /proc, in ms. */
 const TICK_MS = 10;
 
@@ -33,7 +33,7 @@ const models = await startFakeModelServer({
 hooks.after(() => models.close());
 const collector = await startCollector(hooks);
 const providers = [{ name: "lab", base_url: models.baseUrl, api_key: "k" }];
-const telemetry = { prometheus: true, otlp: { endpoint: collector.endpoint, interval: 10 } };
+const otlp = { endpoint: collector.endpoint, interval: 10 };
 
 async function startMeasured(name: string, config: Record<string, unknown>) {
   const options = { from: "dist" as const, config: { providers, ...config }, files: { "a.txt": "text" } };
@@ -45,7 +45,9 @@ try {
   const subjects = [
     await startMeasured("off", {}),
     await startMeasured("off again", {}),
-    await startMeasured("on", { telemetry }),
+    await startMeasured("metrics", { telemetry: { prometheus: true } }),
+    await startMeasured("traces", { telemetry: { otlp: { ...otlp, metrics: false } } }),
+    await startMeasured("both", { telemetry: { prometheus: true, otlp } }),
   ];
   for (let turn = 0; turn < WARM_UP_TURNS; turn += 1)
     for (const { url } of subjects) await postPrompt(url, "Read a.txt");
