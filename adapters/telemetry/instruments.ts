@@ -15,7 +15,7 @@ interface Series {
 }
 
 /** Adds values to a histogram, with fixed labels. */
-export interface Recorder {
+export interface SeriesRecorder {
   record(value: number): void;
 }
 
@@ -49,7 +49,7 @@ export class Instrument {
   }
 
   /** Returns a recorder for fixed labels, which need no lookup for each value. They have a series from the first value. */
-  bind(labels: Labels): Recorder {
+  bind(labels: Labels): SeriesRecorder {
     let series: Series | undefined;
     return { record: (value) => this.#recordIn((series ??= this.#findSeries(labels)), value) };
   }

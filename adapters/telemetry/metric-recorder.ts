@@ -2,7 +2,7 @@ import { hasCode, type BusEvents } from "gantry";
 import type { HookSet, ModelCallNames, ModelPurpose, ToolCallNames } from "gantry/plugin";
 import { BoundedNames, OTHER } from "./bounded-names.js";
 import { toErrorType } from "./error-type.js";
-import type { Instruments, Recorder } from "./instruments.js";
+import type { Instruments, SeriesRecorder } from "./instruments.js";
 
 type Listeners = NonNullable<HookSet["listeners"]>;
 
@@ -12,10 +12,10 @@ const MAX_TOOLS = 100;
 
 interface ModelRecorders {
   readonly model: Readonly<Record<string, string>>;
-  readonly duration: Recorder;
-  readonly timeToFirstToken: Recorder;
-  readonly inputTokens: Recorder;
-  readonly outputTokens: Recorder;
+  readonly duration: SeriesRecorder;
+  readonly timeToFirstToken: SeriesRecorder;
+  readonly inputTokens: SeriesRecorder;
+  readonly outputTokens: SeriesRecorder;
 }
 
 /** Records the events of an agent in the instruments. */

@@ -79,6 +79,7 @@ async function listAdapters(
     ...selection.tools(toolNames),
     ...selection.policies(),
     ...selection.hooks(),
+    ...[selection.telemetry() ?? []].flat(),
     selection.strategy(),
   ];
   for (const [i, module] of selectedModules.entries()) {
