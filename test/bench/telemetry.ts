@@ -5,7 +5,7 @@ import { callStep, startFakeModelServer, textStep } from "../helpers/fake-model-
 import { startServer } from "../helpers/server.js";
 import { postPrompt, startCollector } from "../helpers/telemetry.js";
 
-const WARM_UP_TURNS = 300;
+const WARM_UP_TURNS = 200;
 const TURNS = Number(process.argv[2] ?? 400);
 /** Duration of a tick of /proc, in ms. */
 const TICK_MS = 10;
