@@ -3,7 +3,7 @@ import { copyFileSync, existsSync, readdirSync, renameSync, rmSync, writeFileSyn
 import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SessionExistsError, StoreError, type Logger } from "gantry";
-import { createFolder, FileSystemClock, isNearlyFull, withoutLease } from "gantry/plugin";
+import { createFolder, isNearlyFull, withoutLease } from "gantry/plugin";
 import type { DocumentChange, DocumentStore, StoredDocument } from "gantry/plugin";
 import type { Low } from "lowdb";
 import { ChainFileAdapter, createDamagedError, LAYOUT_VERSION, readChainFile, type ChainFile } from "./chain-file.js";
@@ -35,7 +35,6 @@ const MAX_COMPLETE_CHAINS = 64;
  * messages of its chain.
  */
 export class JsonDocuments implements DocumentStore {
-  readonly clock: FileSystemClock;
   /** Folder of the chains' files. */
   readonly #path: string;
   /** Folder of the log, the lock and temporary files. */
@@ -61,7 +60,6 @@ export class JsonDocuments implements DocumentStore {
     this.#logger = logger;
     this.#lock = lock;
     this.#lowdb = lowdb;
-    this.clock = new FileSystemClock(join(this.#logFolder, TEMP_FOLDER, "clock-"));
     this.#log = new Log(join(this.#logFolder, "log.jsonl"));
     this.#chains = new Chains((root) => this.#createLow(root));
   }

@@ -36,10 +36,6 @@ class SharedDocuments implements DocumentStore {
     readonly logger: Logger | undefined,
   ) {}
 
-  get clockOffsetMs(): number {
-    return this.#documents?.clock.offsetMs ?? 0;
-  }
-
   async open(): Promise<void> {
     createFolder(this.options.path);
     this.#path = realpathSync(this.options.path);

@@ -3,7 +3,7 @@ import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import type { Database } from "better-sqlite3";
 import { StoreError, type Logger } from "gantry";
-import { createFolder } from "gantry/plugin";
+import { createFolder, MeasuredClock } from "gantry/plugin";
 import { retain, prepare, readPragma, setPragma } from "./retained-objects.js";
 import { LOWER_CASE_FUNCTION } from "./reads.js";
 import type { SqliteOptions } from "./options.js";
@@ -31,6 +31,8 @@ export interface OpenDatabase {
    * system does not support a write-ahead log.
    */
   readonly hasWal: boolean;
+  /** The clock of SQLite, as measured when the file was opened. */
+  readonly clock: MeasuredClock;
 }
 
 /**
@@ -47,7 +49,8 @@ export async function connect(
   const db = await openDatabase(path);
   try {
     // This check is retried too, because preparing the statement reads the file.
-    await retry(() => checkSqliteVersion(db));
+    const clock = new MeasuredClock();
+    await retry(() => checkSqliteVersion(db, clock));
     await retry(() => rejectForeignFile(db, path));
     const journalMode = await retry(() => String(readPragma(db, "journal_mode = WAL")));
     const hasWal = journalMode === "wal";
@@ -63,7 +66,7 @@ export async function connect(
     await retry(() => configure(db, hasWal, options.maxPages));
     await retry(() => migrate(db, path));
     db.function(LOWER_CASE_FUNCTION, { deterministic: true }, (text) => String(text).toLowerCase());
-    return { db, hasWal };
+    return { db, hasWal, clock };
   } catch (error) {
     db.close();
     throw error;
@@ -201,8 +204,11 @@ function checkHeader(buffer: Buffer, bytesRead: number, path: string): void {
     checkVersion(buffer.readUInt32BE(USER_VERSION_OFFSET), path);
 }
 
-function checkSqliteVersion(db: Database): void {
-  const version = String(prepare(db, "SELECT sqlite_version()").pluck().get());
+function checkSqliteVersion(db: Database, clock: MeasuredClock): void {
+  const startedAtMs = Date.now();
+  const sql = "SELECT sqlite_version() AS version, unixepoch('subsec') * 1000 AS now";
+  const { version, now } = prepare(db, sql).get() as { version: string; now: number };
+  clock.update(now, startedAtMs);
   const [major = 0, minor = 0, patch = 0] = version.split(".").map(Number);
   const [minMajor, minMinor, minPatch] = MIN_SQLITE_VERSION;
   const toComparableVersion = (majorPart: number, minorPart: number, patchPart: number): number =>

@@ -261,7 +261,7 @@ export function buildRunsStatement(query: RunQuery, state?: RunState): { sql: st
 export function listRuns(db: Statements, query: RunQuery): StoredRun[] {
   const readRuns = (state?: RunState): StoredRun[] => {
     const { sql, values } = buildRunsStatement(query, state);
-    return db.all<RunRow>(sql, Date.now() + db.clock.offsetMs, ...values).map(toStoredRun);
+    return db.all<RunRow>(sql, Date.now() + db.clockOffsetMs, ...values).map(toStoredRun);
   };
   if (!query.states) return readRuns();
   const states = [...new Set(query.states)];

@@ -1,6 +1,6 @@
 import { dirname } from "node:path";
 import type { Database } from "better-sqlite3";
-import { DiskReserve, DriverLifecycle, FileSystemClock, PollingNotifier } from "gantry/plugin";
+import { DiskReserve, DriverLifecycle, PollingNotifier } from "gantry/plugin";
 import type { Ask, Logger, Message, Session } from "gantry";
 import type {
   AskQuery,
@@ -68,7 +68,7 @@ export class SqliteDriver implements SessionDriver {
       open: async () => {
         const connection = await connect(options, logger, (step) => retryWhileBusy(step, options.path));
         const { db, hasWal } = connection;
-        const statements = new Statements(db, new FileSystemClock(`${options.path}-clock-`));
+        const statements = new Statements(db, connection.clock);
         this.#statements = statements;
         const freeSpace = ({ usesReserve }: { usesReserve: boolean }): void => {
           if (usesReserve) this.#reserve.release();
@@ -90,7 +90,7 @@ export class SqliteDriver implements SessionDriver {
   }
 
   get clockOffsetMs(): number {
-    return this.#statements?.clock.offsetMs ?? 0;
+    return this.#statements?.clockOffsetMs ?? 0;
   }
 
   open(): Promise<void> {

@@ -1,5 +1,5 @@
 import type { Database, Statement, Transaction } from "better-sqlite3";
-import type { FileSystemClock } from "gantry/plugin";
+import type { MeasuredClock } from "gantry/plugin";
 import { prepare } from "./retained-objects.js";
 import { toWellFormed } from "./rows.js";
 
@@ -10,15 +10,26 @@ export class Statements {
   readonly #db: Database;
   readonly #statementsBySql = new Map<string, Statement>();
   readonly #insertSqlByTable = new Map<string, string>();
+  readonly #clock: MeasuredClock;
   readonly #readTransaction: Transaction<(reads: () => unknown) => unknown>;
 
-  /** `clock`: the store's clock. */
-  constructor(
-    db: Database,
-    readonly clock: FileSystemClock,
-  ) {
+  constructor(db: Database, clock: MeasuredClock) {
     this.#db = db;
+    this.#clock = clock;
     this.#readTransaction = db.transaction((reads: () => unknown) => reads());
+  }
+
+  /**
+   * As `SessionDriver.clockOffsetMs`. The store's clock is that of SQLite: a write-ahead log requires that all processes
+   * run on one system.
+   */
+  get clockOffsetMs(): number {
+    if (this.#clock.isOutdated) {
+      const startedAtMs = Date.now();
+      const row = this.get<{ now: number }>("SELECT unixepoch('subsec') * 1000 AS now");
+      if (row) this.#clock.update(row.now, startedAtMs);
+    }
+    return this.#clock.offsetMs;
   }
 
   run(sql: string, ...values: readonly SqlValue[]): { changes: number; lastInsertRowid: number } {

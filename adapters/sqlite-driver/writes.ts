@@ -109,7 +109,7 @@ export function takeLease(
   ttlMs: number,
   { fenceToReplace, head: headOptions }: LeaseOptions = {},
 ): AcquiredLease | LeaseConflict {
-  const now = Date.now() + db.clock.offsetMs;
+  const now = Date.now() + db.clockOffsetMs;
   const position = findPosition(db, rootId);
   const root = position?.root ?? rootId;
   const lease =

@@ -122,7 +122,7 @@ export { MemoryDocuments } from "../sessions/documents/memory-documents.js";
 export { monotonicMs } from "../base/clock.js";
 export { withoutLease } from "../sessions/documents/chain.js";
 export { DiskReserve, isNearlyFull } from "../sessions/disk-reserve.js";
-export { FileSystemClock, MeasuredClock } from "../sessions/measured-clock.js";
+export { MeasuredClock } from "../sessions/measured-clock.js";
 
 // Tools: types for tools and tool sources beyond `defineTool` of `gantry`.
 export type {

@@ -1,11 +1,6 @@
-import { closeSync, fstatSync, openSync, rmSync } from "node:fs";
 import { monotonicMs } from "../base/clock.js";
-import { newId } from "../base/ids.js";
 
-/**
- * Offsets up to this limit, in ms, count as 0: the time of a file is that of the last tick of the system's clock, and
- * two measurements differ by the duration of a call.
- */
+/** Offsets up to this limit, in ms, count as 0: two measurements differ by the duration of a call. */
 const MIN_OFFSET_MS = 50;
 /** Time for which a measured offset is used, in ms. Clocks without synchronisation drift by seconds a day. */
 const MAX_AGE_MS = 600_000;
@@ -41,48 +36,5 @@ export class MeasuredClock {
     this.#offsetMs = Math.abs(offsetMs) <= toleranceMs ? 0 : offsetMs;
     this.#measuredAtMs = monotonicMs();
     this.#baseMs = endedAtMs - this.#measuredAtMs;
-  }
-}
-
-/**
- * The clock of a file system: the same for all hosts and containers that use it. Measured when it is read, if the last
- * measurement is outdated.
- */
-export class FileSystemClock {
-  readonly #pathPrefix: string;
-  readonly #clock = new MeasuredClock();
-
-  /** `pathPrefix`: beginning of the path of the temporary file whose time is read. */
-  constructor(pathPrefix: string) {
-    this.#pathPrefix = pathPrefix;
-  }
-
-  /** As `SessionDriver.clockOffsetMs`. */
-  get offsetMs(): number {
-    if (this.#clock.isOutdated) this.#measure();
-    return this.#clock.offsetMs;
-  }
-
-  #measure(): void {
-    const startedAtMs = Date.now();
-    this.#clock.update(
-      readFileTime(`${this.#pathPrefix}${newId()}`) ?? startedAtMs + this.#clock.offsetMs,
-      startedAtMs,
-    );
-  }
-}
-
-/** Returns the time that the file system gives to a new file; undefined if no file can be created. */
-function readFileTime(path: string): number | undefined {
-  try {
-    const file = openSync(path, "wx", 0o600);
-    try {
-      return fstatSync(file).mtimeMs;
-    } finally {
-      closeSync(file);
-      rmSync(path, { force: true });
-    }
-  } catch {
-    return undefined;
   }
 }

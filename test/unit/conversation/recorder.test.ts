@@ -20,7 +20,14 @@ function createRecorder() {
       return new Promise((resolve) => pendingWrites.push(() => resolve(result)));
     },
   } as unknown as SessionDriver;
-  const recorder = new Recorder(driver, "s", 1, { run: {} as RunRecord, lastSeq: 0, sessionUsage: {} as Usage }, assert.ifError, () => undefined);
+  const recorder = new Recorder(
+    driver,
+    "s",
+    1,
+    { run: {} as RunRecord, lastSeq: 0, sessionUsage: {} as Usage },
+    assert.ifError,
+    () => undefined,
+  );
   return { recorder, writes, completeWrite: () => pendingWrites.shift()?.() };
 }
 
