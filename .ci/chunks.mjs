@@ -22,8 +22,7 @@ export const CHUNKS = [
   // The first frame of a terminal, which must not wait for the chunks below.
   separateChunk("chat", ["src/cli chat", "adapters/terminal index"]),
   chunk("serve", "", [
-    "src/cli serve",
-    "adapters/sqlite-driver index; adapters/language-models index presets",
+    "src/cli serve; adapters/sqlite-driver index; adapters/language-models index presets",
     "node_modules/better-sqlite3/lib index.js",
     // Small modules that several chunks below share.
     "src/models estimate usage; src/plugin listening-base; src/base linux-processes",
@@ -45,9 +44,7 @@ export const CHUNKS = [
   deferredChunk("run", "serve", [
     "src/run local-runs; src/run/calls call-dialects; src/run/input server-check; src/conversation conversation messages",
     "src/project git-head instructions skills tree; src/files handle-opener name-opener names opened-folder path-guard resolve-path; src/processes output-folder",
-    "src/watch live-sessions session-tail watch; src/sessions holder lease; src/tools builtin-tools",
-    "adapters/language-models answer catalogue-entry efforts files limits model-list local-catalogue reasoning-echo",
-    "adapters/language-models bodies json messages open-wire price-updates prices request-capture response-bytes stream usage; adapters/language-models/reading answer-body event-lines",
+    "src/watch live-sessions session-tail watch; src/sessions holder lease; src/tools builtin-tools; adapters/language-models answer catalogue-entry efforts files limits model-list local-catalogue reasoning-echo bodies json messages open-wire price-updates prices request-capture response-bytes stream usage; adapters/language-models/reading answer-body event-lines",
     // Most servers use this protocol. A separate chunk would slow down most first runs.
     "adapters/language-models/wires openai",
   ]),
@@ -61,22 +58,19 @@ export const CHUNKS = [
   ]),
   // Modules for the first tool call.
   deferredChunk("tools", "serve run", [
-    "src/run/calls execute prepare; src/run/prompt nested-instructions; src/run/permissions rule-schema rules",
-    "src/tools/files delete-path edit-file files grep-search matched-lines patch-files patch-plan patch-text read-file",
+    "src/run/calls execute prepare; src/run/prompt nested-instructions; src/run/permissions rule-schema rules; src/tools/files delete-path edit-file files grep-search matched-lines patch-files patch-plan patch-text read-file",
     "src/tools/files record-file replace-file search-folder search-results write-file; src/tools/shell shell-output; src/tools/web web-page; src/files attachments walk; src/untrusted workers; src/base cut-text; src/processes clean-stream file-list output-file ripgrep search-scope",
   ]),
   // Runs with watching clients, questions, subagents or budgets.
   deferredChunk("live", "serve run", [
-    "src/run/budget run-budget; src/run/calls spawn; src/run/context structured-output",
-    "src/run/input budget-check; src/run/permissions asks request-answer",
-    "src/run/queue queue runs; adapters/sqlite-driver asks",
+    "src/run/budget run-budget; src/run/calls spawn; src/run/context structured-output; src/run/input budget-check",
+    "src/run/permissions asks request-answer; src/run/queue queue runs; adapters/sqlite-driver asks",
   ]),
   // Modules that only few processes need.
   deferredChunk("rare-features", "serve run", [
     "src/compaction compact-view fit follow-up prompt-prefix sliding-window; src/run/calls session-work; src/sessions fork revert subagents undo; src/history plan restore",
-    "adapters/language-models errors from-ai-sdk module provider-fault",
+    "adapters/language-models errors from-ai-sdk module provider-fault; src/serve mcp-servers third-party",
     "adapters/sqlite-driver dump; src/tools/shell bash-jobs; src/processes detached-job job supervisor",
-    "src/serve mcp-servers third-party",
   ]),
   chunk("api", "serve http", ["adapters/koa-http-api app"]),
   // This chunk needs much more of the schema package than the others. It therefore shares nothing with them.

@@ -55,9 +55,9 @@ export function createPackagesPlugin() {
     );
     // The program reads only the version of its package.json. The other fields are 5 kB of each chunk with that file.
     build.onLoad({ filter: /[\\/]package\.json$/ }, async ({ path: file }) => {
-      if (path.resolve(file) !== inRoot("package.json")) return undefined;
       const { name, version } = JSON.parse(await readFile(file, "utf8"));
-      return { contents: JSON.stringify({ name, version }), loader: "json" };
+      const contents = JSON.stringify({ name, version });
+      return path.resolve(file) === inRoot("package.json") ? { contents, loader: "json" } : undefined;
     });
     // koa-body reads UTF-8 only. The tables of the other encodings are 490 kB.
     const encodings = { contents: 'module.exports = require("./internal");' };

@@ -5,6 +5,7 @@ import { dirname, join } from "node:path";
 import type { Database } from "better-sqlite3";
 import { StoreError } from "gantry";
 import { holderState, type LeaseHolder } from "gantry/plugin";
+import { prepare } from "./retained-objects.js";
 import { SCHEMA_VERSION } from "./schema.js";
 
 /** Files above this size are not read completely. */
@@ -33,7 +34,7 @@ export interface SqliteHealth {
 export async function loadSqlite(): Promise<string> {
   const db = await openDatabase(MEMORY);
   try {
-    return String((db.prepare("SELECT sqlite_version() AS version").get() as { version: string }).version);
+    return String((prepare(db, "SELECT sqlite_version() AS version").get() as { version: string }).version);
   } finally {
     db.close();
   }
@@ -106,13 +107,13 @@ async function inspectFile(path: string, bytes: number): Promise<SqliteHealth> {
 }
 
 function findFaults(db: Database): string[] {
-  const rows = db.pragma(`quick_check(${MAX_REPORTED_FAULTS})`) as { quick_check: string }[];
+  const rows = prepare(db, `PRAGMA quick_check(${MAX_REPORTED_FAULTS})`).all() as { quick_check: string }[];
   return rows.map(({ quick_check: fault }) => fault).filter((fault) => fault !== "ok");
 }
 
 function countRecords(db: Database): Pick<SqliteHealth, "sessions" | "orphanedLeases" | "interruptedRuns"> {
-  const count = db.prepare("SELECT count(*) AS n FROM sessions WHERE idx = 0").get() as { n: number };
-  const leases = db.prepare("SELECT root, holder, expires_at FROM leases WHERE holder <> ''").all() as {
+  const count = prepare(db, "SELECT count(*) AS n FROM sessions WHERE idx = 0").get() as { n: number };
+  const leases = prepare(db, "SELECT root, holder, expires_at FROM leases WHERE holder <> ''").all() as {
     root: string;
     holder: string;
     expires_at: number;
@@ -122,7 +123,7 @@ function countRecords(db: Database): Pick<SqliteHealth, "sessions" | "orphanedLe
   const liveRoots = new Set(
     leases.filter((lease) => !deadLeases.includes(lease) && lease.expires_at > Date.now()).map(({ root }) => root),
   );
-  const runs = db.prepare("SELECT root FROM runs WHERE state IN ('running', 'waiting')").all() as { root: string }[];
+  const runs = prepare(db, "SELECT root FROM runs WHERE state IN ('running', 'waiting')").all() as { root: string }[];
   return {
     sessions: count.n,
     orphanedLeases: deadLeases.length,

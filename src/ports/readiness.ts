@@ -1,5 +1,4 @@
-/** Reason why an agent cannot accept work now. The message is for people and names no file and
- * no host. */
+/** Reason why an agent cannot accept work now. The message is for people and names no file and no host. */
 export interface ReadinessProblem {
   code: "store_full" | "store_locked" | "store_unreachable" | "models_syncing" | "draining";
   message: string;

@@ -3,7 +3,13 @@ import type { Instruction, RunAnswer, RunResult } from "../ports/run.js";
 import type { SessionChange } from "../ports/session-change.js";
 import type { Usage } from "../ports/usage.js";
 import { notifierOf } from "../sessions/polling-notifier.js";
-import { createFailedFields, createFinishedFields, isCancel, toRunError } from "../sessions/run-record.js";
+import {
+  createFailedFields,
+  createFinishedFields,
+  isCancel,
+  selectEndTime,
+  toRunError,
+} from "../sessions/run-record.js";
 import type { RunContext } from "./context/run-context.js";
 import { generateTitle, titleFailedRun } from "./title.js";
 
@@ -22,7 +28,7 @@ export async function storeFinalAnswer(
 ): Promise<void> {
   const { recorder } = run.session;
   const storesAnswer = recorder.run.idempotencyKey !== "" || "structured" in answer;
-  const end = createFinishedFields("model", storesAnswer ? answer : null, run.session.store);
+  const end = createFinishedFields("model", storesAnswer ? answer : null, endTimeOf(run));
   await storeEnd(run, (options) => recorder.finish(message, { usage, run: { iterations, ...end }, ...options }));
 }
 
@@ -38,7 +44,7 @@ export async function finishRun(run: RunContext, { usedTokens, ...outcome }: Loo
     const end = createFinishedFields(
       endedBy,
       recorder.run.idempotencyKey === "" ? null : { output, finishReason },
-      run.session.store,
+      endTimeOf(run),
     );
     await storeEnd(run, (options) => recorder.end(end, options));
   }
@@ -66,7 +72,7 @@ export async function failRun(run: RunContext, thrownError: unknown): Promise<Er
   if (isCancel(error)) logger.info("run cancelled", fields);
   else logger.warn("run failed", fields);
   // The end cannot be stored if the session was deleted or another holder has the lease.
-  await storeEnd(run, (options) => recorder.end(createFailedFields(error, store), options)).catch(
+  await storeEnd(run, (options) => recorder.end(createFailedFields(error, endTimeOf(run)), options)).catch(
     async (writeError: unknown) => {
       logger.debug("end of run was not stored; releasing its lease", { error: writeError });
       await releaseLease();
@@ -93,4 +99,8 @@ async function storeEnd(
     return write({ release: true, ...(cancelIds.length > 0 && { consumedInstructions: cancelIds }) });
   });
   inbox.remainingInstructions = lateInstructions;
+}
+
+function endTimeOf({ session: { recorder, store } }: RunContext): string {
+  return selectEndTime(recorder.run, store);
 }

@@ -26,13 +26,19 @@ export function createRunRecord(
   };
 }
 
-/** Returns the changed fields of a run that finished with a result. `store`: the store of the run. */
+/** Returns the time at which a run ends: the current time of its store, but not before the run's start. */
+export function selectEndTime({ startedAt }: Pick<RunRecord, "startedAt">, store: SharedClock): string {
+  const currentTime = now(store);
+  return currentTime > startedAt ? currentTime : startedAt;
+}
+
+/** Returns the changed fields of a run that finished with a result. */
 export function createFinishedFields(
   endedBy: RunResult["endedBy"],
   answer: RunAnswer | null,
-  store: SharedClock,
+  endedAt: string,
 ): Partial<RunRecord> {
-  return { state: "finished", endedBy, endedAt: now(store), error: null, retry: null, answer };
+  return { state: "finished", endedBy, endedAt, error: null, retry: null, answer };
 }
 
 /** Whether the run ended because a caller or the shutdown cancelled it. */
@@ -40,10 +46,10 @@ export function isCancel(error: Error): boolean {
   return hasCode(error, "run_cancelled") || hasCode(error, "shutting_down");
 }
 
-/** Returns the changed fields of a run that ended without a result. `store`: the store of the run. */
-export function createFailedFields(error: Error, store: SharedClock): Partial<RunRecord> {
+/** Returns the changed fields of a run that ended without a result. */
+export function createFailedFields(error: Error, endedAt: string): Partial<RunRecord> {
   const state = isCancel(error) ? "cancelled" : "failed";
-  return { state, endedBy: "", endedAt: now(store), error: toClientError(error), retry: null };
+  return { state, endedBy: "", endedAt, error: toClientError(error), retry: null };
 }
 
 /** Returns the part of an error that clients may know; the log has the complete error. */

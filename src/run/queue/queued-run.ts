@@ -6,7 +6,7 @@ import type { RunInput, RunRecord } from "../../ports/run.js";
 import type { SessionDriver } from "../../ports/session-driver.js";
 import { currentHolder } from "../../sessions/holder.js";
 import { LEASE_TTL_MS } from "../../sessions/lease.js";
-import { toRunError, createFailedFields } from "../../sessions/run-record.js";
+import { toRunError, createFailedFields, selectEndTime } from "../../sessions/run-record.js";
 import { notifierOf } from "../../sessions/polling-notifier.js";
 
 /**
@@ -150,7 +150,7 @@ export class QueuedRun<Run> {
     this.#hasLeftQueue = true;
     this.#removeAbortListener();
     const runError = toRunError(error, this.#cancel.signal);
-    Object.assign(this.record, createFailedFields(runError, this.#driver));
+    Object.assign(this.record, createFailedFields(runError, selectEndTime(this.record, this.#driver)));
     await this.#write(false).catch((writeError: unknown) =>
       this.#logger.debug("end of queued run was not stored", { error: writeError }),
     );

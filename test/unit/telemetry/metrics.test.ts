@@ -6,6 +6,7 @@ import telemetry, { METRICS, toPrometheusName } from "gantry/adapters/telemetry"
 import type { AdapterContext, Telemetry } from "gantry/plugin";
 import { silentLogger } from "../../../src/base/log.js";
 import { callStep, textStep } from "../../helpers/fake-model-server.js";
+import { waitUntil } from "../../helpers/server-runs.js";
 import { parsePrometheus, postPrompt, serveWithTelemetry, sumSamples } from "../../helpers/telemetry.js";
 
 async function scrape(url: string, headers: Record<string, string> = {}) {
@@ -25,6 +26,8 @@ it("GET /metrics reports runs, model calls, tools, sessions, the store and the p
   assert.equal((await postPrompt(url, "Read a.txt")).output, "Done.");
   models.enqueue(textStep("Again."));
   await postPrompt(url, "Again");
+  // A title is stored under a lease, after the answer.
+  await waitUntil(async () => sumSamples((await scrape(url)).samples, "gantry_leases") === 0);
   const { samples, types } = await scrape(url);
   const expectedSums: [sum: number, name: string, labels?: Record<string, string>][] = [
     [2, "gantry_runs_total", { state: "finished", reason: "model", kind: "main" }],

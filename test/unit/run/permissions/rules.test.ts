@@ -277,7 +277,7 @@ describe("permission rules", () => {
     ];
     await runCalls(t, rules, [["read", { path: "src/a.ts" }]], { logger });
     const [, decisionFields] = lines.find(([message]) => message === "permission decided") ?? [];
-    const { run: _, ...fields } = decisionFields as Record<string, unknown>;
+    const { run: _, session: _session, client: _client, ...fields } = decisionFields as Record<string, unknown>;
     assert.deepEqual(fields, { tool: "read", call: "c-0", by: "permissions.rules[1]", action: "allow" });
   });
 
