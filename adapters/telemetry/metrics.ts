@@ -13,7 +13,7 @@ export interface MetricDefinition {
   /** Row of the dashboard. */
   readonly group: "Runs" | "Models" | "Tools" | "Sessions" | "Store" | "Process";
   /** Upper bounds of a histogram. */
-  readonly buckets?: readonly number[];
+  readonly buckets?: readonly number[] | undefined;
 }
 
 /** Buckets of the GenAI semantic conventions, in seconds. */

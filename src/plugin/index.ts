@@ -221,7 +221,7 @@ export type { FolderHistoryOptions } from "../history/file-history.js";
 export type { EditCheck } from "../tools/files/checks/command-check.js";
 export type { FileToolOptions } from "../tools/files/files.js";
 export type { LogFields } from "../ports/logger.js";
-export type { LogLevel } from "../base/log.js";
+export type { LogFormatter, LogLevel } from "../base/log.js";
 export type { ErrorByCode } from "../ports/errors.js";
 
 // Errors that adapters throw. Programs that embed an agent do not receive them.
