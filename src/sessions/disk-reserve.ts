@@ -2,14 +2,17 @@ import { rmSync, statfsSync, statSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { StoreError } from "../ports/errors.js";
 
-/** Size of the reserved space, in bytes. */
-const RESERVE_BYTES = 1024 * 1024;
+/**
+ * Size of the reserved space, in bytes. A write-ahead log of 4 MiB must fit into the database before the log is free for
+ * the delete.
+ */
+const RESERVE_BYTES = 6 * 1024 * 1024;
 /** Free space, in bytes, below which nothing is reserved: the reserve must not fill a disk. */
-const MIN_FREE_BYTES = 16 * RESERVE_BYTES;
+const MIN_FREE_BYTES = 4 * RESERVE_BYTES;
 /** Free space, in bytes, below which a run may not fit: the store counts as full. */
 const MIN_RUN_BYTES = 256 * 1024;
 /** Free space, in bytes, below which a store must try a change to find out whether it is full. */
-const LOW_SPACE_BYTES = 4 * RESERVE_BYTES;
+const LOW_SPACE_BYTES = 4 * 1024 * 1024;
 
 /**
  * Checks the free space on the disk of a path. Returns true if only an attempt shows whether a change fits. Throws

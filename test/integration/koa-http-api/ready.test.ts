@@ -102,7 +102,7 @@ it("/api/ready returns 503 while the store fails or hangs, logs the failure once
     assert.deepEqual(await fetchReadiness(api), [503, createNotReadyBody(STORE_UNREACHABLE)]);
     setOutage("fail");
   }
-  const getWarnings = () => api.logLines.filter((line) => line.includes("session store is unreachable"));
+  const getWarnings = () => api.logLines.filter((line) => line.includes("session store cannot be reached"));
   assert.equal(getWarnings().length, 1, api.logLines.join("\n"));
   assert.match(getWarnings()[0] ?? "", /^warn the session store cannot be reached; reporting not ready.*ECONNREFUSED/);
   setOutage("");
@@ -117,23 +117,23 @@ it("/api/ready returns 503 while the store fails or hangs, logs the failure once
 
 it("50 concurrent requests to /api/ready query the store once, and the result is cached for one second", async (t) => {
   const advanceClock = stopClock(t);
-  let getCount = 0;
+  let probeCount = 0;
   class CountingDriver extends MemoryDriver {
-    override readonly get: MemoryDriver["get"] = async (id) => {
-      getCount += 1;
-      return super.get(id);
+    override readonly probe = async (): Promise<void> => {
+      probeCount += 1;
+      return super.probe();
     };
   }
   const api = await startApi(t, { agent: { driver: new CountingDriver() } });
   const responses = await Promise.all(Array.from({ length: 50 }, () => api.send("/api/ready")));
   assert.ok(responses.every(({ status }) => status === 200));
-  assert.equal(getCount, 1);
+  assert.equal(probeCount, 1);
   advanceClock(CACHE_EXPIRY_MS - 2);
   assert.equal((await api.send("/api/ready")).status, 200);
-  assert.equal(getCount, 1, "the result is cached for a second");
+  assert.equal(probeCount, 1, "the result is cached for a second");
   advanceClock(2);
   assert.equal((await api.send("/api/ready")).status, 200);
-  assert.equal(getCount, 2, "the result has expired");
+  assert.equal(probeCount, 2, "the result has expired");
 });
 
 for (const [name, createDriver] of [

@@ -159,7 +159,7 @@ describe("a session store on a full disk", { concurrency: true }, () => {
         const server = await startServer(t, {
           config: createServerConfig(modelServer, { session: { driver, path: join(diskPath, "sessions") } }),
           home: home.path,
-          commandPrefix: createSmallDiskPrefix(diskPath, 40_000, 0),
+          commandPrefix: createSmallDiskPrefix(diskPath, 60_000, 0),
           sendsToken: true,
         });
         const ids: string[] = [];
