@@ -73,10 +73,6 @@ export class DocumentDriver implements SessionDriver {
     });
   }
 
-  get clockOffsetMs(): number {
-    return this.#documents.clockOffsetMs ?? 0;
-  }
-
   open(): Promise<void> {
     return this.#lifecycle.open();
   }

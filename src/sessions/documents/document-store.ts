@@ -26,8 +26,6 @@ export interface DocumentChange {
  * contain no `/`. Every method may reject with any error; the driver converts it to a `StoreError`.
  */
 export interface DocumentStore {
-  /** As `SessionDriver.clockOffsetMs`. Undefined: 0. */
-  readonly clockOffsetMs?: number;
   /** Opens the store. Called once before other methods, and again after `close`. */
   open?(): Promise<void> | void;
   /** As `SessionDriver.probe`. */

@@ -16,7 +16,7 @@ export async function takeLease(
 ): Promise<AcquiredLease | LeaseConflict> {
   const root = (await tx.get<Session>(keys.session(id)))?.chain.root ?? id;
   const chain = await Chain.open(tx, root);
-  const { nowMs } = tx;
+  const nowMs = Date.now();
   const currentLease = chain.head.lease;
   const isOwnLease = currentLease?.holder.id === holder.id;
   if (
@@ -45,7 +45,7 @@ export async function takeLease(
  * A store that lost its last fence starts at the time in ms, above all fences that it can have issued.
  */
 async function nextFence(tx: Transaction): Promise<number> {
-  const fence = ((await tx.get<number>(keys.fence)) ?? tx.nowMs) + 1;
+  const fence = ((await tx.get<number>(keys.fence)) ?? Date.now()) + 1;
   tx.set(keys.fence, "", fence);
   return fence;
 }

@@ -127,7 +127,7 @@ async function withHolders(tx: Transaction, runs: readonly RunDocument[]): Promi
   const heads = (await tx.getAll(runs.map(({ run }) => keys.head(run.sessionId)))) as (Head | undefined)[];
   return runs.map(({ run, fence }, i) => {
     const lease = heads[i]?.lease;
-    const isHeld = lease?.fence === fence && Date.parse(lease?.expiresAt ?? "") > tx.nowMs;
+    const isHeld = lease?.fence === fence && Date.parse(lease?.expiresAt ?? "") > Date.now();
     return { run, holder: isHeld && lease ? lease.holder : null };
   });
 }

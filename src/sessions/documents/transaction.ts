@@ -1,4 +1,3 @@
-import { nowMs } from "../../base/clock.js";
 import type { DocumentChange, DocumentStore, StoredDocument } from "./document-store.js";
 import { isShared } from "./keys.js";
 
@@ -24,11 +23,6 @@ export class Transaction {
 
   constructor(store: DocumentStore) {
     this.#store = store;
-  }
-
-  /** The time by the store's clock, in ms since 1970. */
-  get nowMs(): number {
-    return nowMs(this.#store);
   }
 
   /** Starts a section that `rollback` can undo. */

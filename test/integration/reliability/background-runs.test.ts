@@ -182,6 +182,11 @@ describe("an idempotency key", { concurrency: true }, () => {
       assert.equal(retryResponse.status, 200);
       assert.equal(retryResponse.headers.get("x-session-id"), firstRun?.session_id);
       assert.equal(retryResponse.headers.get("x-run-id"), firstRun?.id);
+      const messages = await fetchMessages(otherServer, firstRun?.session_id ?? "");
+      assert.deepEqual(
+        messages.map(({ role }) => role),
+        ["user", "assistant"],
+      );
       const retryText = await retryResponse.text();
       assert.equal((JSON.parse(retryText) as { output: string }).output, "Yes.");
       const thirdResponse = await post(await serve(), "/api/run", body, headers);

@@ -277,8 +277,10 @@ describe("permission rules", () => {
     ];
     await runCalls(t, rules, [["read", { path: "src/a.ts" }]], { logger });
     const [, decisionFields] = lines.find(([message]) => message === "permission decided") ?? [];
-    const { run: _, session: _session, client: _client, ...fields } = decisionFields as Record<string, unknown>;
-    assert.deepEqual(fields, { tool: "read", call: "c-0", by: "permissions.rules[1]", action: "allow" });
+    const { run, session, ...fields } = decisionFields as Record<string, unknown>;
+    for (const id of [run, session]) assert.match(String(id), /^[\da-f-]{36}$/);
+    const decision = { tool: "read", call: "c-0", by: "permissions.rules[1]", action: "allow" };
+    assert.deepEqual(fields, { client: "sdk", ...decision });
   });
 
   it("do not override plan mode", async (t) => {
