@@ -62,10 +62,11 @@ async function recordResponses(t: Hooks): Promise<string> {
   await sendRequest("/api/health");
   await sendRequest("/api/models");
   await sendRequest("/api/sessions");
+  // The title is generated in the background. Waits for the event: a loop of reads of the store in memory would never
+  // let the generation continue.
+  const titleUpdate = new Promise((resolve) => api.agent.on("session.updated", resolve));
   const session_id = getSessionId(await sendRun({ message: "hi" }));
-  // Waits until the title that is generated in the background replaces the title `New Session ...`.
-  for (let title = "New"; title.startsWith("New");)
-    title = ((await api.agent.sessions.get(session_id))?.title ?? "").replace(/^$/, "New");
+  await titleUpdate;
   await sendRun({ message: "echo", session_id, stream: true });
   await sendRun({
     message: "echo",
