@@ -55,6 +55,7 @@ export interface SessionFields {
   rewinds?: readonly number[];
   projectDir?: string;
   archived?: boolean;
+  shared?: boolean;
   /** Ignored if the stored value is later; the other fields of the change apply. */
   updatedAt?: string;
 }

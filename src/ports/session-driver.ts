@@ -148,6 +148,11 @@ export interface SessionDriver {
    * the store is open. Undefined: 0.
    */
   readonly clockOffsetMs?: number;
+  /**
+   * Whether the driver stores `owner` and `shared` of sessions, and its queries obey `visibleTo`. Undefined or false: the
+   * store cannot separate users, so an agent refuses to act for one.
+   */
+  readonly separatesUsers?: boolean;
   /** Opens the store. Rejects with `StoreError` if it is unusable. A store of a newer version stays unmodified. */
   open(): Promise<void>;
   /**

@@ -24,6 +24,8 @@ export interface SessionQuery {
   spawnedBy?: string;
   /** `exclude`: without archived sessions. `include` (default): all. `only`: archived sessions only. */
   archived?: "exclude" | "include" | "only";
+  /** Only sessions that this user may see: the user's own sessions and shared ones. Undefined: all. */
+  visibleTo?: string;
   limit: number;
   /** Number of matching sessions to skip. Not with `before`. */
   offset?: number;
@@ -71,6 +73,8 @@ export interface RunQuery {
   states?: readonly RunState[];
   /** Only the run with this key; not `""`. */
   idempotencyKey?: string;
+  /** Only runs of sessions that this user may see: the user's own sessions and shared ones. Undefined: all. */
+  visibleTo?: string;
   limit: number;
   /** Starts after an entry, which may no longer exist. */
   before?: { startedAt: string; id: string };
@@ -94,6 +98,8 @@ export interface AskQuery {
   sessionId?: string;
   /** True: only asks stored as open. Default: all asks. */
   open?: boolean;
+  /** Only asks of sessions that this user may see: the user's own sessions and shared ones. Undefined: all. */
+  visibleTo?: string;
   limit: number;
   /** Starts after an entry, which may no longer exist. */
   before?: { createdAt: string; id: string };
@@ -113,6 +119,8 @@ export interface MessageSearchQuery {
   projectDir?: string;
   /** `exclude`: without archived sessions. `include` (default): all. `only`: archived sessions only. */
   archived?: "exclude" | "include" | "only";
+  /** Only messages of sessions that this user may see: the user's own sessions and shared ones. Undefined: all. */
+  visibleTo?: string;
   limit: number;
   /** `next` of the previous page. */
   before?: string;

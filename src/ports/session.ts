@@ -75,6 +75,13 @@ export interface Session {
    * chain's first session counts.
    */
   archived?: boolean;
+  /**
+   * Name of the user who created the session, also for sessions of its subagents. Undefined: no user. Never changes. The
+   * value of a chain's first session counts.
+   */
+  owner?: string;
+  /** Whether all users may read and continue the session. Undefined means false. The flag of a chain's first session counts. */
+  shared?: boolean;
   chain: ChainLink;
   /**
    * At least the greatest `seq` in this session and the chain's earlier sessions; 0 without messages. Set by the
