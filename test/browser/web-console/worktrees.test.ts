@@ -49,6 +49,8 @@ describe("a session in a worktree", { skip: NO_BROWSER }, () => {
         await page.getByRole("textbox", { name: "Message" }).fill(`Write ${newText}`);
         await page.getByRole("button", { name: "Send", exact: true }).click();
         await page.locator(".answer", { hasText: `Wrote ${newText}.` }).waitFor();
+        // The answer is visible before the run ends, and an apply is refused until then.
+        await page.getByRole("button", { name: "Stop", exact: true }).waitFor({ state: "detached" });
       };
       await send("new");
       assert.equal(await readProject(), "old\n");
