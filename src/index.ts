@@ -31,6 +31,7 @@ export type { ModelEntry, ModelPair, Models } from "./models/models.js";
 export type { FilePart, ImagePart, Message, Part } from "./ports/message.js";
 export type { Session, SessionMode } from "./ports/session.js";
 export type { Ask, AskReply } from "./ports/ask.js";
+export type { User, UserScope } from "./ports/user.js";
 export type { SessionState, WatchEvent } from "./ports/watch.js";
 
 // Tools: the built-in ones, and custom ones.
@@ -62,6 +63,7 @@ export {
   AskNotFoundError,
   AttachmentError,
   BudgetExceededError,
+  ForbiddenError,
   GantryError,
   CommandsDisabledError,
   hasCode,

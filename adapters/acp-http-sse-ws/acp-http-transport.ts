@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
-import type { Agent, Logger } from "gantry";
+import type { Agent, Logger, User } from "gantry";
 import { ListeningBase, type Listening, type Transport } from "gantry/plugin";
 import {
   endRaw,
@@ -26,6 +26,7 @@ import {
 import { ACP_HTTP_DEFAULTS, type AcpHttpOptions } from "./options.js";
 import { createRoutes, type Clients } from "./routes.js";
 import { SocketOutbox } from "./socket.js";
+import { UserServers } from "./user-servers.js";
 import { CLOSE_CODES, CONNECTION_HEADER, JSON_MEDIA_TYPE, ADVERTISED_PATH } from "./wire.js";
 
 /** Random bytes of a connection id, which must not be guessable. */
@@ -60,14 +61,15 @@ export class AcpHttpTransport implements Transport {
     const { requiredHeaders = {}, ...options } = this.#options;
     const ownHost = this.#host ? undefined : openHttpHost({ ...options, requiredHeaders, logger: this.#logger });
     const host = this.#host ?? ownHost!;
-    const server = new AcpServer(agent, this.#options, this.#logger);
-    const listener = new AcpListener({ server, options: this.#options, logger: this.#logger, sockets, host, ownHost });
+    const createServer = (userAgent: Agent) => new AcpServer(userAgent, this.#options, this.#logger);
+    const servers = new UserServers(agent, createServer);
+    const listener = new AcpListener({ servers, options: this.#options, logger: this.#logger, sockets, host, ownHost });
     try {
       const origin = await host.mount(listener.createMount(new KoaApp()));
       listener.address = `${origin}${ADVERTISED_PATH}`;
       return listener;
     } catch (error) {
-      await server.close();
+      await servers.close();
       await ownHost?.close(AbortSignal.abort());
       throw error;
     }
@@ -75,7 +77,7 @@ export class AcpHttpTransport implements Transport {
 }
 
 interface AcpListenerDependencies {
-  server: AcpServer;
+  servers: UserServers;
   options: AcpHttpOptions;
   logger: Logger;
   sockets: WebSocketServer;
@@ -138,26 +140,31 @@ class AcpListener extends ListeningBase implements Clients {
       prefix: "/",
       fallback: true,
       authenticated: false,
+      separatesUsers: true,
       requiredHeaders,
       allowedOrigins,
-      handler: (request, response) => void handleRequest(request, response),
-      upgrade: (request, socket, head) => this.#upgrade(request, socket, head),
+      handler: (request, response) => this.#whenServed(request, response, () => void handleRequest(request, response)),
+      upgrade: (request, socket, head) => this.#whenServed(request, socket, () => this.#upgrade(request, socket, head)),
       refuse: sendRefusal,
     };
   }
 
-  get(id: string): ClientConnection | undefined {
-    return this.#clients.get(id);
+  get(id: string, request: IncomingMessage): ClientConnection | undefined {
+    const client = this.#clients.get(id);
+    return client?.user === this.#userOf(request) ? client : undefined;
   }
 
-  openConnection(address: string): ClientConnection {
-    const { options, server } = this.#dependencies;
+  openConnection(request: IncomingMessage): ClientConnection {
+    const { options, servers } = this.#dependencies;
+    const address = request.socket.remoteAddress ?? "";
+    const user = this.#userOf(request);
     if (this.isStopping) throw createShuttingDownRefusal();
     if (this.#clients.size >= options.connections && !this.#closeUnusedConnection(address))
       throw createTooManyRefusal("connections");
     const id = randomBytes(CONNECTION_ID_BYTES).toString("base64url");
-    const client = new ClientConnection(server, {
+    const client = new ClientConnection(servers.get(user), {
       id,
+      user,
       address,
       websocketUpdates: options.websocketUpdates,
       heartbeatMs: options.heartbeatMs,
@@ -225,25 +232,42 @@ class AcpListener extends ListeningBase implements Clients {
 
   /** Stops in this order: rejects new prompts, waits for pending answers, closes connections, waits for runs. */
   protected async end(): Promise<void> {
-    const { server, ownHost, sockets } = this.#dependencies;
+    const { servers, ownHost, sockets } = this.#dependencies;
     ownHost?.stopAccepting();
-    await server.drain(this.shutdown);
+    await servers.drain(this.shutdown);
     const clients = [...this.#clients.values()];
     await Promise.all([
       ...clients.map((client) => client.close(CLOSE_CODES.goingAway, "server shutting down")),
       ...this.#pendingCloses,
     ]);
     sockets.close();
-    await server.close();
+    await servers.close();
     await ownHost?.close(this.shutdown);
   }
 
   readonly #clientIdByRequest = new WeakMap<IncomingMessage, string>();
 
+  #userOf(request: IncomingMessage): User | undefined {
+    return this.#dependencies.host.userOf?.(request);
+  }
+
+  /** Calls `serve` when the agent for the user of the request is ready; at once without a user. */
+  #whenServed(request: IncomingMessage, connection: { destroy(): unknown; closed: boolean }, serve: () => void): void {
+    const user = this.#userOf(request);
+    if (!user) return serve();
+    this.#dependencies.servers.prepare(user).then(
+      () => connection.closed || serve(),
+      (error: unknown) => {
+        this.#dependencies.logger.error("a request failed", { ...getLogFields(request), error });
+        connection.destroy();
+      },
+    );
+  }
+
   #upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void {
     let client: ClientConnection;
     try {
-      client = this.openConnection(request.socket.remoteAddress ?? "");
+      client = this.openConnection(request);
     } catch (error) {
       const httpRefusal = error instanceof HttpRefusal ? error : this.#toInternalError(request, error);
       const { status, message, headers, body } = httpRefusal;

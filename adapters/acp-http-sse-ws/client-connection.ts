@@ -1,4 +1,5 @@
 import type { ServerResponse } from "node:http";
+import type { User } from "gantry";
 import {
   CLIENT_METHODS,
   type AcpConnection,
@@ -16,6 +17,8 @@ export interface ClientConnectionOptions {
   id: string;
   /** IP address of the client. */
   address: string;
+  /** Undefined: the listener has no users. */
+  user: User | undefined;
   /** Whether the WebSocket gets the updates if no SSE stream is open. */
   websocketUpdates: boolean;
   /** Interval between comments of a stream, in ms. */
@@ -40,6 +43,7 @@ const REPLACEABLE_IDLE_DIVISOR = 10;
 export class ClientConnection implements Sink {
   readonly id: string;
   readonly address: string;
+  readonly user: User | undefined;
   readonly acp: AcpConnection;
   readonly #server: AcpServer;
   readonly #options: ClientConnectionOptions;
@@ -58,6 +62,7 @@ export class ClientConnection implements Sink {
   constructor(server: AcpServer, options: ClientConnectionOptions) {
     this.id = options.id;
     this.address = options.address;
+    this.user = options.user;
     this.#server = server;
     this.#options = options;
     this.acp = server.connect(this);

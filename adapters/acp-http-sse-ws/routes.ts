@@ -27,10 +27,10 @@ import {
 
 /** The clients of a transport. */
 export interface Clients {
-  /** The client with this connection id; undefined for an unknown id. */
-  get(id: string): ClientConnection | undefined;
-  /** Creates the connection of a client at an IP address. Throws `HttpRefusal` if there are too many. */
-  openConnection(address: string): ClientConnection;
+  /** The client with this connection id; undefined for an unknown id, and for the client of another user. */
+  get(id: string, request: IncomingMessage): ClientConnection | undefined;
+  /** Creates the connection of the client that sent the request. Throws `HttpRefusal` if there are too many. */
+  openConnection(request: IncomingMessage): ClientConnection;
   /** Reserves a stream slot; the returned function releases it. Throws `HttpRefusal` if there are too many streams. */
   reserveStream(): () => void;
   /** Removes a client and closes its connection. */
@@ -80,7 +80,7 @@ function findClient(request: IncomingMessage, clients: Clients): ClientConnectio
   const id = readHeader(request, CONNECTION_HEADER);
   if (id === undefined) return undefined;
   if (!isConnectionId(id)) throw createInvalidConnectionRefusal();
-  const client = clients.get(id);
+  const client = clients.get(id, request);
   if (!client) throw createUnknownConnectionRefusal();
   client.recordRequest();
   return client;
@@ -116,7 +116,7 @@ function forwardFrame(
 
 async function initializeClient(context: Koa.Context, clients: Clients, frame: ClientFrame): Promise<void> {
   if (frame.kind !== "request" || frame.method !== METHODS.initialize) throw createMissingConnectionRefusal();
-  const client = clients.openConnection(context.req.socket.remoteAddress ?? "");
+  const client = clients.openConnection(context.req);
   const answer = await client.acp.handleRequest(frame);
   if ("error" in answer) await client.close(1000, "not initialized");
   else context.set(CONNECTION_HEADER, client.id);

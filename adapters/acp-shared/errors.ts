@@ -69,6 +69,8 @@ function isGantryError(error: Error): boolean {
 
 /** Codes of run errors whose messages are for users. */
 const SENT_ERROR_CODES: ReadonlySet<string> = new Set([
+  "budget",
+  "forbidden",
   "lease_lost",
   "model_selection",
   "model_timeout",

@@ -1,5 +1,5 @@
 import type { RequestListener, ServerResponse } from "node:http";
-import { silentLogger, type Agent, type Logger } from "gantry";
+import { silentLogger, type Agent, type Logger, type User } from "gantry";
 import type { Listening, Transport } from "gantry/plugin";
 import { answer, openHttpHost, type HttpHost, type Refusal } from "gantry/http";
 import { createCommonHeaders } from "./headers.js";
@@ -34,7 +34,20 @@ export class KoaHttpTransport implements Transport {
     const requiredHeaders = Object.keys(options.requiredHeaders ?? {}).length > 0 ? options.requiredHeaders : undefined;
     // Loading Koa takes half of the start-up time: load it while the first client connects.
     let app: Promise<RequestListener> | undefined;
-    const loadApp = () => (app ??= this.#createApp(agent, host, serving, headers, requiredHeaders));
+    const loadCommonApp = () =>
+      (app ??= this.#createApp(agent, this.#options, host, serving, headers, requiredHeaders));
+    // The endpoints of a user work with the agent for that user, so they need no checks of their own.
+    const apps = new WeakMap<User, Promise<RequestListener>>();
+    const createUserApp = async (user: User) => {
+      const userOptions = { ...this.#options, projectRoots: user.projectRoots ?? this.#options.projectRoots };
+      return this.#createApp(await agent.forUser(user), userOptions, host, serving, headers, requiredHeaders);
+    };
+    const loadApp = (user: User | undefined) => {
+      if (!user) return loadCommonApp();
+      const userApp = apps.get(user) ?? createUserApp(user);
+      apps.set(user, userApp);
+      return userApp;
+    };
     const refuse = (response: ServerResponse, refusal: Refusal): void => answer(response, refusal, headers);
     const onLoadError = (response: ServerResponse) => (error: unknown) => {
       this.#logger.error("HTTP API failed to load; requests are answered with 500", { error });
@@ -45,6 +58,7 @@ export class KoaHttpTransport implements Transport {
         prefix: "/api",
         fallback: true,
         authenticated: false,
+        separatesUsers: true,
         requiredHeaders,
         // The health check reveals only that the process is alive, and its version.
         publicPaths: [HEALTH_PATH],
@@ -58,13 +72,17 @@ export class KoaHttpTransport implements Transport {
           if (response.closed) return;
           serving.track(request, response);
           if (serving.isStopping && request.url?.split("?")[0] !== READY_PATH) refuse(response, SHUTTING_DOWN_REFUSAL);
-          else loadApp().then((handle) => void (response.closed || handle(request, response)), onLoadError(response));
+          else
+            loadApp(host.userOf?.(request)).then(
+              (handle) => void (response.closed || handle(request, response)),
+              onLoadError(response),
+            );
         },
         refuse: (_request, response, refusal) => refuse(response, refusal),
       });
       // The first request reports errors of this preload.
       setImmediate(() => {
-        loadApp().catch(() => undefined);
+        loadCommonApp().catch(() => undefined);
         void agent.prepare();
       });
       return serving;
@@ -76,6 +94,7 @@ export class KoaHttpTransport implements Transport {
 
   async #createApp(
     agent: Agent,
+    options: KoaHttpOptions,
     host: HttpHost,
     serving: HttpServing,
     headers: Readonly<Record<string, string>>,
@@ -84,7 +103,7 @@ export class KoaHttpTransport implements Transport {
     const { createApp } = await import("./app.js");
     return createApp({
       agent,
-      options: this.#options,
+      options,
       headers,
       logger: this.#logger,
       authHeaderNames: host.authHeaderNames(requiredHeaders),

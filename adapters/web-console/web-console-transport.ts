@@ -24,6 +24,7 @@ export class WebConsoleTransport implements Transport {
   async start(_agent: Agent): Promise<Listening> {
     const { requiredHeaders } = this.#options;
     const origin = await this.#host.mount({
+      separatesUsers: true,
       prefix: CONSOLE_PATH,
       fallback: false,
       authenticated: false,

@@ -18,6 +18,7 @@ import type { Run, RunInput } from "../ports/run.js";
 import type { SessionMode } from "../ports/session.js";
 import type { AgentStatistics } from "../ports/statistics.js";
 import type { Tool } from "../ports/tool.js";
+import type { User } from "../ports/user.js";
 import type { McpServerFactory } from "../ports/mcp-server.js";
 import { Asks } from "../run/permissions/asks.js";
 import type { CommandQuery, ListedCommand } from "../run/prompt/slash-commands.js";
@@ -61,6 +62,7 @@ export class Agent {
   readonly #watchers: Watchers;
   readonly #presence: Presence;
   readonly #processes: SessionProcesses;
+  readonly #userAgents = new WeakMap<User, Promise<Agent>>();
   #localRuns: LocalRuns | undefined;
   #localRunsPromise: Promise<LocalRuns> | undefined;
   #runs: Runs | undefined;
@@ -184,6 +186,18 @@ export class Agent {
   describeCall(name: string, args: string, projectDir: string): DescribedCall {
     const tool = this.tools.find((candidate) => candidate.name === name) ?? this.#services.tools.sources.find(name);
     return describeCall(tool, name, args, projectDir);
+  }
+
+  /**
+   * Returns this agent for a user, always the same for one `user` object. Sessions of other users do not exist for it,
+   * unless they are shared; new sessions belong to the user. A call without the required scope is rejected with
+   * `ForbiddenError`. Rejects with `ConfigError` if the store cannot separate users.
+   */
+  async forUser(user: User): Promise<Agent> {
+    const { createUserAgent } = await import("./user-agent.js");
+    const userAgent = this.#userAgents.get(user) ?? createUserAgent<Agent>(this, user, this.#services);
+    this.#userAgents.set(user, userAgent);
+    return userAgent;
   }
 
   /** Adds a listener to the bus. The returned function removes it. */

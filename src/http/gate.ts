@@ -1,13 +1,16 @@
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import type { ClientKind, ClientLookup } from "./client-lookup.js";
 import { PersonToken } from "./person-token.js";
 import type { Logger } from "../ports/logger.js";
 import type { HttpMount, Refusal } from "../ports/http-host.js";
+import type { User, UserScope } from "../ports/user.js";
+import type { RequestUsers, UserOptions } from "./request-users.js";
 import { authenticates, findHeaderFault, isLoopback, refusalOf, upgradeRefusalOf } from "./web-safety.js";
 
 /** Rules for the admission of requests. */
-export interface GateOptions {
+export interface GateOptions extends UserOptions {
   /** Headers that requests to every mount must carry, unless the mount has its own. Default: none. */
   requiredHeaders?: Readonly<Record<string, string>> | undefined;
   /** Additional names allowed in `Host`, besides loopback names, bound addresses and the bound host. */
@@ -62,6 +65,17 @@ function isNavigation({ method = "", headers }: IncomingMessage): boolean {
   return method === "GET" && mode === "navigate" && destination === "document" && origin === undefined;
 }
 
+/** Headers that proxies add to the requests that they forward. */
+const FORWARDING_HEADERS = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
+
+function identifiesUsers({ tokenFile, trustedUserHeader }: UserOptions): boolean {
+  return tokenFile !== undefined || trustedUserHeader !== undefined;
+}
+
+function hasScope(user: User | undefined, scope: UserScope): boolean {
+  return user !== undefined && (user.scopes.includes(scope) || user.scopes.includes("admin"));
+}
+
 /** Checks the client of every request to every mount of a listener: user, `Host`, page and required headers. */
 export class HttpGate {
   readonly #options: GateOptions;
@@ -75,6 +89,8 @@ export class HttpGate {
   readonly #clientsBySocket = new WeakMap<object, { client: ClientKind | undefined; identification: Promise<void> }>();
   #lookupPromise: Promise<ClientLookup> | undefined;
   #token: PersonToken | undefined;
+  /** Undefined: the listener has no users. */
+  #users: RequestUsers | undefined;
 
   /** `boundAddress` is the address of `boundHost`. */
   constructor(options: GateOptions, boundHost: string, boundAddress: string, logger: Logger) {
@@ -82,7 +98,8 @@ export class HttpGate {
     this.#boundHost = boundHost;
     this.#boundAddress = boundAddress;
     this.#isLoopback = isLoopback(boundAddress);
-    const canBeUnauthenticated = this.#isLoopback || !authenticates(options.requiredHeaders ?? {});
+    const authenticatesAll = authenticates(options.requiredHeaders ?? {}) || identifiesUsers(options);
+    const canBeUnauthenticated = this.#isLoopback || !authenticatesAll;
     this.#identifiesClients = canBeUnauthenticated && process.platform === "linux";
     this.#logger = logger;
   }
@@ -90,6 +107,21 @@ export class HttpGate {
   /** Whether other users of the machine are rejected. On an address beyond loopback, all users are admitted. */
   get refusesOtherUsers(): boolean {
     return this.#identifiesClients && this.#isLoopback && this.#options.allowOtherUsers !== true;
+  }
+
+  get hasUsers(): boolean {
+    return this.#users !== undefined;
+  }
+
+  /** Reads the users before the listener opens. Rejects with `ListenError`. */
+  async open(): Promise<void> {
+    if (!identifiesUsers(this.#options) || this.#users) return;
+    const { RequestUsers } = await import("./request-users.js");
+    this.#users = await RequestUsers.open(this.#options, this.#logger);
+  }
+
+  async close(): Promise<void> {
+    await this.#users?.close();
   }
 
   /** Starts to identify the client of a new connection. */
@@ -120,18 +152,25 @@ export class HttpGate {
 
   /** Whether the clients of a mount authenticate. The origin of unauthenticated clients is checked. */
   isAuthenticated(mount: HttpMount): boolean {
-    return mount.authenticated || (mount.hasOwnChecks !== true && authenticates(this.#requiredHeadersOf(mount)));
+    if (mount.authenticated) return true;
+    if (mount.hasOwnChecks === true) return false;
+    return identifiesUsers(this.#options) || authenticates(this.#requiredHeadersOf(mount));
   }
 
   /** Why a request is rejected before its mount sees it; undefined if it is admitted. */
   findRefusal(request: IncomingMessage, mount: HttpMount, isUpgrade: boolean): Refusal | undefined {
     if (mount.hasOwnChecks === true) return undefined;
     const isBrowserPath = matchesPath(request, mount.browserPaths);
-    const headerMessage = findHeaderFault(request, this.#requiredHeadersOf(mount));
-    // Browser paths do not require headers. A request without the required headers is unauthenticated.
-    const isAuthenticated = this.isAuthenticated(mount) && !(isBrowserPath && headerMessage !== undefined);
     const isPublicPath = isReadOfPath(request, mount.publicPaths);
     const needsNoHeaders = isReadOfPath(request, mount.noHeaderPaths);
+    const headerMessage = findHeaderFault(request, this.#requiredHeadersOf(mount));
+    const needsNoUser = needsNoHeaders || request.method === "OPTIONS";
+    const userRefusal = needsNoUser ? undefined : this.#identifyUser(request);
+    const hasProof = headerMessage === undefined && userRefusal === undefined;
+    // Browser paths do not require headers. A request without the required headers is unauthenticated. So is a request
+    // whose user a proxy has named: pages of other sites can send it, because browsers add the cookies of the proxy.
+    const isAuthenticated =
+      this.isAuthenticated(mount) && !(isBrowserPath && !hasProof) && this.#users?.isNamedByProxy(request) !== true;
     const clientRefusal =
       isAuthenticated || isPublicPath || needsNoHeaders ? undefined : this.#findClientRefusal(request, isBrowserPath);
     if (clientRefusal) return clientRefusal;
@@ -147,7 +186,8 @@ export class HttpGate {
     });
     // Browsers send CORS preflight requests without the headers that the page sets.
     if (webRefusal || needsNoHeaders || isBrowserPath || request.method === "OPTIONS") return webRefusal;
-    return headerMessage === undefined ? undefined : { status: 401, message: headerMessage, code: "unauthorized" };
+    if (headerMessage !== undefined) return { status: 401, message: headerMessage, code: "unauthorized" };
+    return userRefusal ?? this.#findScopeRefusal(request, mount);
   }
 
   /** Token of the listener; undefined without `tokenFolder`. Throws the system's error. */
@@ -162,7 +202,9 @@ export class HttpGate {
    */
   isFromPerson(request: IncomingMessage, mountHeaders?: Readonly<Record<string, string>>): boolean {
     const requiredHeaders = mountHeaders ?? this.#options.requiredHeaders ?? {};
-    if (authenticates(requiredHeaders)) return findHeaderFault(request, requiredHeaders) === undefined;
+    if (authenticates(requiredHeaders) && findHeaderFault(request, requiredHeaders) !== undefined) return false;
+    if (this.#users) return hasScope(this.#users.userOf(request), "approve");
+    if (authenticates(requiredHeaders)) return true;
     // Beyond loopback, `insecure` allows every action to clients on other machines.
     if (this.#clientOf(request) === "remote") return true;
     return this.token?.isSentIn(request) ?? true;
@@ -173,9 +215,32 @@ export class HttpGate {
    * gantry's commands.
    */
   tokenFor(request: IncomingMessage): string | undefined {
+    // A proxy on this machine forwards the requests of other people.
+    const isForwarded = FORWARDING_HEADERS.some((name) => request.headers[name] !== undefined);
+    if (this.#users && (isForwarded || this.#options.trustedProxies !== undefined)) return undefined;
     const client = this.#clientOf(request);
     // Systems other than Linux have no sandbox: a command can read the token's file too.
     return client === "outside" || (client === undefined && !this.#identifiesClients) ? this.token?.value : undefined;
+  }
+
+  /** The user of an admitted request; undefined if the listener has no users. */
+  userOf(request: IncomingMessage): User | undefined {
+    return this.#users?.userOf(request);
+  }
+
+  /** Ends `socket` when the user of an admitted request is revoked, until the returned function is called. */
+  endWithUser(request: IncomingMessage, socket: Duplex): () => void {
+    return this.#users?.track(request, socket) ?? (() => undefined);
+  }
+
+  #identifyUser(request: IncomingMessage): Refusal | undefined {
+    return this.#users?.identify(request, () => this.token?.isSentIn(request) === true);
+  }
+
+  /** Transports that do not separate users serve only those who may see everything. */
+  #findScopeRefusal(request: IncomingMessage, mount: HttpMount): Refusal | undefined {
+    const isRefused = this.#users && mount.separatesUsers !== true && !hasScope(this.#users.userOf(request), "admin");
+    return isRefused ? { status: 403, message: "the scope admin is required", code: "forbidden" } : undefined;
   }
 
   #clientOf(request: IncomingMessage): ClientKind | undefined {

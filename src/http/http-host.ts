@@ -10,6 +10,7 @@ import { HttpSockets } from "./sockets.js";
 import { silentLogger } from "../base/log.js";
 import type { Logger } from "../ports/logger.js";
 import type { HttpHost, HttpMount } from "../ports/http-host.js";
+import type { User } from "../ports/user.js";
 import { authenticates, isLoopback } from "./web-safety.js";
 
 /** Address, admission rules and limits of an HTTP listener. */
@@ -86,6 +87,7 @@ class NodeHttpHost implements HttpHost {
   async mount(mount: HttpMount): Promise<string> {
     this.#address ??= await this.#resolveAddress();
     const gate = (this.#gate ??= new HttpGate(this.#options, this.#host, this.#address, this.#logger));
+    await gate.open();
     if (this.#closePromise) throw new ListenError("the HTTP port is closed");
     if (!this.isLoopback && !gate.isAuthenticated(mount) && this.#options.insecure !== true) {
       throw new ListenError(
@@ -102,7 +104,8 @@ class NodeHttpHost implements HttpHost {
     router.add(mount);
     try {
       const origin = await (this.#originPromise ??= this.#listen(this.#address, router));
-      if (!gate.isAuthenticated(mount)) this.#loadToken(gate);
+      // With users, the token is that of the local user.
+      if (!gate.isAuthenticated(mount) || gate.hasUsers) this.#loadToken(gate);
       this.#warnIfUnauthenticated(mount, gate, origin);
       return origin;
     } catch (error) {
@@ -119,6 +122,10 @@ class NodeHttpHost implements HttpHost {
 
   isFromPerson(request: IncomingMessage, mountHeaders?: Readonly<Record<string, string>>): boolean {
     return this.#gate?.isFromPerson(request, mountHeaders) ?? true;
+  }
+
+  userOf(request: IncomingMessage): User | undefined {
+    return this.#gate?.userOf(request);
   }
 
   tokenFor(request: IncomingMessage): string | undefined {
@@ -159,6 +166,7 @@ class NodeHttpHost implements HttpHost {
   }
 
   async #close(): Promise<void> {
+    await this.#gate?.close();
     await this.#originPromise?.catch(() => undefined);
     const server = this.#server;
     if (!server?.listening) return;

@@ -124,6 +124,7 @@ export class RequestRouter {
       if (!mount || refusal) this.#refuse(mount, request, response, refusal);
       else {
         if (/^100-continue$/i.test(request.headers.expect ?? "")) response.writeContinue();
+        response.once("close", this.#gate.endWithUser(request, request.socket));
         mount.handler(request, response);
       }
     } catch (error) {
@@ -169,6 +170,7 @@ export class RequestRouter {
     const refusal = this.#findRefusal(request, mount, isWebSocket);
     if (isWebSocket && mount?.upgrade && !refusal) {
       this.#sockets.markUpgraded(socket);
+      socket.once("close", this.#gate.endWithUser(request, socket));
       mount.upgrade(request, socket, head);
       return;
     }

@@ -2,9 +2,7 @@ import type { Ask } from "./ask.js";
 import type { UndoneFile } from "./file-history.js";
 import type { ProviderErrorKind } from "./provider-error-kind.js";
 import type { WorktreeFile } from "./worktrees.js";
-
 export type { ProviderErrorKind } from "./provider-error-kind.js";
-
 const ERROR_BRAND = Symbol.for("gantry.error");
 /** Default delay before a retry, in ms. */
 const RETRY_AFTER_MS = 1_000;
@@ -209,6 +207,9 @@ export class TooManyRunsError extends errorClass("too_many_runs", (retryAfterMs?
   message ?? "too many concurrent runs",
   { retryAfterMs: retryAfterMs ?? RETRY_AFTER_MS },
 ]) {}
+
+/** The user for whom the agent acts may not do this. The message names what is missing. */
+export class ForbiddenError extends errorClass("forbidden", withMessage) {}
 
 /** The agent has no tool `bash`. */
 export class CommandsDisabledError extends errorClass("commands_disabled", () => ["the tool bash is disabled"]) {}

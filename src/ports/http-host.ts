@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Duplex } from "node:stream";
+import type { User } from "./user.js";
 
 /** A rejection by the HTTP host, before the request reaches the handler of a mount. */
 export interface Refusal {
@@ -32,6 +33,11 @@ export interface HttpMount {
    * nothing.
    */
   readonly publicPaths?: readonly string[] | undefined;
+  /**
+   * Whether the mount serves each request for the user that `HttpHost.userOf` returns. Otherwise it is open only to users
+   * with the scope `admin`.
+   */
+  readonly separatesUsers?: boolean | undefined;
   /** Complete paths that every user of the machine may GET without the required headers. */
   readonly noHeaderPaths?: readonly string[] | undefined;
   /**
@@ -84,6 +90,8 @@ export interface HttpHost {
    * otherwise the listener's token. True if the listener has neither.
    */
   isFromPerson(request: IncomingMessage, requiredHeaders?: Readonly<Record<string, string>>): boolean;
+  /** The user of a request; pass it to `Agent.forUser`. Undefined: requests have no users. */
+  userOf?(request: IncomingMessage): User | undefined;
   /** Token of the listener, for pages of this server. Undefined if the client may be a command of the agent. */
   tokenFor(request: IncomingMessage): string | undefined;
   /**

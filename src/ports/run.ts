@@ -132,6 +132,8 @@ export interface RunInput {
   fingerprint?: string | undefined;
   /** Client name, stored with the answers that it gives. Default `sdk`. */
   clientName?: string | undefined;
+  /** Name of the user who starts the run, stored with it, and as the owner of a new session. Set by `Agent.forUser`. */
+  user?: string | undefined;
   /**
    * Fields of each log line of the run and its subagents, besides `run`, `session` and `client`. Transports set
    * `request`, the id of the request. A field `client` replaces `clientName`.
@@ -240,6 +242,8 @@ export interface RunRecord {
   after: number;
   /** Hash of the request, to detect a different request with the same key. `""` for none. */
   fingerprint: string;
+  /** `RunInput.user`. Undefined: no user. */
+  user?: string;
   state: RunState;
   /** ISO 8601 UTC. The time of the request for a queued run, and for a run that left the queue without starting. */
   startedAt: string;

@@ -199,7 +199,7 @@ function openChannels(
   const tailWriter = scope.use(tail.openWriter(root.rewinds.length), (writer) => writer.end());
   if (input.hasResponder) scope.defer(tail.addResponder(input.hasResponder));
   const { provider, model } = session;
-  const { idempotencyKey = "", fingerprint = "" } = input;
+  const { idempotencyKey = "", fingerprint = "", user } = input;
   const newRecord = createRunRecord({
     id: runId,
     sessionId,
@@ -208,6 +208,7 @@ function openChannels(
     after: lastSeq,
     idempotencyKey,
     fingerprint,
+    ...(user !== undefined && { user }),
     startedAt: selectStartTime(root, store),
   });
   const { after, startedAt, usage, iterations } = continuedRun ?? newRecord;
@@ -258,6 +259,8 @@ export function createContinuedSession({ root, newest }: LeaseHead): Session {
   const { title, hasFinalTitle, provider, model, reasoningEffort, mode, permissionGrants, rewinds, projectDir } = root;
   return {
     ...newest,
+    ...(root.owner !== undefined && { owner: root.owner }),
+    ...(root.shared && { shared: root.shared }),
     title,
     hasFinalTitle,
     provider,

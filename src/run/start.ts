@@ -131,13 +131,13 @@ async function resolveRequest(agent: AgentServices, origin: RunOrigin): Promise<
 
 function createFirstSession(
   agent: AgentServices,
-  { parentCall }: RunOrigin,
+  { parentCall, input: { user: owner } }: RunOrigin,
   projectDir: string,
   store: SessionDriver,
 ): Session {
   return parentCall
     ? createSubagentSession(parentCall, projectDir)
-    : createNewSession({}, { projectDir, mode: agent.defaults.mode }, store);
+    : createNewSession({ owner }, { projectDir, mode: agent.defaults.mode }, store);
 }
 
 /** Creates the worktree of a new session. It is removed if the run does not start. */

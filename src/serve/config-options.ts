@@ -57,6 +57,19 @@ export const configOptions = option.section(
           "Header names and the values that every request must carry, compared without regard to case; for `/api` and for the paths of plugins on the port. With an empty value the header must only be present, which does not count as authentication.",
           { default: {} },
         ),
+        tokens: option.text(
+          'File with the tokens of users, which [`gantry token`](users.md) writes; a relative path starts at gantry\'s home. Every request then needs a token, and each user sees only the own sessions and shared ones. Example: `"tokens.json"`. Default: no users.',
+          { default: "" },
+        ),
+        trusted_user_header: option.text(
+          "Header in which a reverse proxy names the [user](users.md#a-reverse-proxy) that it has authenticated. Only from `trusted_proxies`.",
+          { default: "" },
+        ),
+        trusted_proxies: option.list(
+          option.text(""),
+          'Addresses (`"10.0.0.7"`) and networks (`"10.0.0.0/8"`) of the proxies whose `trusted_user_header` is believed.',
+          { default: [] },
+        ),
         transports: option.list(
           moduleOption("transport"),
           'What `gantry serve` starts: `koa-http-api`, `web-console`, `acp-http-sse-ws`, `acp-stdio`, `mcp-stdio`, or a module; flag `--transport`. An object `{ "transport": name, … }` adds options.',

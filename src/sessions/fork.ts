@@ -6,14 +6,24 @@ import type { SessionDriver } from "../ports/session-driver.js";
 import { NO_USAGE } from "../conversation/usage.js";
 
 /**
- * Creates a new original with the chain's conversation up to and including a message. Rejects with
- * `PointNotFoundError`.
+ * Creates a new original with the chain's conversation up to and including a message. `owner`: the user to whom it
+ * belongs. Rejects with `PointNotFoundError`.
  */
-export async function fork(store: SessionDriver, source: Session, messageId: string): Promise<Session> {
+export async function fork(
+  store: SessionDriver,
+  source: Session,
+  messageId: string,
+  owner: string | undefined,
+): Promise<Session> {
   const chainMessages = await store.messages(source.id, { scope: "chain" });
   const lastIndex = chainMessages.findIndex((message) => message.id === messageId);
   if (lastIndex === -1) throw new PointNotFoundError("message");
-  const { archived: _, ...original } = (await store.get(source.chain.root)) ?? source;
+  const {
+    archived: _archived,
+    owner: _owner,
+    shared: _shared,
+    ...original
+  } = (await store.get(source.chain.root)) ?? source;
   const id = newId();
   const createdAt = now(store);
   const messages = copyMessages(chainMessages.slice(0, lastIndex + 1), id);
@@ -22,6 +32,7 @@ export async function fork(store: SessionDriver, source: Session, messageId: str
     id,
     alias: "",
     parentId: original.id,
+    ...(owner !== undefined && { owner }),
     // A fork of a subagent's conversation belongs to the person who made it.
     spawnedBy: null,
     chain: { root: id, index: 0 },

@@ -15,6 +15,8 @@ export interface NewSession {
   title?: string | undefined;
   /** A second id that finds the session. Default: none. */
   alias?: string | undefined;
+  /** Name of the user to whom the session belongs. Default: none. */
+  owner?: string | undefined;
 }
 
 /**
@@ -42,6 +44,7 @@ export function createNewSession(
     projectDir: input.projectDir ?? projectDir,
     parentId: "",
     spawnedBy: null,
+    ...(input.owner !== undefined && { owner: input.owner }),
     chain: { root: id, index: 0 },
     lastSeq: 0,
     createdAt,

@@ -39,6 +39,12 @@ export interface RevertOptions {
   force?: boolean | undefined;
 }
 
+/** Options of a fork. */
+export interface ForkOptions {
+  /** Name of the user to whom the new session belongs. Default: none. */
+  owner?: string | undefined;
+}
+
 const CHANGED_OUTCOMES: ReadonlySet<UndoneFile["outcome"]> = new Set(["restored", "recreated", "removed"]);
 
 /** The code of the methods of `SessionRewinds`, which document it. Loaded at the first use. */
@@ -49,9 +55,9 @@ export class RewindOperations {
     this.#services = services;
   }
 
-  async fork(id: string, messageId: string): Promise<Session> {
+  async fork(id: string, messageId: string, { owner }: ForkOptions): Promise<Session> {
     return this.#withLease(id, async ({ store, session: source }) => {
-      const session = await fork(store, source, messageId);
+      const session = await fork(store, source, messageId, owner);
       this.#services.bus.emit("session.created", { session });
       this.#services.bus.emit("session.forked", { from: source.chain.root, to: session.id });
       return session;

@@ -9,7 +9,7 @@ import type { RunAnswer, RunRecord, RunResult } from "../ports/run.js";
 export function createRunRecord(
   runFields: Pick<
     RunRecord,
-    "id" | "sessionId" | "provider" | "model" | "after" | "idempotencyKey" | "fingerprint" | "startedAt"
+    "id" | "sessionId" | "provider" | "model" | "after" | "idempotencyKey" | "fingerprint" | "user" | "startedAt"
   >,
 ): RunRecord {
   const zeroCounts = { usage: NO_USAGE, iterations: 0 };

@@ -3,7 +3,7 @@ import type { Session, Snapshot } from "../ports/session.js";
 import type { Worktree, WorktreeApplyOptions, WorktreeFile } from "../ports/worktrees.js";
 import type { ChangedFilesQuery } from "./changed-files.js";
 import { requireHead, requireSession } from "./require-session.js";
-import type { RevertOptions, RewindOperations, RewindServices } from "./rewind-operations.js";
+import type { ForkOptions, RevertOptions, RewindOperations, RewindServices } from "./rewind-operations.js";
 import type { ChangeUndoOptions } from "./undo-change.js";
 import type { UndoOptions, UndoResult } from "./undo.js";
 
@@ -20,8 +20,8 @@ export class SessionRewinds {
    * session, and stays when this session is deleted. The original messages of a complete chain are copied; the copy is
    * compacted again on use. Rejects with `SessionNotFoundError`, `PointNotFoundError` or `SessionBusyError`.
    */
-  async fork(id: string, messageId: string): Promise<Session> {
-    return (await this.#load()).fork(id, messageId);
+  async fork(id: string, messageId: string, options: ForkOptions = {}): Promise<Session> {
+    return (await this.#load()).fork(id, messageId, options);
   }
 
   /**

@@ -21,10 +21,16 @@ export async function cancelOpenRuns(runs: RunCanceller, sessionId: string): Pro
 
 /** Throws `InputError` for an unknown value, and for permission grants that the session does not have. */
 export function checkSessionUpdate(
-  { mode, permissionGrants, archived }: Pick<SessionFields, "mode" | "permissionGrants" | "archived">,
+  {
+    mode,
+    permissionGrants,
+    archived,
+    shared,
+  }: Pick<SessionFields, "mode" | "permissionGrants" | "archived" | "shared">,
   session: Session,
 ): void {
   if (archived !== undefined && typeof archived !== "boolean") throw new InputError("archived", "true or false");
+  if (shared !== undefined && typeof shared !== "boolean") throw new InputError("shared", "true or false");
   if (mode !== undefined && !SESSION_MODES.includes(mode))
     throw new InputError(
       "mode",

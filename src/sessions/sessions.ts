@@ -112,7 +112,7 @@ export class Sessions extends SessionServices {
 
   /**
    * Sets the title, or settings of the session's next runs. `mode` and `permissionGrants` apply at once, also to an
-   * active run. Grants can only be removed. `archived: true` cancels open runs first. Rejects with `InputError` or
+   * active run. Grants can only be removed. `archived: true` cancels open runs first. `shared` also applies to subagents. Rejects with `InputError` or
    * `SessionNotFoundError`.
    */
   async update(
@@ -126,6 +126,9 @@ export class Sessions extends SessionServices {
     if (fields.archived) await cancelOpenRuns(this.#options.runs(), root);
     const set: SessionFields = { ...fields, ...(fields.title === undefined ? {} : { hasFinalTitle: true }) };
     await store.write(head.newest.id, { fence: null, sync: true, set });
+    if (fields.shared !== undefined)
+      for (const id of await listSubagentSessionIds(store, root))
+        await store.write(id, { fence: null, sync: true, set: { shared: fields.shared } });
     const session = await requireSession(store, root);
     this.#options.notifyWatchers(root, false);
     this.#options.bus.emit("session.updated", { sessionId: root, fields: Object.keys(fields), session });

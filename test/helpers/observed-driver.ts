@@ -1,6 +1,6 @@
 import type { SessionDriver } from "gantry/plugin";
 
-type Method = Exclude<keyof SessionDriver, "notifier" | "name" | "clockOffsetMs">;
+type Method = Exclude<keyof SessionDriver, "notifier" | "name" | "clockOffsetMs" | "separatesUsers">;
 
 export interface ObservedDriver {
   driver: SessionDriver;

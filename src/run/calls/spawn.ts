@@ -129,8 +129,9 @@ export class Subagents {
 
 export function createSubagentSession({ parentRun, callId, title, mode }: SubagentCall, projectDir: string): Session {
   const spawnedBy = { sessionId: parentRun.info.sessionId, runId: parentRun.info.id, callId };
-  const session = createNewSession({ title }, { projectDir, mode }, parentRun.session.store);
-  return { ...session, hasFinalTitle: true, spawnedBy };
+  const { owner, shared } = parentRun.session.conversation.session;
+  const session = createNewSession({ title, owner }, { projectDir, mode }, parentRun.session.store);
+  return { ...session, hasFinalTitle: true, spawnedBy, ...(shared && { shared }) };
 }
 
 /** Adds the usage of a subagent to its parent's run and session immediately. */

@@ -40,6 +40,7 @@ const INPUT_TYPES: FieldTypes<RunInput> = {
   alwaysAsk: "boolean",
   hasResponder: "function",
   clientName: "string",
+  user: "string",
   logFields: "any",
   idempotencyKey: "string",
   fingerprint: "string",

@@ -87,6 +87,7 @@ export class RunQueue<Run> {
           after: lastSeq,
           idempotencyKey: input.idempotencyKey ?? "",
           fingerprint: input.fingerprint ?? "",
+          ...(input.user !== undefined && { user: input.user }),
           startedAt,
         });
         const record: RunRecord = { ...newRecord, state: "queued" };

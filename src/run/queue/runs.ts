@@ -35,6 +35,7 @@ const QUERY_TYPES: FieldTypes<RunQuery> = {
   sessionId: "string",
   states: "any",
   idempotencyKey: "string",
+  visibleTo: "string",
   limit: "any",
   before: "any",
 };
@@ -259,7 +260,7 @@ export class Runs {
    */
   async list(query: { [Key in keyof RunQuery]?: RunQuery[Key] | undefined } = {}): Promise<RunRecord[]> {
     checkQuery(query);
-    const { id, sessionId, states, idempotencyKey, limit = PAGE_SIZE } = query;
+    const { id, sessionId, states, idempotencyKey, visibleTo, limit = PAGE_SIZE } = query;
     const store = await this.#options.store();
     // The store does not know which runs are dead, so open runs are read too.
     const storedStates = states?.includes("interrupted")
@@ -271,6 +272,7 @@ export class Runs {
       ...(sessionId === undefined ? {} : { sessionId: (await requireSession(store, sessionId)).id }),
       ...(storedStates === undefined ? {} : { states: storedStates }),
       ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
+      ...(visibleTo === undefined ? {} : { visibleTo }),
     };
     const runs: RunRecord[] = [];
     for (let { before } = query; ;) {

@@ -21,7 +21,7 @@ export function searchMessages(driver: SessionDriver, query: MessageSearchQuery)
 /** Checks and runs the query of a client. Rejects with `InputError`. */
 export async function searchSessions(
   openStore: () => Promise<SessionDriver>,
-  { text, limit = PAGE_SIZE, projectDir, archived, before, signal }: SearchInput,
+  { text, limit = PAGE_SIZE, projectDir, archived, visibleTo, before, signal }: SearchInput,
 ): Promise<MessageSearchPage> {
   if (typeof text !== "string" || text.length > MAX_QUERY_CHARACTERS)
     throw new InputError("text", `a text of at most ${MAX_QUERY_CHARACTERS} characters`);
@@ -35,6 +35,7 @@ export async function searchSessions(
     limit,
     ...(projectDir !== undefined && { projectDir }),
     ...(archived !== undefined && { archived }),
+    ...(visibleTo !== undefined && { visibleTo }),
     ...(before !== undefined && { before }),
     ...(signal && { signal }),
   });
