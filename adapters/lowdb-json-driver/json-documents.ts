@@ -3,7 +3,7 @@ import { copyFileSync, existsSync, readdirSync, renameSync, rmSync, writeFileSyn
 import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { SessionExistsError, StoreError, type Logger } from "gantry";
-import { createFolder, isNearlyFull, withoutLease } from "gantry/plugin";
+import { createFolder, DiskReserve, isNearlyFull, withoutLease } from "gantry/plugin";
 import type { DocumentChange, DocumentStore, StoredDocument } from "gantry/plugin";
 import type { Low } from "lowdb";
 import { ChainFileAdapter, createDamagedError, LAYOUT_VERSION, readChainFile, type ChainFile } from "./chain-file.js";
@@ -44,6 +44,7 @@ export class JsonDocuments implements DocumentStore {
   readonly #lowdb: typeof import("lowdb");
   readonly #log: Log;
   readonly #chains: Chains;
+  readonly #reserve: DiskReserve;
   /** Ids of chains with incomplete files. */
   readonly #unfiledRoots = new Set<string>();
   /** Ids of chains by the last read or write of their files, most recent last. */
@@ -62,6 +63,7 @@ export class JsonDocuments implements DocumentStore {
     this.#lowdb = lowdb;
     this.#log = new Log(join(this.#logFolder, "log.jsonl"));
     this.#chains = new Chains((root) => this.#createLow(root));
+    this.#reserve = new DiskReserve(join(this.#logFolder, "reserve"), this.#logFolder);
   }
 
   /** `path`: folder of the chains' files. Rejects with `StoreError` if another process has the store open. */
@@ -154,7 +156,15 @@ export class JsonDocuments implements DocumentStore {
     // Removes the file before the log line. After a crash, a chain without its file is deleted, but a file without its
     // chain would be imported.
     for (const root of deletedRoots) rmSync(this.#pathOf(root), { force: true });
-    this.#append({ version: this.#chains.version + 1, set: entries });
+    const line = { version: this.#chains.version + 1, set: entries };
+    try {
+      this.#append(line);
+    } catch (error) {
+      // A chain that is only in the log has no file whose removal frees space.
+      if (deletedRoots.length === 0 || (error as NodeJS.ErrnoException).code !== "ENOSPC") throw error;
+      this.#reserve.release();
+      this.#append(line);
+    }
     for (const root of roots) this.#unfiledRoots.add(root);
     this.#scheduleFiling();
     return deletedRoots.length > 0;
@@ -210,6 +220,7 @@ export class JsonDocuments implements DocumentStore {
       await this.#rewriteLog().catch((error: unknown) =>
         this.#warnUnwritten({ path: this.#log.path, why: String(error) }),
       );
+    await this.#reserve.fill();
     this.#filingDelayMs = Math.max(FILING_INTERVAL_MS, (performance.now() - startedAtMs) / MAX_FILING_SHARE);
   }
 

@@ -18,6 +18,7 @@ const COMMAND_LOADERS: Readonly<
   sessions: () => import("./sessions.js"),
   models: () => import("./models.js"),
   mcp: () => import("./mcp.js"),
+  token: () => import("./token.js"),
   doctor: () => import("./doctor.js"),
   check: () => import("./check.js"),
   new: () => import("./new.js"),

@@ -177,7 +177,8 @@ function getUserOptions({ file, config: { server } }: LoadedConfig, home: string
     throw new ConfigError(`${file}: server.trusted_user_header: expected server.trusted_proxies beside it`);
   return {
     tokenFile: tokens === "" ? undefined : resolve(home, tokens),
-    ...(trustedUserHeader !== "" && { trustedUserHeader, trustedProxies }),
+    trustedUserHeader: trustedUserHeader === "" ? undefined : trustedUserHeader,
+    trustedProxies: trustedUserHeader === "" ? undefined : trustedProxies,
   };
 }
 

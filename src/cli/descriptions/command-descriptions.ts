@@ -12,6 +12,7 @@ import { models } from "./models.js";
 import { run } from "./run.js";
 import { serve } from "./serve.js";
 import { sessions } from "./sessions.js";
+import { token } from "./token.js";
 
 /** All commands, in the order of the help. */
 export const COMMAND_DESCRIPTIONS: readonly CommandDescription[] = [
@@ -23,6 +24,7 @@ export const COMMAND_DESCRIPTIONS: readonly CommandDescription[] = [
   sessions,
   models,
   mcp,
+  token,
   adapters,
   doctor,
   check,

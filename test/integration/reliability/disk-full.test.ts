@@ -166,7 +166,8 @@ describe("a session store on a full disk", { concurrency: true }, () => {
         for (let n = 0; n < 10; n += 1)
           ids.push((await runPrompt(server, { message: `${n}: ${"x".repeat(400_000)}` })).sessionId);
         const disk = join(`/proc/${server.pid}/root`, diskPath);
-        if (driver === "sqlite") await waitUntil(() => existsSync(join(disk, "sessions-reserve")));
+        const reserve = driver === "sqlite" ? "sessions-reserve" : "sessions.d/reserve";
+        await waitUntil(() => existsSync(join(disk, reserve)));
         execFileSync("sh", ["-c", `cat /dev/zero > "$0" 2> /dev/null || true`, join(disk, "filler")]);
         // Space of the write-ahead log is used up first.
         let lastRun = await runPrompt(server, { message: "y".repeat(400_000) });

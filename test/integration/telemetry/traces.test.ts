@@ -3,6 +3,7 @@ import { it, type TestContext } from "node:test";
 import { callStep, textStep, type FakeRequest } from "../../helpers/fake-model-server.js";
 import { createRecordingLogger, createReferenceStdioServer } from "../../helpers/mcp-servers.js";
 import { postPrompt, serveWithTelemetry, startCollector, type ReceivedSpan } from "../../helpers/telemetry.js";
+import { waitUntil } from "../../helpers/server-runs.js";
 
 const TRACE_ID = "0af7651916cd43dd8448eb211c80319c";
 const CALLER_SPAN_ID = "b7ad6b7169203331";
@@ -36,6 +37,10 @@ async function serveTraced(t: TestContext, telemetry: Record<string, unknown> = 
   return { collector, ...server };
 }
 
+/** Waits for the span of the prompt's run: a stop does not wait for a slow collector without end. */
+const waitForRunSpan = (collector: { spans: readonly ReceivedSpan[] }) =>
+  waitUntil(() => collector.spans.filter(({ name }) => name.startsWith("invoke_agent")).length === 2);
+
 /** The tree of spans below a parent in the order of their start, as indented names. Calls for titles are left out. */
 function formatTree(spans: readonly ReceivedSpan[], parentId: string, depth = 0): string[] {
   return spans
@@ -49,6 +54,7 @@ function formatTree(spans: readonly ReceivedSpan[], parentId: string, depth = 0)
 it("the trace of a run has its model calls, tools, subagent and MCP tool below the caller's span", async (t) => {
   const { collector, composition, url } = await serveTraced(t);
   await postPrompt(url, "Delegate", { traceparent: `00-${TRACE_ID}-${CALLER_SPAN_ID}-01` });
+  await waitForRunSpan(collector);
   await composition.stop();
   const { spans } = collector;
   assert.deepEqual([...new Set(spans.map(({ traceId }) => traceId))], [TRACE_ID]);
@@ -89,6 +95,7 @@ it("the trace of a run has its model calls, tools, subagent and MCP tool below t
 it("spans contain messages, arguments and results without keys if content is on", async (t) => {
   const { collector, composition, url } = await serveTraced(t, { content: true });
   await postPrompt(url, "Delegate");
+  await waitForRunSpan(collector);
   await composition.stop();
   const byName = (name: string) => collector.spans.filter((span) => span.name === name);
   const [task] = byName("execute_tool task");
