@@ -16,6 +16,7 @@ import type { Asks } from "../run/permissions/asks.js";
 import type { CommandQuery, ListedCommand } from "../run/prompt/slash-commands.js";
 import type { Runs } from "../run/queue/runs.js";
 import type { Sessions } from "../sessions/sessions.js";
+import { isVisibleTo } from "../sessions/visible-to.js";
 import { limitToDailyBudget } from "./user-budget.js";
 import { UserEvents } from "./user-events.js";
 
@@ -267,8 +268,7 @@ class UserAgent implements RestrictedMembers {
     if (!separatesUsers) throw new ConfigError(`the session store ${store} cannot separate users`);
     const session = await sessions.get(id);
     const root = session && session.chain.root !== session.id ? await sessions.get(session.chain.root) : session;
-    const isVisible = root && (root.owner === this.#user.name || root.shared === true || this.#has("admin"));
-    return isVisible ? root : undefined;
+    return root && isVisibleTo(root, this.#has("admin") ? undefined : this.#user.name) ? root : undefined;
   }
 
   async #requireVisible(id: string): Promise<Session> {

@@ -45,6 +45,8 @@ const sessionShape = v.object({
   parentId: v.string(),
   spawnedBy: v.optional(v.nullable(v.object({ sessionId: v.string(), runId: v.string(), callId: v.string() })), null),
   archived: v.exactOptional(v.boolean()),
+  owner: v.exactOptional(v.pipe(v.string(), v.nonEmpty())),
+  shared: v.exactOptional(v.boolean()),
   chain: v.object({ root: v.string(), index: naturalNumber }),
   lastSeq: naturalNumber,
   createdAt: timestamp,

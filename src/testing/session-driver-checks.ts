@@ -16,6 +16,7 @@ import { sessionRules } from "./session-driver/sessions.js";
 import { sharingRules } from "./session-driver/sharing.js";
 import { textRules } from "./session-driver/texts.js";
 import { transferRules } from "./session-driver/transfer.js";
+import { separationRules } from "./session-driver/users.js";
 
 /** Returns one check for each rule of the `SessionDriver` contract. All are required. */
 export function sessionDriverChecks(fixture: SessionDriverFixture): Check[] {
@@ -33,6 +34,7 @@ export function sessionDriverChecks(fixture: SessionDriverFixture): Check[] {
     races: raceRules,
     texts: textRules,
     transfer: transferRules,
+    users: separationRules,
   };
   return Object.entries(rules).flatMap(([group, groupRules]) =>
     Object.entries(groupRules).map(([name, body]) => ({ group, name, run: () => runCheck(name, body, fixture) })),

@@ -53,6 +53,7 @@ type Outcome = { value: unknown } | { error: unknown };
  */
 export class DocumentDriver implements SessionDriver {
   readonly name: string;
+  readonly separatesUsers = true;
   readonly notifier?: Notifier;
   readonly #documents: DocumentStore;
   readonly #lifecycle: DriverLifecycle<true>;

@@ -1,10 +1,12 @@
 import { RunKeyTakenError, SessionExistsError } from "../../ports/errors.js";
 import type { Ask } from "../../ports/ask.js";
 import type { RunRecord } from "../../ports/run.js";
+import type { Session } from "../../ports/session.js";
 import type { AskQuery, RunQuery, StoredRun } from "../../ports/session-queries.js";
 import type { AnswerResult, SessionChange } from "../../ports/session-change.js";
 import { compareNewestFirst } from "../newest-first.js";
 import { isOpen } from "../stored-run.js";
+import { isVisibleTo } from "../visible-to.js";
 import { Chain, type Head } from "./chain.js";
 import { keys } from "./keys.js";
 import type { Transaction } from "./transaction.js";
@@ -89,8 +91,8 @@ const compareByStart = (a: RunRecord, b: RunRecord): number => compareNewestFirs
 
 /** Like `SessionDriver.runs`. */
 export async function listRuns(tx: Transaction, query: RunQuery): Promise<StoredRun[]> {
-  const { states, idempotencyKey, limit, before } = query;
-  const documents = await findRuns(tx, query);
+  const { states, idempotencyKey, visibleTo, limit, before } = query;
+  const documents = await filterVisible(tx, await findRuns(tx, query), ({ run }) => run.sessionId, visibleTo);
   const matchingDocuments = documents.filter(
     ({ run }) =>
       (!states || states.includes(run.state)) &&
@@ -101,7 +103,10 @@ export async function listRuns(tx: Transaction, query: RunQuery): Promise<Stored
   return withHolders(tx, page);
 }
 
-async function findRuns(tx: Transaction, { id, sessionId, idempotencyKey }: RunQuery): Promise<RunDocument[]> {
+async function findRuns(
+  tx: Transaction,
+  { id, sessionId, idempotencyKey, visibleTo }: RunQuery,
+): Promise<RunDocument[]> {
   const chain = sessionId === undefined ? undefined : await Chain.findBySession(tx, sessionId);
   if (sessionId !== undefined && !chain) return [];
   if (id !== undefined) return findRun(tx, id, chain);
@@ -111,9 +116,33 @@ async function findRuns(tx: Transaction, { id, sessionId, idempotencyKey }: RunQ
   }
   if (chain) return runsOf(chain);
   // The scan includes the heads, so that a run and its holder are read at one moment.
-  const entries = await tx.scan<RunDocument | Head>(keys.allRuns, keys.allHeads);
-  for (const [key, value] of entries) if (key.startsWith(keys.allHeads)) tx.cacheScanned(key, value);
-  return entries.filter(([key]) => key.startsWith(keys.allRuns)).map(([, value]) => value as RunDocument);
+  return scanRecords<RunDocument>(tx, keys.allRuns, [keys.allHeads, ...sessionPrefixes(visibleTo)]);
+}
+
+/** Prefixes of the sessions that `filterVisible` needs. */
+function sessionPrefixes(visibleTo: string | undefined): string[] {
+  return visibleTo === undefined ? [] : [keys.allSessions];
+}
+
+/** Reads all documents with a prefix, and caches the documents with the other prefixes as of the same moment. */
+async function scanRecords<T>(tx: Transaction, prefix: string, cachedPrefixes: readonly string[]): Promise<T[]> {
+  const records: T[] = [];
+  for (const [key, value] of await tx.scan<unknown>(prefix, ...cachedPrefixes))
+    if (key.startsWith(prefix)) records.push(value as T);
+    else tx.cacheScanned(key, value);
+  return records;
+}
+
+/** Filters records by the first sessions of their chains. */
+async function filterVisible<T>(
+  tx: Transaction,
+  records: readonly T[],
+  rootOf: (record: T) => string,
+  visibleTo: string | undefined,
+): Promise<T[]> {
+  if (visibleTo === undefined) return [...records];
+  const originals = (await tx.getAll(records.map((record) => keys.session(rootOf(record))))) as (Session | undefined)[];
+  return records.filter((_, i) => isVisibleTo(originals[i] ?? {}, visibleTo));
 }
 
 async function findRun(tx: Transaction, id: string, chain: Chain | undefined): Promise<RunDocument[]> {
@@ -186,8 +215,8 @@ const compareByCreation = (a: Ask, b: Ask): number => compareNewestFirst(a.creat
 
 /** Like `SessionDriver.asks`. */
 export async function listAsks(tx: Transaction, query: AskQuery): Promise<Ask[]> {
-  const { open = false, limit, before } = query;
-  const asks = await findAsks(tx, query);
+  const { open = false, visibleTo, limit, before } = query;
+  const asks = await filterVisible(tx, await findAsks(tx, query), ({ sessionId }) => sessionId, visibleTo);
   return asks
     .filter((ask) => !open || ask.state === "open")
     .filter(({ createdAt, id }) => !before || compareNewestFirst(before.createdAt, before.id, createdAt, id) < 0)
@@ -195,7 +224,7 @@ export async function listAsks(tx: Transaction, query: AskQuery): Promise<Ask[]>
     .slice(0, limit);
 }
 
-async function findAsks(tx: Transaction, { id, sessionId }: AskQuery): Promise<Ask[]> {
+async function findAsks(tx: Transaction, { id, sessionId, visibleTo }: AskQuery): Promise<Ask[]> {
   const chain = sessionId === undefined ? undefined : await Chain.findBySession(tx, sessionId);
   if (sessionId !== undefined && !chain) return [];
   if (id !== undefined) {
@@ -204,7 +233,7 @@ async function findAsks(tx: Transaction, { id, sessionId }: AskQuery): Promise<A
     const [, ask] = await tx.getAll([keys.head(owner.root), keys.ask(owner.root, id)]);
     return ask ? [ask as Ask] : [];
   }
-  return chain ? asksOf(chain) : (await tx.scan<Ask>(keys.allAsks)).map(([, ask]) => ask);
+  return chain ? asksOf(chain) : scanRecords<Ask>(tx, keys.allAsks, sessionPrefixes(visibleTo));
 }
 
 /** Lists the keys of the documents for the runs, asks and instructions of a chain. */

@@ -7,6 +7,7 @@ import type { SessionPage, SessionQuery } from "../../ports/session-queries.js";
 import type { ChangeResult, SessionChange, SessionStart } from "../../ports/session-change.js";
 import { addUsage } from "../../conversation/usage.js";
 import { compareNewestFirst } from "../newest-first.js";
+import { isVisibleTo } from "../visible-to.js";
 import { Chain, type Link } from "./chain.js";
 import { isShared, keys } from "./keys.js";
 import { addMessages, checkGrowing, checkSeqs, revertChain, finishMessages } from "./messages.js";
@@ -224,7 +225,7 @@ export async function deleteChain(tx: Transaction, id: string): Promise<void> {
 
 /** Like `SessionDriver.list`. */
 export async function listSessions(tx: Transaction, query: SessionQuery): Promise<SessionPage> {
-  const { projectDir, spawnedBy, emptyBefore, archived = "include", before, offset = 0, limit } = query;
+  const { projectDir, spawnedBy, emptyBefore, archived = "include", visibleTo, before, offset = 0, limit } = query;
   const search = (query.search ?? "").toLowerCase();
   const sessions = (await tx.scan<Session>(keys.allSessions)).map(([, session]) => session);
   const matchingSessions = sessions.filter(
@@ -233,6 +234,7 @@ export async function listSessions(tx: Transaction, query: SessionQuery): Promis
       session.spawnedBy?.sessionId === spawnedBy &&
       (projectDir === undefined || session.projectDir === projectDir) &&
       (archived === "include" || (session.archived === true) === (archived === "only")) &&
+      isVisibleTo(session, visibleTo) &&
       (emptyBefore === undefined || (session.lastSeq === 0 && session.updatedAt < emptyBefore)) &&
       (search === "" || session.title.toLowerCase().includes(search)),
   );

@@ -3,6 +3,7 @@ import type { SessionDriver } from "../../ports/session-driver.js";
 import type { MessageMatch, MessageSearchPage, MessageSearchQuery } from "../../ports/session-queries.js";
 import type { Session } from "../../ports/session.js";
 import { decodeSearchCursor, encodeSearchCursor } from "./cursor.js";
+import { isVisibleTo } from "../visible-to.js";
 import { findSnippet, parseSearchText, type QueryWord } from "./message-search.js";
 
 /** Maximum time of a call, in ms. */
@@ -42,11 +43,12 @@ class Scan {
     let end = before && before[2] > 0 ? await this.#continueSession(before) : undefined;
     let lastSession = before && { updatedAt: before[0], id: before[1] };
     while (!end) {
-      const { projectDir, archived } = this.#query;
+      const { projectDir, archived, visibleTo } = this.#query;
       const { sessions } = await this.#driver.list({
         limit: SESSIONS_PER_PAGE,
         ...(projectDir !== undefined && { projectDir }),
         ...(archived !== undefined && { archived }),
+        ...(visibleTo !== undefined && { visibleTo }),
         ...(lastSession && { before: lastSession }),
       });
       for (const session of sessions) {
@@ -60,10 +62,11 @@ class Scan {
     return { matches: this.#matches, ...(end && { next: encodeSearchCursor(end) }), isIncomplete };
   }
 
-  /** Continues in the session of the last match, unless the session was deleted meanwhile. */
+  /** Continues in the session of the last match, unless the session was deleted or hidden from the user meanwhile. */
   async #continueSession([updatedAt, id, seq]: Position): Promise<Position | undefined> {
     const session = await this.#driver.get(id);
-    return session?.id === id ? this.#scanSession({ ...session, updatedAt }, seq) : undefined;
+    if (session?.id !== id || !isVisibleTo(session, this.#query.visibleTo)) return undefined;
+    return this.#scanSession({ ...session, updatedAt }, seq);
   }
 
   /** Adds the matches of a session, newest first. Returns the position at which the page or the time ended. */

@@ -1,3 +1,4 @@
+import assert from "node:assert/strict";
 import { closeSync, openSync } from "node:fs";
 import { after, describe, it } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -874,6 +875,120 @@ FAULTY_DRIVERS.push(
   ],
 );
 
+FAULTY_DRIVERS.push(
+  [
+    "lists all sessions for every user",
+    class extends Driver {
+      override list({ visibleTo: _, ...query }: SessionQuery): Promise<SessionPage> {
+        return super.list(query);
+      }
+    },
+    "users: a list with `visibleTo` has the user's own and shared sessions, with each other filter, and a total",
+  ],
+  [
+    "counts the sessions of all users",
+    class extends Driver {
+      override async list(query: SessionQuery): Promise<SessionPage> {
+        const { visibleTo: _, ...countQuery } = query;
+        return { ...(await super.list(query)), total: (await super.list(countQuery)).total };
+      }
+    },
+    "users: a list with `visibleTo` has the user's own and shared sessions, with each other filter, and a total",
+  ],
+  [
+    "removes the sessions of other users from a complete page",
+    class extends Driver {
+      override async list({ visibleTo, ...query }: SessionQuery): Promise<SessionPage> {
+        const page = await super.list(query);
+        const isVisible = ({ owner, shared }: Session): boolean => owner === visibleTo || shared === true;
+        const sessions = page.sessions.filter((session) => visibleTo === undefined || isVisible(session));
+        return {
+          sessions,
+          total: (await super.list({ ...query, ...(visibleTo !== undefined && { visibleTo }) })).total,
+        };
+      }
+    },
+    "users: a list with `visibleTo` has the user's own and shared sessions, with each other filter, and a total",
+  ],
+  [
+    "lists all sessions of a subagent's parent for every user",
+    class extends Driver {
+      override list({ visibleTo, ...query }: SessionQuery): Promise<SessionPage> {
+        const needsFilter = visibleTo !== undefined && query.spawnedBy === undefined;
+        return super.list(needsFilter ? { ...query, visibleTo } : query);
+      }
+    },
+    "users: sessions of subagents are visible by their own owner and flag",
+  ],
+  [
+    "finds a run by its id or key for every user",
+    class extends Driver {
+      override runs({ visibleTo, ...query }: RunQuery): Promise<StoredRun[]> {
+        const isLookup = query.id !== undefined || query.idempotencyKey !== undefined;
+        return super.runs(visibleTo === undefined || isLookup ? query : { ...query, visibleTo });
+      }
+    },
+    "users: runs with `visibleTo` are those of visible sessions, in every form of the query",
+  ],
+  [
+    "lists the asks of all users",
+    class extends Driver {
+      override asks({ visibleTo: _, ...query }: AskQuery): Promise<Ask[]> {
+        return super.asks(query);
+      }
+    },
+    "users: asks with `visibleTo` are those of visible sessions, in every form of the query",
+  ],
+  [
+    "searches the messages of all users",
+    class extends SearchingDriver {
+      override searchMessages({ visibleTo: _, ...query }: MessageSearchQuery): Promise<MessageSearchPage> {
+        return super.searchMessages(query);
+      }
+    },
+    "users: a search with `visibleTo` finds messages of visible sessions, on every page",
+  ],
+  [
+    "shares only the session of a change, not the first one of its chain",
+    class extends Driver {
+      override async write(id: string, change: SessionChange): Promise<ChangeResult> {
+        const original = await this.get((await this.get(id))?.chain.root ?? "");
+        const result = await super.write(id, change);
+        if (change.set?.shared === undefined || !original || original.id === id) return result;
+        await super.write(original.id, { fence: null, sync: false, set: { shared: original.shared ?? false } });
+        return result;
+      }
+    },
+    "users: the first session of a chain decides, also after follow-ups and reverts; `shared` of any session changes it",
+  ],
+  [
+    "loses the owner in a load",
+    class extends Driver {
+      override load(chain: ChainData): Promise<void> {
+        const sessions = chain.sessions.map((data) => {
+          const { owner: _, ...session } = data.session;
+          return { ...data, session };
+        });
+        return super.load({ ...chain, sessions });
+      }
+    },
+    "users: owner and `shared` stay in a head, a dump and a load; a session without an owner has no field",
+  ],
+  [
+    "caches a user's sessions",
+    class extends Driver {
+      readonly #pagesByUser = new Map<string, SessionPage>();
+      override async list(query: SessionQuery): Promise<SessionPage> {
+        const { visibleTo = "" } = query;
+        const page = this.#pagesByUser.get(visibleTo) ?? (await super.list(query));
+        this.#pagesByUser.set(visibleTo, page);
+        return page;
+      }
+    },
+    "users: a list sees each change of `shared` by another driver",
+  ],
+);
+
 /** File descriptors that a wrong driver leaves open. */
 const openFileDescriptors: number[] = [];
 after(() => openFileDescriptors.forEach((fileDescriptor) => closeSync(fileDescriptor)));
@@ -891,6 +1006,15 @@ class UnsyncedDriver extends Driver {
   }
 }
 
+/** A driver that ignores users, and does not claim to separate them. */
+class UnseparatedDriver extends Driver {
+  // The type of the port allows false.
+  override readonly separatesUsers = false as never;
+  override list({ visibleTo: _, ...query }: SessionQuery): Promise<SessionPage> {
+    return super.list(query);
+  }
+}
+
 describe("the session driver checks", () => {
   for (const [fault, WrongDriver, check] of FAULTY_DRIVERS)
     it(`catches a driver that ${fault}`, () => assertCheckRejects(createChecks(WrongDriver), check));
@@ -901,6 +1025,12 @@ describe("the session driver checks", () => {
       "close: leaves no file and no connection open",
     ),
   );
+
+  it("need no separation of users without `separatesUsers`", async () => {
+    const checks = createChecks(UnseparatedDriver).filter(({ group }) => group === "users");
+    assert.ok(checks.length > 0);
+    for (const check of checks) await check.run();
+  });
 
   it("catches a driver whose synced() never resolves", () =>
     assertCheckRejects(
