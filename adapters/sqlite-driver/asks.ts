@@ -1,7 +1,7 @@
 import { currentRun } from "gantry/plugin";
 import { SessionExistsError, type Ask, type RunRecord } from "gantry";
 import type { AnswerResult, AskQuery, SessionChange } from "gantry/plugin";
-import { toSqlLimit } from "./reads.js";
+import { buildVisibleCondition, toSqlLimit } from "./reads.js";
 import type { Statements } from "./statements.js";
 
 /**
@@ -31,14 +31,15 @@ export function answerAsk(
   return { ask: answeredAsk, isAccepted: true };
 }
 
-export function listAsks(db: Statements, { id, sessionId, open = false, before, limit }: AskQuery): Ask[] {
+export function listAsks(db: Statements, { id, sessionId, open = false, visibleTo, before, limit }: AskQuery): Ask[] {
   const conditions = [
     ...(id === undefined ? [] : ["id = ?"]),
     ...(sessionId === undefined ? [] : ["root = (SELECT root FROM sessions WHERE id = ?)"]),
     ...(open ? ["state = 'open'"] : []),
+    ...(visibleTo === undefined ? [] : [buildVisibleCondition("asks.root")]),
     ...(before === undefined ? [] : ["(created_at, id) < (?, ?)"]),
   ];
-  const values = [id, sessionId, before?.createdAt, before?.id, toSqlLimit(limit)].filter(
+  const values = [id, sessionId, visibleTo, before?.createdAt, before?.id, toSqlLimit(limit)].filter(
     (value) => value !== undefined,
   );
   const sql = `SELECT ask FROM asks WHERE ${["1", ...conditions].join(" AND ")} ORDER BY created_at DESC, id DESC LIMIT ?`;

@@ -5,7 +5,7 @@ import type { Database } from "better-sqlite3";
 import { StoreError, type Logger } from "gantry";
 import { createFolder, MeasuredClock } from "gantry/plugin";
 import { retain, prepare, readPragma, setPragma } from "./retained-objects.js";
-import { LOWER_CASE_FUNCTION } from "./reads.js";
+import { LOWER_CASE_FUNCTION } from "./session-list.js";
 import type { SqliteOptions } from "./options.js";
 import { APPLICATION_ID, checkVersion, migrate } from "./schema.js";
 

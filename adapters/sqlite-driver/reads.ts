@@ -1,22 +1,9 @@
 import { currentMessage, currentRun } from "gantry/plugin";
 import { SessionNotFoundError, type Message, type RunRecord, type RunState } from "gantry";
-import type {
-  ChainHead,
-  LeaseHolder,
-  Instruction,
-  LeaseHead,
-  MessageQuery,
-  RunQuery,
-  SessionPage,
-  SessionQuery,
-  StoredRun,
-} from "gantry/plugin";
+import type { ChainHead, LeaseHolder, Instruction, LeaseHead, MessageQuery, RunQuery, StoredRun } from "gantry/plugin";
 import { toMessage, toSession, toSnapshot } from "./rows.js";
 import type { MessageRow, PieceRow, SessionRow, SnapshotRow } from "./rows.js";
 import type { Statements, SqlValue } from "./statements.js";
-
-/** Name of the SQL function that lower-cases like JavaScript. */
-export const LOWER_CASE_FUNCTION = "gantry_lower";
 
 function readSessionRow(db: Statements, id: string): SessionRow | undefined {
   return db.get<SessionRow>("SELECT * FROM sessions WHERE id = ?", id);
@@ -91,69 +78,6 @@ export function findNewestSession(db: Statements, id: string): SessionRow | unde
      ORDER BY idx DESC LIMIT 1`,
     id,
   );
-}
-
-/** Builds the statement of a page of sessions and the statement of the total count, with their values. */
-export function buildListStatement(query: SessionQuery): {
-  pageSql: string;
-  countSql: string;
-  pageValues: SqlValue[];
-  countValues: SqlValue[];
-} {
-  const conditions = ["idx = 0"];
-  const values: SqlValue[] = [];
-  if (query.spawnedBy === undefined) conditions.push("spawner IS NULL");
-  else {
-    conditions.push("spawner = ?");
-    values.push(query.spawnedBy);
-  }
-  if (query.projectDir !== undefined) {
-    conditions.push("project_dir = ?");
-    values.push(query.projectDir);
-  }
-  // Literals, so that the query can use the index of archived sessions.
-  if (query.archived === "only") conditions.push("archived = 1");
-  else if (query.archived === "exclude") conditions.push("archived = 0");
-  if (query.emptyBefore !== undefined) {
-    conditions.push("last_seq = 0", "updated_at < ?");
-    values.push(query.emptyBefore);
-  }
-  if (query.search) {
-    // SQLite's own `lower` handles only ASCII and is faster for titles without other characters.
-    conditions.push(
-      `instr(CASE WHEN length(title) = length(CAST(title AS BLOB)) THEN lower(title) ELSE ${LOWER_CASE_FUNCTION}(title) END, ?) > 0`,
-    );
-    values.push(query.search.toLowerCase());
-  }
-  const countSql = `SELECT count(*) AS n FROM sessions WHERE ${conditions.join(" AND ")}`;
-  const countValues = [...values];
-  if (query.before) {
-    conditions.push("(updated_at, id) < (?, ?)");
-    values.push(query.before.updatedAt, query.before.id);
-  }
-  values.push(toSqlLimit(query.limit), query.offset ?? 0);
-  const pageSql = `SELECT * FROM sessions WHERE ${conditions.join(" AND ")} ORDER BY updated_at DESC, id DESC LIMIT ? OFFSET ?`;
-  return { pageSql, countSql, pageValues: values, countValues };
-}
-
-export function listSessions(db: Statements, query: SessionQuery): SessionPage {
-  const { pageSql, pageValues } = buildListStatement(query);
-  return db.readConsistently(() => ({
-    total: countSessions(db, query),
-    sessions: db.all<SessionRow>(pageSql, ...pageValues).map(toSession),
-  }));
-}
-
-/** Counts the matching sessions with the stored totals, which include archived sessions, or with an index. */
-function countSessions(db: Statements, query: SessionQuery): number {
-  const { projectDir, search, emptyBefore, spawnedBy, archived } = query;
-  const { countSql, countValues } = buildListStatement(query);
-  if (search || emptyBefore !== undefined || spawnedBy !== undefined || archived === "only")
-    return db.get<{ n: number }>(countSql, ...countValues)?.n ?? 0;
-  if (archived === "exclude")
-    return countSessions(db, { ...query, archived: "include" }) - countSessions(db, { ...query, archived: "only" });
-  const scope = projectDir === undefined ? "all" : `dir:${projectDir}`;
-  return db.get<{ n: number }>("SELECT n FROM totals WHERE scope = ?", scope)?.n ?? 0;
 }
 
 /** Builds the statement of a page of messages. `values` follow the row number `n` of the session or chain. */
@@ -241,19 +165,20 @@ const toStoredRun = ({ record, holder }: RunRow): StoredRun => ({
 
 /** Builds the statement of a list of runs, of one state or of all. `values` follow the current time. */
 export function buildRunsStatement(query: RunQuery, state?: RunState): { sql: string; values: SqlValue[] } {
-  const { id, sessionId, idempotencyKey, before } = query;
+  const { id, sessionId, idempotencyKey, visibleTo, before } = query;
   const conditions = [
     ...(id === undefined ? [] : ["r.id = ?"]),
     ...(sessionId === undefined ? [] : ["r.root = (SELECT root FROM sessions WHERE id = ?)"]),
     ...(state === undefined ? [] : ["r.state = ?"]),
     // Matches the partial index, which excludes runs without a key.
     ...(idempotencyKey === undefined ? [] : ["r.key = ? AND r.key <> ''"]),
+    ...(visibleTo === undefined ? [] : [buildVisibleCondition("r.root")]),
     ...(before === undefined ? [] : ["(r.started_at, r.id) < (?, ?)"]),
   ];
-  const values = [id, sessionId, state, idempotencyKey, before?.startedAt, before?.id, toSqlLimit(query.limit)];
+  const values = [id, sessionId, state, idempotencyKey, visibleTo, before?.startedAt, before?.id];
   return {
     sql: `${RUNS_SQL} WHERE ${["1", ...conditions].join(" AND ")} ORDER BY r.started_at DESC, r.id DESC LIMIT ?`,
-    values: values.filter((value) => value !== undefined),
+    values: [...values, toSqlLimit(query.limit)].filter((value) => value !== undefined),
   };
 }
 
@@ -286,6 +211,11 @@ export function readInstructions(db: Statements, root: string): Instruction[] {
   return db
     .all<{ instruction: string }>("SELECT instruction FROM instructions WHERE root = ? ORDER BY n", root)
     .map(({ instruction }) => JSON.parse(instruction) as Instruction);
+}
+
+/** Builds the condition that a user, the only value, may see the chain. `root`: SQL for the id of its first session. */
+export function buildVisibleCondition(root: string): string {
+  return `EXISTS (SELECT 1 FROM sessions WHERE id = ${root} AND (owner = ? OR shared = 1))`;
 }
 
 /** Converts a limit for SQLite; -1 means no limit. */

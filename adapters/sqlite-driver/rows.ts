@@ -33,6 +33,8 @@ export interface SessionRow {
   spawner_run: string | null;
   spawner_call: string | null;
   archived: number;
+  owner: string;
+  shared: number;
   root: string;
   idx: number;
   last_seq: number;
@@ -101,6 +103,8 @@ export function toSession(row: SessionRow): Session {
         ? null
         : { sessionId: row.spawner, runId: row.spawner_run ?? "", callId: row.spawner_call ?? "" },
     ...(row.archived === 1 && { archived: true }),
+    ...(row.owner !== "" && { owner: row.owner }),
+    ...(row.shared === 1 && { shared: true }),
     chain: { root: row.root, index: row.idx },
     lastSeq: row.last_seq,
     createdAt: row.created_at,
@@ -133,6 +137,8 @@ export function toSessionRow(session: Session): Omit<SessionRow, "n"> {
     spawner_run: session.spawnedBy?.runId ?? null,
     spawner_call: session.spawnedBy?.callId ?? null,
     archived: Number(session.archived ?? false),
+    owner: session.owner ?? "",
+    shared: Number(session.shared ?? false),
     root: chain.root,
     idx: chain.index,
     last_seq: session.lastSeq,

@@ -40,6 +40,7 @@ const createTotalsTriggers = (condition: (row: "NEW" | "OLD") => string): string
  * - `runs`: `root` is the id of the chain's first session, `fence` of the lease of the last write, `record` all fields as
  *   JSON. `asks`: `ask` has all fields as JSON.
  * - `sessions_archived` begins with `archived`, so that SQLite prefers this index.
+ * - `sessions`: `owner` is empty without an owner. Only sessions with an owner, or shared ones, are in the last two indexes.
  *
  * The first search adds the tables and triggers of `search-index.ts`, without a migration. A migration that replaces
  * `messages`, `pieces` or `sessions` must first drop them.
@@ -192,6 +193,14 @@ export const MIGRATIONS: readonly string[] = [
   CREATE INDEX sessions_of_dir ON sessions (project_dir, updated_at, id, archived) WHERE idx = 0 AND spawner IS NULL;
   CREATE INDEX sessions_archived ON sessions (archived, updated_at, id, project_dir)
   WHERE idx = 0 AND spawner IS NULL AND archived = 1;
+  `,
+  `
+  ALTER TABLE sessions ADD COLUMN owner TEXT NOT NULL DEFAULT '';
+  ALTER TABLE sessions ADD COLUMN shared INTEGER NOT NULL DEFAULT 0;
+  CREATE INDEX sessions_of_owner ON sessions (owner, updated_at, id, archived, project_dir, spawner, idx)
+  WHERE idx = 0 AND spawner IS NULL AND owner <> '';
+  CREATE INDEX sessions_shared ON sessions (updated_at, id, archived, project_dir, owner, spawner, idx, shared)
+  WHERE idx = 0 AND spawner IS NULL AND shared = 1;
   `,
 ];
 

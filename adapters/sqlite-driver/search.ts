@@ -64,11 +64,12 @@ function readEntries(db: Statements, expression: string, before: number, limit: 
 function readCandidate(
   db: Statements,
   n: number,
-  { projectDir, archived = "include" }: MessageSearchQuery,
+  { projectDir, archived = "include", visibleTo }: MessageSearchQuery,
 ): { message: Message; root: string; title: string } | undefined {
-  const values: SqlValue[] = [n, ...(projectDir === undefined ? [] : [projectDir])];
+  const values: SqlValue[] = [n, projectDir, visibleTo].filter((value) => value !== undefined);
   const sql = `SELECT m.*, o.id AS root, o.title FROM messages m JOIN sessions o ON o.n = m.chain
     WHERE m.n = ? AND m.cut = '' AND o.spawner IS NULL ${projectDir === undefined ? "" : "AND o.project_dir = ?"}
+    ${visibleTo === undefined ? "" : "AND (o.owner = ? OR o.shared = 1)"}
     ${archived === "include" ? "" : `AND o.archived = ${archived === "only" ? 1 : 0}`}`;
   return db.readConsistently(() => {
     const row = db.get<CandidateRow>(sql, ...values);

@@ -27,7 +27,8 @@ import { forgetKeys, listAsks } from "./asks.js";
 import { connect, type OpenDatabase } from "./connection.js";
 import { explain } from "./errors.js";
 import type { SqliteOptions } from "./options.js";
-import { findSessionRow, readHead, listInstructions, listMessages, listRuns, listSessions } from "./reads.js";
+import { findSessionRow, readHead, listInstructions, listMessages, listRuns } from "./reads.js";
+import { listSessions } from "./session-list.js";
 import { toSession } from "./rows.js";
 import { setPragma } from "./retained-objects.js";
 import { Statements } from "./statements.js";
@@ -48,6 +49,7 @@ interface OpenStore extends OpenDatabase {
 /** Stores sessions in one SQLite file that any number of processes share. */
 export class SqliteDriver implements SessionDriver {
   readonly name = "sqlite";
+  readonly separatesUsers = true;
   readonly notifier = new PollingNotifier(() => this.#isChanged());
   readonly #path: string;
   readonly #reserve: DiskReserve;

@@ -219,19 +219,19 @@ function raiseLastSeq(db: Statements, position: SessionPosition): void {
 
 /** Sets only the changed columns, because SQLite writes an index for each named column. */
 function setFields(db: Statements, position: SessionPosition, { set = {}, usage, add = [] }: SessionChange): void {
-  const { hasFinalTitle, permissionGrants, rewinds } = set;
   const lastAddedSeq = findGreatestSeq(add);
   const assignments: readonly (readonly [sql: string, ...values: (SqlValue | undefined)[]])[] = [
     ["title = ?", set.title],
-    ["titled = ?", hasFinalTitle === undefined ? undefined : Number(hasFinalTitle)],
+    ["titled = ?", set.hasFinalTitle === undefined ? undefined : Number(set.hasFinalTitle)],
     ["provider = ?", set.provider],
     ["model = ?", set.model],
     ["reasoning_effort = ?", set.reasoningEffort],
     ["mode = ?", set.mode],
-    ["leave = ?", permissionGrants && JSON.stringify(permissionGrants)],
-    ["cuts = ?", rewinds && JSON.stringify(rewinds)],
+    ["leave = ?", set.permissionGrants && JSON.stringify(set.permissionGrants)],
+    ["cuts = ?", set.rewinds && JSON.stringify(set.rewinds)],
     ["project_dir = ?", set.projectDir],
     ["archived = ?", set.archived === undefined ? undefined : Number(set.archived)],
+    ["shared = ?", set.shared === undefined ? undefined : Number(set.shared)],
     ["updated_at = max(updated_at, ?)", set.updatedAt],
     ["prompt_tokens = prompt_tokens + ?", usage?.promptTokens],
     ["completion_tokens = completion_tokens + ?", usage?.completionTokens],

@@ -9,11 +9,11 @@ import { hasCode } from "gantry";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 import { APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION } from "../../../adapters/sqlite-driver/schema.js";
 import {
-  buildListStatement,
   buildMessagesStatement,
   buildRunsStatement,
   UNFINISHED_RUNS_SQL,
 } from "../../../adapters/sqlite-driver/reads.js";
+import { buildListStatement } from "../../../adapters/sqlite-driver/session-list.js";
 import { acquireLease, findRun } from "../../../src/testing/session-driver/driver-calls.js";
 import {
   aGrowingMessage,
@@ -92,6 +92,36 @@ describe("the file of SqliteDriver", () => {
     const secondDriver = new SqliteDriver({ path });
     await assert.rejects(secondDriver.open(), (error) => hasCode(error, "store") && /newer gantry/.test(error.message));
     db.close();
+  });
+
+  it("is migrated from version 5: its sessions have no owner, and can be shared", async () => {
+    await mkdir(join(folder, "home"));
+    const oldDb = retain(new Sqlite(path));
+    oldDb.exec(MIGRATIONS.slice(0, 5).join(""));
+    setPragma(oldDb, `application_id = ${APPLICATION_ID}`);
+    setPragma(oldDb, "user_version = 5");
+    const session = aSession("a", { title: "Old", archived: true });
+    const { id, title, projectDir, createdAt, updatedAt } = session;
+    prepare(
+      oldDb,
+      `INSERT INTO sessions VALUES (1, ?, '', ?, 0, 'lab', 'm1', 'low', ?, '', ?, 0, 0, ?, ?, 0, 0, 0, 0, '', 'auto', '[]',
+        '[]', NULL, NULL, NULL, 1)`,
+    ).run(id, title, projectDir, id, createdAt, updatedAt);
+    oldDb.close();
+    const driver = await openDriver();
+    assert.deepEqual(await driver.get("a"), session);
+    const list = async (visibleTo: string) => {
+      const { sessions, total } = await driver.list({ limit: 9, visibleTo });
+      return [sessions.map((session) => session.id), total];
+    };
+    assert.deepEqual(await list("ann"), [[], 0]);
+    await driver.create({ session: aSession("b", { owner: "ann" }) });
+    await driver.write("a", change({ set: { shared: true } }));
+    assert.deepEqual(await driver.get("a"), { ...session, shared: true });
+    assert.deepEqual(await list("ann"), [["b", "a"], 2]);
+    assert.deepEqual(await list("bob"), [["a"], 1]);
+    assert.equal((await driver.list({ limit: 1 })).total, 2);
+    await driver.close();
   });
 
   it("is migrated from version 1 with all its data, and can then store runs", async () => {
@@ -293,6 +323,13 @@ describe("the file of SqliteDriver", () => {
       buildListStatement({ limit: 1, archived: "exclude", projectDir: "/" }).pageSql,
       buildListStatement({ limit: 1, archived: "only" }).countSql,
       buildListStatement({ limit: 1, archived: "only", projectDir: "/" }).countSql,
+      ...[{}, { projectDir: "/" }, { archived: "only" as const }, { before: { updatedAt: "", id: "" } }].flatMap(
+        (query) => {
+          const { pageSql, countSql } = buildListStatement({ limit: 1, visibleTo: "ann", ...query });
+          return [pageSql, countSql];
+        },
+      ),
+      buildListStatement({ limit: 1, visibleTo: "ann", spawnedBy: "a" }).pageSql,
       buildListStatement({ limit: 1, emptyBefore: "" }).pageSql,
       buildListStatement({ limit: 1, emptyBefore: "" }).countSql,
       ...(["session", "chain"] as const).flatMap((scope) => [
@@ -303,6 +340,7 @@ describe("the file of SqliteDriver", () => {
       ...[
         {},
         { before: { startedAt: "", id: "" } },
+        { visibleTo: "ann" },
         { sessionId: "a" },
         { sessionId: "a", before: { startedAt: "", id: "" } },
       ].flatMap((query) =>
@@ -322,6 +360,14 @@ describe("the file of SqliteDriver", () => {
     assert.match(explainQuery(buildListStatement({ limit: 1, emptyBefore: "" }).pageSql), /sessions_empty/);
     assert.match(explainQuery(buildListStatement({ limit: 1, archived: "only" }).pageSql), /sessions_archived/);
     assert.match(explainQuery(buildListStatement({ limit: 1, archived: "only" }).countSql), /sessions_archived/);
+    for (const query of [{}, { projectDir: "/" }, { archived: "only" as const }]) {
+      const { pageSql, countSql } = buildListStatement({ limit: 1, visibleTo: "ann", ...query });
+      assert.match(explainQuery(pageSql), /MERGE.*INDEX sessions_of_owner \(owner=\?.*INDEX sessions_shared/);
+      assert.match(
+        explainQuery(countSql),
+        /COVERING INDEX sessions_of_owner \(owner=\?.*COVERING INDEX sessions_shared/,
+      );
+    }
     assert.match(explainQuery(buildListStatement({ limit: 1, spawnedBy: "a" }).pageSql), /sessions_spawned/);
     assert.match(explainQuery(buildRunsStatement({ limit: 1 }, "running").sql), /runs_of_state/);
     assert.match(explainQuery(buildRunsStatement({ limit: 1, sessionId: "a" }).sql), /runs_of_chain/);
