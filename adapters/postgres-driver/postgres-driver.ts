@@ -36,9 +36,9 @@ import {
   listInstructions,
   listMessages,
   listRuns,
-  listSessions,
   readChainStates,
 } from "./reads.js";
+import { listSessions } from "./session-list.js";
 import { toDriverError } from "./sql-errors.js";
 import { prepareSchema } from "./schema.js";
 import { SchemaStore } from "./store.js";
@@ -48,6 +48,7 @@ import type { PreparedChange } from "./writes.js";
 /** Stores sessions in a schema of a PostgreSQL database, shared by any number of processes on any number of hosts. */
 export class PostgresDriver implements SessionDriver {
   readonly name = "postgres";
+  readonly separatesUsers = true;
   readonly notifier: PostgresNotifier;
   readonly #lifecycle: DriverLifecycle<SchemaStore>;
   readonly #keyQueue = new KeyQueue();

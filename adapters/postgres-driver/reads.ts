@@ -10,8 +10,6 @@ import type {
   MessageQuery,
   RunQuery,
   SessionData,
-  SessionPage,
-  SessionQuery,
   Snapshot,
   StoredRun,
 } from "gantry/plugin";
@@ -27,6 +25,12 @@ const MAX_SEQ = Number.MAX_SAFE_INTEGER;
 /** Columns of a run; `holder` is null if the lease of the last write has expired or was replaced. */
 const RUN_COLUMNS = `r.record, r.named, r.key, c.root,
   CASE WHEN c.fence = r.fence AND c.expires > floor(extract(epoch FROM clock_timestamp()) * 1000) THEN c.holder END AS holder`;
+/**
+ * SQL for the condition that a user may see a chain. Parameters: SQL for the chain and for the user. Not `EXISTS`, which
+ * PostgreSQL may execute as a join that reads all sessions.
+ */
+const buildVisibleCondition = (chain: string, user: string): string =>
+  `(SELECT v.owner = ${user} OR v.shared FROM @.sessions v WHERE v.chain = ${chain} AND v.idx = 0)`;
 /** SQL for the chain of the session id `$1`. */
 const CHAIN_SQL = "(SELECT n.chain FROM @.names n WHERE n.name = $1 AND NOT n.alias)";
 
@@ -84,61 +88,6 @@ const toSnapshots = (rows: readonly ReadRow[]): Snapshot[] =>
 const toRun = ({ tag, body, more }: ReadRow, root: string) =>
   toRunRecord({ record: body, named: more, key: tag }, root);
 
-/**
- * Reads a page and its total in one statement. Each row contains the total; an empty page has one row without a body.
- */
-export async function listSessions(store: SchemaStore, query: SessionQuery): Promise<SessionPage> {
-  const { sql, values } = buildListStatement(query);
-  const rows = await store.read<{ body: string | null; total: string }>(sql, values);
-  const bodies = rows.flatMap(({ body }) => (body === null ? [] : [body]));
-  return { sessions: bodies.map(toSession), total: Number(rows[0]?.total ?? 0) };
-}
-
-/** Builds the statement of `listSessions` and its values. */
-export function buildListStatement(query: SessionQuery): { sql: string; values: ParameterValue[] } {
-  const { projectDir, spawnedBy, search = "", emptyBefore, archived = "include", before, offset = 0 } = query;
-  const isFolderPage = projectDir !== undefined && spawnedBy === undefined && archived === "include";
-  if (isFolderPage && search === "" && emptyBefore === undefined && before === undefined && offset === 0)
-    return { sql: "SELECT * FROM @.of_dir@v($1, $2)", values: [encodeText(projectDir), toSqlLimit(query.limit)] };
-  const values: ParameterValue[] = [];
-  const addValue = (parameter: ParameterValue): string => `$${values.push(parameter)}`;
-  const conditions = ["s.idx = 0"];
-  let scope = "''";
-  if (spawnedBy === undefined) conditions.push("s.spawner IS NULL");
-  else {
-    const spawner = addValue(encodeText(spawnedBy));
-    // The same expression as in the index.
-    conditions.push(`left(s.spawner, 200) = left(${spawner}, 200)`, `s.spawner = ${spawner}`);
-  }
-  if (query.projectDir !== undefined) {
-    const dir = addValue(encodeText(query.projectDir));
-    scope = `@.scope@v(${dir})`;
-    // The same expression as in the index.
-    conditions.push(`left(s.project_dir, 200) = left(${dir}, 200)`, `s.project_dir = ${dir}`);
-  }
-  if (query.emptyBefore !== undefined)
-    conditions.push("s.empty", `s.updated_at < ${addValue(encodeText(query.emptyBefore))}`);
-  if (query.search) conditions.push(`strpos(s.search, ${addValue(encodeText(query.search.toLowerCase()))}) > 0`);
-  const needsCount = search !== "" || emptyBefore !== undefined || spawnedBy !== undefined || archived === "only";
-  const buildCountSql = (condition: string) =>
-    `SELECT count(*) AS total FROM @.sessions s WHERE ${[...conditions, condition].join(" AND ")}`;
-  // The stored totals include archived sessions.
-  const archivedSql = archived === "exclude" ? ` - (${buildCountSql("s.archived")})` : "";
-  if (archived !== "include") conditions.push(archived === "only" ? "s.archived" : "NOT s.archived");
-  const totalSql = needsCount
-    ? buildCountSql("true")
-    : `SELECT coalesce(sum(t.n), 0)${archivedSql} AS total FROM @.totals t WHERE t.scope = ${scope}`;
-  if (query.before)
-    conditions.push(
-      `(s.updated_at, s.id) < (${addValue(encodeText(query.before.updatedAt))}, ${addValue(encodeText(query.before.id))})`,
-    );
-  const limitSql = `LIMIT ${addValue(toSqlLimit(query.limit))} OFFSET ${addValue(toSqlLimit(query.offset ?? 0))}`;
-  const pageSql = `SELECT s.* FROM @.sessions s WHERE ${conditions.join(" AND ")} ORDER BY s.updated_at DESC, s.id DESC ${limitSql}`;
-  const sql = `SELECT t.total, row_to_json(p)::text AS body FROM (${totalSql}) t LEFT JOIN (${pageSql}) p ON true
-    ORDER BY p.updated_at DESC, p.id DESC`;
-  return { sql, values };
-}
-
 export async function listMessages(store: SchemaStore, id: string, page: MessageQuery): Promise<Message[]> {
   const { after = -1, before = MAX_SEQ, limit = Infinity, scope, hiddenBy, tool } = page;
   const readsBackwards = page.before !== undefined && page.after === undefined && page.limit !== undefined;
@@ -162,13 +111,13 @@ export async function listRuns(store: SchemaStore, query: RunQuery): Promise<Sto
 }
 
 /** Builds the statement of `listRuns`, which reads each state by its own index, and its values. */
-export function buildRunsStatement({ id, sessionId, states, idempotencyKey, before, limit }: RunQuery): {
+export function buildRunsStatement({ id, sessionId, states, idempotencyKey, visibleTo, before, limit }: RunQuery): {
   sql: string;
   values: ParameterValue[];
 } {
   if (
     id !== undefined &&
-    [sessionId, states, idempotencyKey, before].every((criterion) => criterion === undefined) &&
+    [sessionId, states, idempotencyKey, visibleTo, before].every((criterion) => criterion === undefined) &&
     limit > 0
   )
     return { sql: "SELECT * FROM @.run@v($1)", values: [encodeText(id)] };
@@ -179,6 +128,7 @@ export function buildRunsStatement({ id, sessionId, states, idempotencyKey, befo
   if (sessionId !== undefined) conditions.push(`r.chain = ${CHAIN_SQL.replace("$1", addValue(encodeText(sessionId)))}`);
   // Matches the partial index, which excludes runs without a key.
   if (idempotencyKey !== undefined) conditions.push(`r.key = ${addValue(encodeText(idempotencyKey))} AND r.key <> ''`);
+  if (visibleTo !== undefined) conditions.push(buildVisibleCondition("r.chain", addValue(encodeText(visibleTo))));
   if (before)
     conditions.push(
       `(r.started_at, r.id) < (${addValue(encodeText(before.startedAt))}, ${addValue(encodeText(before.id))})`,
@@ -201,7 +151,7 @@ export async function listAsks(store: SchemaStore, query: AskQuery): Promise<Ask
 }
 
 /** Builds the statement of `listAsks` and its values. */
-export function buildAsksStatement({ id, sessionId, open = false, before, limit }: AskQuery): {
+export function buildAsksStatement({ id, sessionId, open = false, visibleTo, before, limit }: AskQuery): {
   sql: string;
   values: ParameterValue[];
 } {
@@ -210,6 +160,7 @@ export function buildAsksStatement({ id, sessionId, open = false, before, limit 
   const conditions = ["true", ...(open ? ["a.state = 'open'"] : [])];
   if (id !== undefined) conditions.push(`a.id = ${addValue(encodeText(id))}`);
   if (sessionId !== undefined) conditions.push(`a.chain = ${CHAIN_SQL.replace("$1", addValue(encodeText(sessionId)))}`);
+  if (visibleTo !== undefined) conditions.push(buildVisibleCondition("a.chain", addValue(encodeText(visibleTo))));
   if (before)
     conditions.push(
       `(a.created_at, a.id) < (${addValue(encodeText(before.createdAt))}, ${addValue(encodeText(before.id))})`,
@@ -254,6 +205,6 @@ export async function dumpChain(store: SchemaStore, id: string): Promise<ChainDa
 }
 
 /** Converts a limit for PostgreSQL; null means no limit. */
-function toSqlLimit(limit: number): number | null {
+export function toSqlLimit(limit: number): number | null {
   return Number.isFinite(limit) ? Math.min(MAX_SEQ, Math.max(0, Math.trunc(limit))) : null;
 }

@@ -44,6 +44,8 @@ interface SessionRow {
   spawner_run: string | null;
   spawner_call: string | null;
   archived: boolean;
+  owner: string;
+  shared: boolean;
   root: string;
   idx: number;
   last_seq: number;
@@ -79,6 +81,8 @@ export function toSession(body: string): Session {
             callId: decodeText(row.spawner_call ?? ""),
           },
     ...(row.archived && { archived: true }),
+    ...(row.owner !== "" && { owner: decodeText(row.owner) }),
+    ...(row.shared && { shared: true }),
     chain: { root: decodeText(row.root), index: row.idx },
     lastSeq: row.last_seq,
     createdAt: decodeText(row.created_at),
@@ -96,8 +100,20 @@ export function toSession(body: string): Session {
  * Converts a session to a complete row. `seqs`: of the session's messages; `cut`: the snapshot that hides the session.
  */
 export function toSessionRow(session: Session, seqs: readonly number[], cut: string): Record<string, unknown> {
-  const { chain, parentId, spawnedBy, createdAt, lastSeq, usage, id, alias, permissionGrants, rewinds, ...fields } =
-    session;
+  const {
+    chain,
+    parentId,
+    spawnedBy,
+    createdAt,
+    lastSeq,
+    usage,
+    id,
+    alias,
+    owner,
+    permissionGrants,
+    rewinds,
+    ...fields
+  } = session;
   return {
     ...toFieldsRow({ ...fields, permissionGrants, rewinds }, usage, seqs),
     id: encodeText(id),
@@ -110,6 +126,7 @@ export function toSessionRow(session: Session, seqs: readonly number[], cut: str
       spawner_run: encodeText(spawnedBy.runId),
       spawner_call: encodeText(spawnedBy.callId),
     }),
+    owner: encodeOptional(owner),
     created_at: encodeText(createdAt),
     cut: encodeText(cut),
     last_seq: seqs.reduce((last, seq) => Math.max(last, seq), lastSeq),
@@ -131,6 +148,7 @@ export function toFieldsRow(
     reasoning_effort: encodeOptional(fields.reasoningEffort),
     mode: encodeOptional(fields.mode),
     archived: fields.archived,
+    shared: fields.shared,
     leave: permissionGrants && JSON.stringify(permissionGrants),
     cuts: rewinds && JSON.stringify(rewinds),
     project_dir: encodeOptional(fields.projectDir),

@@ -81,7 +81,7 @@ async function searchIndex(store: SchemaStore, query: MessageSearchQuery): Promi
 
 /** Builds the statement of a page of entries with visible messages, newest first, and its values. */
 function buildSearchStatement(
-  { projectDir, archived = "include" }: MessageSearchQuery,
+  { projectDir, archived = "include", visibleTo }: MessageSearchQuery,
   expression: string,
   before: Position,
   limit: number,
@@ -90,6 +90,7 @@ function buildSearchStatement(
   const conditions = ["o.spawner IS NULL", "m.cut = ''"];
   if (projectDir !== undefined) conditions.push(`o.project_dir = $${values.push(encodeText(projectDir))}`);
   if (archived !== "include") conditions.push(archived === "only" ? "o.archived" : "NOT o.archived");
+  if (visibleTo !== undefined) conditions.push(`(o.owner = $${values.push(encodeText(visibleTo))} OR o.shared)`);
   // The inner query sorts rows without the bodies of messages.
   const sql = `SELECT s.chain, s.created_at, s.seq, m.idx, m.finished AS done, m.body, o.id AS root, o.title,
       CASE WHEN m.finished THEN NULL ELSE (SELECT '[' || string_agg(p.deltas, ',' ORDER BY p.n) || ']'

@@ -184,6 +184,14 @@ export const MIGRATIONS: readonly string[] = [
   CREATE INDEX sessions_of_dir ON @.sessions (left(project_dir, 200), updated_at, id, archived) WHERE idx = 0 AND spawner IS NULL;
   CREATE INDEX sessions_archived ON @.sessions (updated_at, id) WHERE idx = 0 AND spawner IS NULL AND archived;
   `,
+  `
+  -- owner: empty without an owner. Servers of the previous version create sessions without owners. The indexes contain only
+  -- sessions with an owner, or shared ones; only the start of an owner, because an index entry has a maximum size.
+  ALTER TABLE @.sessions ADD COLUMN owner text COLLATE "C" NOT NULL DEFAULT '';
+  ALTER TABLE @.sessions ADD COLUMN shared boolean NOT NULL DEFAULT false;
+  CREATE INDEX sessions_of_owner ON @.sessions (left(owner, 200), updated_at, id) WHERE idx = 0 AND spawner IS NULL AND owner <> '';
+  CREATE INDEX sessions_shared ON @.sessions (updated_at, id) WHERE idx = 0 AND spawner IS NULL AND shared;
+  `,
 ];
 
 /** Version of the tables that this code reads and writes. */

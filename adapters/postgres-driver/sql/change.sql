@@ -29,7 +29,7 @@ DECLARE
   v_spawner text;
 BEGIN
   SELECT * INTO x FROM json_to_record(p_fields) AS t (title text, search text, titled boolean, provider text, model text,
-    reasoning_effort text, mode text, leave text, cuts text, project_dir text, archived boolean, updated_at text,
+    reasoning_effort text, mode text, leave text, cuts text, project_dir text, archived boolean, shared boolean, updated_at text,
     prompt_tokens double precision, completion_tokens double precision, total_tokens double precision,
     cost double precision, first_seq bigint, last_seq bigint);
   IF x.project_dir IS NOT NULL THEN
@@ -51,6 +51,7 @@ BEGIN
     cuts = coalesce(x.cuts, s.cuts),
     project_dir = coalesce(x.project_dir, s.project_dir),
     archived = coalesce(x.archived, s.archived),
+    shared = coalesce(x.shared, s.shared),
     updated_at = greatest(x.updated_at COLLATE "C", s.updated_at),
     prompt_tokens = s.prompt_tokens + coalesce(x.prompt_tokens, 0),
     completion_tokens = s.completion_tokens + coalesce(x.completion_tokens, 0),

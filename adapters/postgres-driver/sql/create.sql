@@ -49,16 +49,16 @@ BEGIN
     shard = CASE WHEN p_fresh THEN v_shard ELSE o.shard END WHERE o.chain = c.chain;
   INSERT INTO @.sessions (chain, last_seq, first_seq, prompt_tokens, completion_tokens, total_tokens, cost, idx, titled,
     id, alias, root, parent_id, project_dir, created_at, updated_at, cut, provider, model, reasoning_effort, mode, leave,
-    cuts, title, search, spawner, spawner_run, spawner_call, archived)
+    cuts, title, search, spawner, spawner_run, spawner_call, archived, owner, shared)
   SELECT c.chain, t.last_seq, t.first_seq, t.prompt_tokens, t.completion_tokens, t.total_tokens, t.cost, t.idx, t.titled,
     t.id, t.alias, t.root, t.parent_id, t.project_dir, t.created_at, t.updated_at, t.cut, t.provider, t.model,
     t.reasoning_effort, t.mode, t.leave, t.cuts, t.title, t.search, t.spawner, t.spawner_run, t.spawner_call,
-    coalesce(t.archived, false)
+    coalesce(t.archived, false), coalesce(t.owner, ''), coalesce(t.shared, false)
   FROM json_to_recordset(x.sessions) AS t (last_seq bigint, first_seq bigint, prompt_tokens double precision,
     completion_tokens double precision, total_tokens double precision, cost double precision, idx integer,
     titled boolean, id text, alias text, root text, parent_id text, project_dir text, created_at text, updated_at text,
     cut text, provider text, model text, reasoning_effort text, mode text, leave text, cuts text, title text, search text,
-    spawner text, spawner_run text, spawner_call text, archived boolean)
+    spawner text, spawner_run text, spawner_call text, archived boolean, owner text, shared boolean)
   ON CONFLICT DO NOTHING;
   GET DIAGNOSTICS v_count = ROW_COUNT;
   IF v_count < json_array_length(x.sessions) THEN

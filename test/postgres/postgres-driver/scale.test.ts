@@ -35,10 +35,10 @@ const FILL_SQL = `
   INSERT INTO big.names SELECT root, chain, 0, false FROM big.chains;
   INSERT INTO big.sessions (chain, last_seq, first_seq, prompt_tokens, completion_tokens, total_tokens, cost, idx, titled, id,
     alias, root, parent_id, project_dir, created_at, updated_at, provider, model, reasoning_effort, mode, leave, cuts, title,
-    search)
+    search, owner, shared)
   SELECT chain, (chain % 5 > 0)::int, 1, 0, 0, 0, 0, 0, true, root, '', root, '', '/p' || chain % 100, '', to_char(
     timestamp '2026-01-01' + chain * interval '1 s', 'YYYY-MM-DD"T"HH24:MI:SS.000"Z"'), 'p', 'm', '', 'auto', '[]', '[]',
-    'Title ' || chain, 'title ' || chain FROM big.chains;
+    'Title ' || chain, 'title ' || chain, 'u' || chain % 100, chain % 1000 = 0 FROM big.chains;
   INSERT INTO big.messages SELECT chain, 1, 0, true, '', 'm', '', '{"id":"m","role":"user","parts":[],"toolCallId":"","name":"","failed":false,"createdAt":""}', ''
     FROM big.chains;
   INSERT INTO big.runs SELECT chain, null, 'r' || chain, CASE WHEN chain % 50 = 0 THEN 'k' || chain ELSE '' END,
@@ -78,6 +78,14 @@ describe(`PostgresDriver with ${SESSION_COUNT} sessions`, { skip: NO_POSTGRES },
       await driver.list({ limit: 20, before: { updatedAt: middleTime, id } });
       await driver.list({ limit: 20, projectDir: "/p7", before: { updatedAt: middleTime, id } });
       await driver.list({ limit: 20, emptyBefore: at(300) });
+      const visible = await driver.list({ limit: 20, visibleTo: "u7" });
+      assert.deepEqual([visible.sessions.length, visible.total], [20, SESSION_COUNT / 100 + SESSION_COUNT / 1000]);
+      await driver.list({ limit: 20, visibleTo: "u7", projectDir: "/p7", before: { updatedAt: middleTime, id } });
+      await driver.list({ limit: 20, visibleTo: "u7", archived: "exclude", search: "title" });
+      assert.equal((await driver.list({ limit: 20, visibleTo: "nobody" })).total, SESSION_COUNT / 1000);
+      await driver.runs({ limit: 20, visibleTo: "u7" });
+      await driver.runs({ limit: 20, visibleTo: "u7", states: ["running", "failed"] });
+      await driver.asks({ limit: 20, visibleTo: "u7", open: true });
       assert.equal((await driver.get(id))?.id, id);
       await findNewest(driver, id);
       await driver.head(id);

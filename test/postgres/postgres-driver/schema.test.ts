@@ -76,6 +76,38 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     assert.deepEqual(await runAsAdmin(url, "SELECT version FROM kept.version"), [{ version: SCHEMA_VERSION }]);
   });
 
+  it("is migrated from version 3, whose servers can still create sessions, without owners", async (t) => {
+    const url = await createPostgresDatabase(t);
+    const insertSession = (n: number): string[] => [
+      `INSERT INTO @.chains (root) VALUES ('s${n}')`,
+      `INSERT INTO @.names VALUES ('s${n}', ${n}, 0, false)`,
+      `INSERT INTO @.sessions (chain, last_seq, first_seq, prompt_tokens, completion_tokens, total_tokens, cost, idx, titled,
+        id, alias, root, parent_id, project_dir, created_at, updated_at, cut, provider, model, reasoning_effort, mode, leave,
+        cuts, title, search, spawner, spawner_run, spawner_call, archived) VALUES (${n}, 0, null, 0, 0, 0, 0, 0, false,
+        's${n}', '', 's${n}', '', '/p', '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:0${n}.000Z', '', 'lab', 'm1', 'low',
+        'auto', '[]', '[]', 'Old', 'old', null, null, null, false)`,
+    ];
+    const sql = [
+      'CREATE SCHEMA "kept"',
+      "CREATE TABLE @.version (version integer NOT NULL)",
+      "INSERT INTO @.version VALUES (3)",
+      ...MIGRATIONS.slice(0, 3),
+      ...insertSession(1),
+    ];
+    await runAsAdmin(url, ...sql.map(createSqlResolver(schema)));
+    const driver = await openDriver(url);
+    await runAsAdmin(url, ...insertSession(2).map(createSqlResolver(schema)));
+    assert.equal("owner" in (await driver.get("s2"))!, false);
+    assert.deepEqual(await listIds(driver), ["s2", "s1"]);
+    assert.deepEqual(await listIds(driver, { visibleTo: "ann" }), []);
+    await driver.write("s1", change({ set: { shared: true } }));
+    await driver.create({ session: aSession("s3", { owner: "ann", updatedAt: "2026-01-01T00:00:09.000Z" }) });
+    assert.deepEqual(await listIds(driver, { visibleTo: "ann" }), ["s3", "s1"]);
+    assert.equal((await driver.list({ limit: 1, visibleTo: "bob" })).total, 1);
+    await driver.close();
+    assert.deepEqual(await runAsAdmin(url, "SELECT version FROM kept.version"), [{ version: SCHEMA_VERSION }]);
+  });
+
   it("is rejected by open and left unchanged if the schema's version is newer than the driver's", async (t) => {
     const url = await createPostgresDatabase(t);
     await (await openDriver(url)).close();
