@@ -43,6 +43,17 @@ describe("an export", () => {
     assert.deepEqual(readChains([...formatChainLines(chain)]), [chain]);
   });
 
+  it("contains the owner of a session and whether it is shared", () => {
+    const [data] = chain.sessions;
+    assert.ok(data);
+    const session = { ...data.session, owner: "ann", shared: true };
+    const ownedChain = { ...chain, sessions: [{ ...data, session }] };
+    const lines = [...formatChainLines(ownedChain)];
+    assert.deepEqual(readChains(lines), [ownedChain]);
+    const invalidLines = lines.map((line) => line.replace('"owner":"ann"', '"owner":""'));
+    assert.throws(() => readChains(invalidLines), /session\.owner/);
+  });
+
   it("in the format without runs is read, and its `grown` fields are ignored", () => {
     const oldLines = [...formatChainLines({ ...chain, runs: [] })].map((line) =>
       line.includes('"finished":false') ? line.replace(/\}\n$/, ',"grown":[1,3]}\n') : line,
