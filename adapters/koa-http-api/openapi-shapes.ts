@@ -141,6 +141,7 @@ export const NOTES: Readonly<Partial<Record<ShapeName, Note>>> = {
     properties: {
       title: { description: "one line of visible text, at most 50 characters; no title is generated after that" },
       archived: { description: "true cancels the session's runs, and hides the session from lists" },
+      shared: { description: "true lets all users of the server read and continue the session" },
     },
   },
 };

@@ -60,6 +60,7 @@ export const SessionChange = v.object({
   reasoning_effort: optional(Effort),
   mode: optionalMode,
   archived: flag,
+  shared: flag,
 });
 export const SteerRequest = v.object({ message: string });
 /** Without `tool_call_id`: all running calls. */

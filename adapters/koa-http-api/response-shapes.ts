@@ -65,6 +65,8 @@ export const Session = v.object({
   run: optional(v.object({ id: string, state: RunState })),
   spawned_by: optional(describe(SpawnedBy, "for a subagent's session, the tool call that created it")),
   archived: optional(v.literal(true)),
+  owner: optional(text("the user to whom it belongs")),
+  shared: optional(v.literal(true)),
 });
 export const SessionList = v.object({ sessions: v.array(Session), total: count, page: count, size: count });
 
@@ -122,6 +124,7 @@ export const Run = v.object({
   model: string,
   usage: Usage,
   iterations: count,
+  user: optional(text("the user who started it")),
   ended_by: oneOf(["", "model", "max_iterations", "budget"]),
   error: v.nullable(v.object({ code: string, message: string })),
   structured: optional(v.unknown()),

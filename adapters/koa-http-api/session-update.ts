@@ -9,7 +9,7 @@ import { SessionChange } from "./request-shapes.js";
 const MAX_TITLE_CHARACTERS = 50;
 
 /**
- * `PATCH /api/sessions/{id}`: changes title, mode, model, reasoning effort or `archived`. Returns the chain's first session
+ * `PATCH /api/sessions/{id}`: changes title, mode, model, reasoning effort, `archived` or `shared`. Returns the chain's first session
  * unchanged if no field is set. Rejects with `HttpError`, or like `Sessions.update`.
  */
 export async function updateSession(
@@ -27,6 +27,7 @@ export async function updateSession(
   const effort = fields.get("reasoning_effort");
   const mode = fields.getText("mode");
   const archived = fields.get("archived");
+  const shared = fields.get("shared");
   await requirePersonForMode(ctx, dependencies, { mode, sessionId: id });
   const [provider, model] = [fields.getText("provider"), fields.getText("model")];
   if ((provider === undefined) !== (model === undefined))
@@ -46,6 +47,7 @@ export async function updateSession(
     ...(effort !== undefined && { reasoningEffort: effort }),
     ...(mode !== undefined && { mode }),
     ...(archived !== undefined && { archived }),
+    ...(shared !== undefined && { shared }),
   };
   if (Object.keys(changes).length > 0) return agent.sessions.update(id, changes);
   return (await agent.sessions.get(session.chain.root)) ?? session;

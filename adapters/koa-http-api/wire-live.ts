@@ -24,6 +24,7 @@ export function toWireRun(run: RunRecord): ResponseBody<typeof shapes.Run> {
     iterations: run.iterations,
     ended_by: run.endedBy,
     error: run.error,
+    ...(run.user !== undefined && { user: run.user }),
     ...pickStructured(run.answer),
     // Set only while the run waits to retry a model call.
     ...(run.retry && { retry: toWireRetry(run.retry) }),

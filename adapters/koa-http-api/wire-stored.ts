@@ -20,6 +20,8 @@ export function toWireSession(session: Session, run?: RunRecord): ResponseBody<t
     mode: session.mode,
     ...(session.spawnedBy && { spawned_by: toWireSpawnedBy(session.spawnedBy) }),
     ...(session.archived && { archived: true as const }),
+    ...(session.owner !== undefined && { owner: session.owner }),
+    ...(session.shared && { shared: true as const }),
     ...(run && { run: { id: run.id, state: run.state } }),
   };
 }

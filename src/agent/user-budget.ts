@@ -24,15 +24,15 @@ export async function limitToDailyBudget(
 ): Promise<RunInput> {
   if (dailyBudget === undefined) return input;
   const dayStart = `${new Date(nowMs(clock)).toISOString().slice(0, 10)}T00:00:00.000Z`;
-  let spent = 0;
+  let spentCost = 0;
   for (let before: RunRecord | undefined; ;) {
     const page = await runs.list({ limit: PAGE_SIZE, ...(before && { before }) });
     const todaysRuns = page.filter(({ startedAt }) => startedAt >= dayStart);
-    for (const { user, usage } of todaysRuns) if (user === name) spent += usage.cost;
+    for (const { user, usage } of todaysRuns) if (user === name) spentCost += usage.cost;
     before = page.at(-1);
     if (todaysRuns.length < PAGE_SIZE || !before) break;
   }
-  const remaining = dailyBudget - spent;
+  const remaining = dailyBudget - spentCost;
   if (remaining <= 0) throw new BudgetExceededError();
   return { ...input, budget: { ...input.budget, usd: Math.min(remaining, input.budget?.usd ?? Infinity) } };
 }

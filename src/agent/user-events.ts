@@ -60,8 +60,8 @@ export class UserEvents {
   }
 
   #read(id: string): boolean | Promise<boolean> {
-    const known = this.#visibility.get(id);
-    if (known !== undefined) return known;
+    const isVisible = this.#visibility.get(id);
+    if (isVisible !== undefined) return isVisible;
     const reading = this.#isVisible(id).then(
       (isVisible) => {
         this.#remember(id, isVisible);

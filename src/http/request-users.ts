@@ -69,7 +69,7 @@ export class RequestUsers {
     try {
       const users = new RequestUsers(options, logger);
       await users.#load();
-      users.#timer = setInterval(() => (users.#check ??= users.#checkTokens()), CHECK_INTERVAL_MS);
+      users.#timer = setInterval(() => void (users.#check ??= users.#checkTokens()), CHECK_INTERVAL_MS);
       users.#timer.unref();
       return users;
     } catch (error) {
@@ -87,18 +87,18 @@ export class RequestUsers {
    * `isLocalToken`: whether the request has the token of gantry's home.
    */
   identify(request: IncomingMessage, isLocalToken: () => boolean): Refusal | undefined {
-    const known = this.#find(request, isLocalToken);
-    if ("status" in known) return known;
-    this.#users.set(request, known);
-    return takeRequest(known);
+    const knownUser = this.#find(request, isLocalToken);
+    if ("status" in knownUser) return knownUser;
+    this.#users.set(request, knownUser);
+    return takeRequest(knownUser);
   }
 
   /** Ends `socket` when the user of the request is revoked, until the returned function is called. */
   track(request: IncomingMessage, socket: Duplex): () => void {
-    const known = this.#users.get(request);
+    const knownUser = this.#users.get(request);
     const connection = { socket };
-    known?.connections.add(connection);
-    return () => void known?.connections.delete(connection);
+    knownUser?.connections.add(connection);
+    return () => void knownUser?.connections.delete(connection);
   }
 
   /** The user of a request that `identify` has admitted. */
@@ -128,17 +128,17 @@ export class RequestUsers {
     const [, token] = /^Bearer +(\S+)$/i.exec(request.headers.authorization?.trim() ?? "") ?? [];
     if (token === undefined) return createUnauthorized("missing token: send Authorization: Bearer with your token");
     if (isLocalToken()) return this.#localUser;
-    const known = this.#usersByHash.get(hashToken(token));
-    if (!known) return createUnauthorized("invalid token");
-    return isExpired(known) ? createUnauthorized("the token has expired") : known;
+    const knownUser = this.#usersByHash.get(hashToken(token));
+    if (!knownUser) return createUnauthorized("invalid token");
+    return isExpired(knownUser) ? createUnauthorized("the token has expired") : knownUser;
   }
 
   /** A user whom the proxy names has the limits of the token with the same name, or may do all but `admin`. */
   #findProxyUser(name: string): KnownUser | Refusal {
     const tokenUser = [...this.#usersByHash.values()].find(({ user }) => user.name === name);
     if (tokenUser) return isExpired(tokenUser) ? createUnauthorized("the token has expired") : tokenUser;
-    const known = this.#proxyUsers.get(name);
-    if (known) return known;
+    const knownUser = this.#proxyUsers.get(name);
+    if (knownUser) return knownUser;
     try {
       checkUserName(name);
     } catch (error) {
@@ -183,7 +183,8 @@ export class RequestUsers {
     } finally {
       this.#check = undefined;
     }
-    for (const known of this.#usersByHash.values()) if (isExpired(known)) this.#end(known, "a token has expired");
+    for (const knownUser of this.#usersByHash.values())
+      if (isExpired(knownUser)) this.#end(knownUser, "a token has expired");
   }
 
   #end({ user, connections }: KnownUser, message: string): void {
@@ -207,29 +208,29 @@ function isExpired({ token }: KnownUser): boolean {
 }
 
 /** Counts a request. Returns a refusal if the user has made too many in the last minute. */
-function takeRequest(known: KnownUser): Refusal | undefined {
-  const limit = known.token?.requestsPerMinute;
+function takeRequest(knownUser: KnownUser): Refusal | undefined {
+  const limit = knownUser.token?.requestsPerMinute;
   if (limit === undefined) return undefined;
   const nowMs = monotonicMs();
-  const refill = ((nowMs - known.countedAtMs) * limit) / MINUTE_MS;
-  known.remainingRequests = Math.min(limit, known.remainingRequests + refill);
-  known.countedAtMs = nowMs;
-  if (known.remainingRequests >= 1) {
-    known.remainingRequests -= 1;
+  const refill = ((nowMs - knownUser.countedAtMs) * limit) / MINUTE_MS;
+  knownUser.remainingRequests = Math.min(limit, knownUser.remainingRequests + refill);
+  knownUser.countedAtMs = nowMs;
+  if (knownUser.remainingRequests >= 1) {
+    knownUser.remainingRequests -= 1;
     return undefined;
   }
-  const delaySeconds = Math.ceil(((1 - known.remainingRequests) * MINUTE_MS) / limit / 1000);
+  const delaySeconds = Math.ceil(((1 - knownUser.remainingRequests) * MINUTE_MS) / limit / 1000);
   const message = `more than ${limit} requests in a minute`;
   return { status: 429, message, code: "rate_limited", headers: { "Retry-After": String(delaySeconds) } };
 }
 
 /** Adds an address or a network. Throws an `Error` if it is neither. */
 function addNetwork(list: BlockList, network: string): void {
-  const [address = "", prefix, ...rest] = network.split("/");
+  const [address = "", prefix, ...otherArgs] = network.split("/");
   const version = isIP(address);
   const maxPrefix = version === 6 ? 128 : 32;
   const isPrefix = prefix === undefined || (/^\d{1,3}$/.test(prefix) && Number(prefix) <= maxPrefix);
-  if (version === 0 || !isPrefix || rest.length > 0)
+  if (version === 0 || !isPrefix || otherArgs.length > 0)
     throw new Error(
       `the trusted proxy ${JSON.stringify(network)} must be an IP address or a network such as 10.0.0.0/8`,
     );

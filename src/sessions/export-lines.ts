@@ -88,6 +88,7 @@ const runShape = v.object({
   model: v.string(),
   usage: usageShape,
   iterations: naturalNumber,
+  user: v.exactOptional(v.string()),
   endedBy: v.picklist(["", "model", "max_iterations", "budget"]),
   error: v.nullable(v.object({ code: v.string(), message: v.string() })),
   queueLease: v.optional(v.nullable(v.object({ holder: holderShape, expiresAt: timestamp })), null),
