@@ -2,7 +2,7 @@ import type { Ask } from "./ask.js";
 import type { AgentEvent } from "./events.js";
 import type { Part } from "./message.js";
 import type { FinishReason } from "./model-provider.js";
-import type { RunResult } from "./run.js";
+import type { RunRecord, RunResult } from "./run.js";
 import type { Session } from "./session.js";
 import type { Usage } from "./usage.js";
 
@@ -31,9 +31,9 @@ export interface BusEvents {
     /** `RunInput.trace`. */
     trace: string | undefined;
   };
-  "run.finished": { runId: string; sessionId: string; result: RunResult };
-  /** Emitted for a cancelled run too. */
-  "run.failed": { runId: string; sessionId: string; error: Error };
+  "run.finished": { runId: string; sessionId: string; result: RunResult; run: RunRecord };
+  /** Emitted for a cancelled run too. `run`: the record, even if it could not be stored. */
+  "run.failed": { runId: string; sessionId: string; error: Error; run: RunRecord };
   /** Followed exactly once by either `model.called` or `model.failed`. Retries belong to the same call. */
   "model.started": ModelCallNames;
   "model.called": ModelCallNames &

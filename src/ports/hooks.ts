@@ -42,6 +42,9 @@ export interface HookSet extends Hooks {
    * a run.
    */
   readonly listeners?: { readonly [E in keyof BusEvents]?: (event: BusEvents[E]) => void };
-  /** Called once after the agent has closed. Flushes buffered data and resolves when no resource is open. */
-  close?(): void | Promise<void>;
+  /**
+   * Called once after the agent has closed. Flushes buffered data and resolves when no resource is open. `signal` aborts
+   * when the grace period of the stop ends; a few hundred ms remain then. Undefined: they remain from the call on.
+   */
+  close?(signal?: AbortSignal): void | Promise<void>;
 }

@@ -54,7 +54,7 @@ export async function finishRun(run: RunContext, { usedTokens, ...outcome }: Loo
   const { usage } = recorder.run;
   const context = { used: usedTokens, size: run.model.model.contextWindow };
   const result: RunResult = { ...outcome, usage, sessionId, context, sessionUsage: recorder.sessionUsage };
-  run.channels.bus.emit("run.finished", { runId, sessionId, result });
+  run.channels.bus.emit("run.finished", { runId, sessionId, result, run: recorder.run });
   run.channels.events.push({ type: "done", usage, endedBy });
   // After a first answer with calls, the title is already being generated. Otherwise the answer is delivered first.
   if (outcome.iterations === 1 && endedBy === "model") generateTitle(run);
@@ -71,8 +71,9 @@ export async function failRun(run: RunContext, thrownError: unknown): Promise<Er
   const fields = { provider: provider.name, model: model.id, error: error.message };
   if (isCancel(error)) logger.info("run cancelled", fields);
   else logger.warn("run failed", fields);
+  const end = createFailedFields(error, endTimeOf(run));
   // The end cannot be stored if the session was deleted or another holder has the lease.
-  await storeEnd(run, (options) => recorder.end(createFailedFields(error, endTimeOf(run)), options)).catch(
+  await storeEnd(run, (options) => recorder.end(end, options)).catch(
     async (writeError: unknown) => {
       logger.debug("end of run was not stored; releasing its lease", { error: writeError });
       await releaseLease();
@@ -80,7 +81,7 @@ export async function failRun(run: RunContext, thrownError: unknown): Promise<Er
       notifierOf(store).publish(sessionId);
     },
   );
-  bus.emit("run.failed", { runId, sessionId, error });
+  bus.emit("run.failed", { runId, sessionId, error, run: { ...recorder.run, ...end } });
   events.push({ type: "error", error });
   titleFailedRun(run);
   return error;

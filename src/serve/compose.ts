@@ -188,7 +188,7 @@ async function stopAll({
   await stopWithin(describeLatePart, () => agent.close(), stopStartedAtMs + STOP_DEADLINES_MS.agent, logger);
   const hookParts = hooks.map((set, i) => ({
     name: set === telemetry ? "the telemetry" : `hooks[${i}]`,
-    stop: async () => set.close?.(),
+    stop: async (signal: AbortSignal) => set.close?.(signal),
   }));
   await stopInReverse(hookParts, graceDeadline.signal, stopStartedAtMs + STOP_DEADLINES_MS.hooks, logger);
   graceDeadline.clear();
