@@ -97,6 +97,8 @@ export const configOptions = option.section(
           "Delay between SIGTERM and the stop. Meanwhile the server works normally and `GET /api/ready` reports that it is draining.",
           { unit: "seconds", min: 0, max: 3_600, default: 0 },
         ),
+        // The adapter describes and checks the entries.
+        webhooks: option.list(objectOption, "", { default: [] }),
         insecure: option.flag("Bind beyond loopback without authentication; flag `--insecure`.", { default: false }),
       },
       { open: true },

@@ -30,8 +30,9 @@ const BUILT_IN_LOADERS: Readonly<Record<AdapterKind, Readonly<Record<string, Mod
   "compaction-strategy": {},
   "permission-policy": {},
   hooks: {
-    // Selected by its own section.
+    // Selected by its own section, and by `server.webhooks`.
     telemetry: () => import("../../adapters/telemetry/index.js"),
+    webhooks: () => import("../../adapters/webhooks/index.js"),
   },
 };
 

@@ -88,11 +88,16 @@ export class Selection {
     });
   }
 
+  /** The configured hooks, then the webhooks if there are any. */
   hooks(): SelectedAdapter<"hooks">[] {
-    return this.#config.hooks.map((entry, i) => {
+    const { webhooks } = this.#config.server;
+    const selectedHooks = this.#config.hooks.map((entry, i): SelectedAdapter<"hooks"> => {
       const key = `hooks[${i}]`;
       return { kind: "hooks", ...moduleOf(entry, "hook"), key, section: key };
     });
+    const [name, key, section] = ["webhooks", "server.webhooks", "server"];
+    if (webhooks.length > 0) selectedHooks.push({ kind: "hooks", name, options: { webhooks }, key, section });
+    return selectedHooks;
   }
 
   /** The telemetry; undefined without its section. */

@@ -14,6 +14,7 @@ import offline from "gantry/adapters/offline-provider";
 import postgres from "gantry/adapters/postgres-driver";
 import sqlite from "gantry/adapters/sqlite-driver";
 import telemetry, { METRICS, toPrometheusName, type MetricDefinition } from "gantry/adapters/telemetry";
+import webhooks from "gantry/adapters/webhooks";
 import webConsole from "gantry/adapters/web-console";
 import { createOpenApiDocument } from "../../adapters/koa-http-api/openapi.js";
 import { configOptions } from "../../src/serve/config-options.js";
@@ -31,12 +32,15 @@ const { session, permissions } = configOptions.entries;
 const provider = readEntries(aiSdk);
 const rule = permissions.entries.rules.docs.item as unknown as option.Section;
 const mcpServer = configOptions.entries.mcp_servers.docs.item as unknown as option.Section;
+const server = option.section({ ...(await loadFullSection("server")).entries, ...readEntries(webhooks) });
+const webhook = (readEntries(webhooks)["webhooks"] as OptionDefinition).docs.item as unknown as option.Section;
 const model = (provider["models"] as OptionDefinition).docs.item as unknown as option.Section;
 
 /** All sections of the config file, including those of adapters, by the name of their table. */
 export const SECTIONS: Readonly<Record<string, option.Section>> = {
   ...(configOptions.entries as unknown as Record<string, option.Section>),
-  server: await loadFullSection("server"),
+  server,
+  "server.webhooks[]": webhook,
   acp: await loadFullSection("acp"),
   session: option.section({ ...session.entries, ...readEntries(sqlite) }),
   'session with `"driver": "postgres"`': option.section(readEntries(postgres)),

@@ -18,7 +18,14 @@ export async function readConfigError(config: unknown, flags: ConfigFlags = {}):
     const selection = new Selection(loadedConfig, home);
     const telemetry = selection.telemetry() ?? [];
     const providers = await selection.providers();
-    for (const selectedAdapter of [...selection.transports(), selection.driver(), ...providers, telemetry].flat()) {
+    const selectedAdapters = [
+      ...selection.transports(),
+      selection.driver(),
+      ...providers,
+      ...selection.hooks(),
+      telemetry,
+    ];
+    for (const selectedAdapter of selectedAdapters.flat()) {
       const descriptor = await loadAdapter(
         selectedAdapter.kind,
         selectedAdapter.name,
@@ -59,6 +66,10 @@ function createConfig(section: string, key: string, value: unknown): unknown {
     return {
       providers: [{ ...providerFields, models: [{ id: "m", ...nestedValue, ...addRequiredCost(nestedValue) }] }],
     };
+  if (section === "server.webhooks[]") {
+    const webhook = { url: "https://example.com/events", secret: `whsec_${"a".repeat(32)}`, ...nestedValue };
+    return { server: { webhooks: [webhook] } };
+  }
   if (section === "permissions.rules[]")
     return { permissions: { rules: [{ tool: "a", action: "ask", ...nestedValue }] } };
   if (section === "mcp_servers.NAME") {
@@ -102,11 +113,13 @@ export async function createWrongValuesTable(sections: Readonly<Record<string, L
       await readConfigError(
         section.startsWith("permissions.")
           ? { permissions: { rules: [5] } }
-          : section.startsWith("mcp_servers")
-            ? { mcp_servers: { lab: 5 } }
-            : section.includes("[")
-              ? { providers: [5] }
-              : { [section.split(" ")[0] ?? ""]: 5 },
+          : section.startsWith("server.")
+            ? { server: { webhooks: [5] } }
+            : section.startsWith("mcp_servers")
+              ? { mcp_servers: { lab: 5 } }
+              : section.includes("[")
+                ? { providers: [5] }
+                : { [section.split(" ")[0] ?? ""]: 5 },
       ),
     ]);
   }
