@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
-import { createServer, type IncomingHttpHeaders, type ServerResponse } from "node:http";
+import { createServer, type IncomingHttpHeaders, type RequestListener, type ServerResponse } from "node:http";
+import { createServer as createSecureServer } from "node:https";
 import type { AddressInfo } from "node:net";
+import { CERTIFICATE, CERTIFICATE_KEY } from "./certificate.js";
 import type { Hooks } from "./temp-dir.js";
 import { waitFor } from "./wait.js";
 
@@ -37,15 +39,15 @@ export const answerWith =
   (_event, response) =>
     void response.writeHead(status, headers).end();
 
-/** Starts a receiver on a real socket. It verifies each signature. `port`: 0 for any free port. */
+/** Starts a receiver on a real socket. It verifies each signature. `port`: default any free port. */
 export async function startReceiver(
   hooks: Hooks,
   answer: Answer = answerWith(204),
-  port = 0,
+  { port = 0, isSecure = false }: { port?: number; isSecure?: boolean } = {},
 ): Promise<WebhookReceiver> {
   const events: ReceivedEvent[] = [];
   const faults: unknown[] = [];
-  const server = createServer((request, response) => {
+  const listener: RequestListener = (request, response) => {
     const receive = async () => {
       let body = "";
       for await (const chunk of request.setEncoding("utf8")) body += String(chunk);
@@ -58,7 +60,10 @@ export async function startReceiver(
       faults.push(error);
       response.writeHead(400).end();
     });
-  });
+  };
+  const server = isSecure
+    ? createSecureServer({ cert: CERTIFICATE, key: CERTIFICATE_KEY }, listener)
+    : createServer(listener);
   server.listen(port, "127.0.0.1");
   await once(server, "listening");
   hooks.after(() => {
@@ -67,7 +72,7 @@ export async function startReceiver(
     assert.deepEqual(faults, []);
   });
   const receiver: WebhookReceiver = {
-    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/events/path-key-of-the-receiver`,
+    url: `${isSecure ? "https" : "http"}://127.0.0.1:${(server.address() as AddressInfo).port}/events/path-key-of-the-receiver`,
     events,
     answer,
     get types() {

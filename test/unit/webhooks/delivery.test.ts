@@ -106,7 +106,7 @@ it("an event waits until a receiver that refuses connections is there", async (t
   const { endRun, waitForLog } = createWebhooks(t, `http://127.0.0.1:${port}/`, { maxRetryDelayMs: 5 });
   endRun("s", "a");
   assert.equal((await waitForLog(/delivery failed/))["reason"], "ECONNREFUSED");
-  const receiver = await startReceiver(t, undefined, port);
+  const receiver = await startReceiver(t, undefined, { port });
   await receiver.waitForEvents(1);
   await waitForLog(/succeed again/);
 });
