@@ -36,6 +36,7 @@ export type { SessionState, WatchEvent } from "./ports/watch.js";
 
 // Tools: the built-in ones, and custom ones.
 export { builtinTools, type BuiltinToolsOptions } from "./tools/builtin-tools.js";
+export type { CommandLimits } from "./tools/shell/command-limits.js";
 export type { WebSearchOptions } from "./tools/web/web-search.js";
 export { defineTool, type ToolDefinition } from "./tools/define-tool.js";
 export type { AskRequest, Tool, ToolContext, ToolOutput } from "./ports/tool.js";

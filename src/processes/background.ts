@@ -148,7 +148,7 @@ export class Background implements BackgroundWork {
       if (endedJobs.length === 0) return;
       for (const { state } of endedJobs) {
         this.#cleanUpsById
-          .get(state.id)?.()
+          .get(state.id)?.({ code: state.exitCode, signal: null }, "")
           .catch(() => undefined);
         this.#cleanUpsById.delete(state.id);
       }

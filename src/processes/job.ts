@@ -31,8 +31,11 @@ export interface JobOptions {
   readonly clean: (output: string) => string;
   /** Returns the path for the full output if the output is long. Undefined: no file is written. */
   readonly path: () => string | undefined;
-  /** Called once, after the command and all its processes have ended. `takeOutput` returns the notes. */
-  readonly cleanUp: () => Promise<readonly string[]>;
+  /**
+   * Called once, after the command and all its processes have ended, with the output that was not taken yet.
+   * `takeOutput` returns the notes.
+   */
+  readonly cleanUp: (end: Pick<ChildEnd, "code" | "signal">, output: string) => Promise<readonly string[]>;
   readonly onEnd: () => void;
 }
 
@@ -189,9 +192,7 @@ export class Job implements BackgroundJob {
       end = childEnd;
       if (sandboxFault !== undefined)
         this.#notes.push(`[the sandbox could not start: ${sandboxFault}; the command did not run]`);
-      const removedPaths = await this.#options.cleanUp();
-      if (removedPaths.length > 0)
-        this.#notes.push(`[removed, because git would run or read it: ${removedPaths.join(", ")}]`);
+      this.#notes.push(...(await this.#options.cleanUp(end, this.unseenOutput)));
     } catch (error) {
       this.#notes.push(`[${(error as Error).message}]`);
     } finally {

@@ -10,6 +10,7 @@ import type { Tool } from "../ports/tool.js";
 import type { ToolSource } from "../ports/tool-source.js";
 import { describeUselessRules } from "../run/permissions/rule-schema.js";
 import { TOOL_NAMES } from "../tools/names.js";
+import type { CommandLimits } from "../tools/shell/command-limits.js";
 import type { SandboxOptions } from "../tools/shell/sandbox/sandbox.js";
 import { resolveAdapter } from "./adapter-container.js";
 import type { LoadedConfig } from "./config.js";
@@ -21,7 +22,7 @@ import { ConfigMcpServerFactory, findProgramRejection } from "./mcp-servers.js";
 export async function selectTools(root: DependencyContainer): Promise<SelectedTools> {
   const loadedConfig = root.resolve(CONFIG);
   const { tools } = loadedConfig.config;
-  checkToolOptions(loadedConfig);
+  await checkToolOptions(loadedConfig);
   const [home, logger] = [root.resolve(HOME), root.resolve(LOGGER)];
   const { toolsByName, sources } = await resolveTools(root);
   const fileRules = { ...root.resolve(FILE_RULES), env: createChildEnvironment(tools.env) };
@@ -42,6 +43,7 @@ export async function selectTools(root: DependencyContainer): Promise<SelectedTo
       secrets: loadedConfig.secrets,
       bash: {
         ...tools.bash,
+        logger: createNamedLogger(logger, "network"),
         scratchPath: join(home, "tmp"),
         outputsPath: join(home, "outputs"),
         keptPath: join(home, "kept"),
@@ -76,14 +78,29 @@ export async function selectTools(root: DependencyContainer): Promise<SelectedTo
 }
 
 /** Throws `ConfigError` for options that do not work together. */
-function checkToolOptions({ file, config: { tools } }: LoadedConfig): void {
+async function checkToolOptions({ file, config: { tools } }: LoadedConfig): Promise<void> {
   const { bash, webSearch } = tools;
-  if (bash.sandbox === "off" && bash.network === false)
-    throw new ConfigError(`${file}: tools.bash.network: false needs a sandbox, got tools.bash.sandbox "off"`);
+  const hosts = typeof bash.network === "object" ? bash.network : undefined;
+  if (bash.sandbox === "off" && (hosts || bash.network === false))
+    throw new ConfigError(
+      hosts
+        ? `${file}: tools.bash.network: a list needs a sandbox, got tools.bash.sandbox "off"`
+        : `${file}: tools.bash.network: false needs a sandbox, got tools.bash.sandbox "off"`,
+    );
+  if (hosts) await checkHosts(file, hosts);
   if (webSearch.provider === "searxng" && webSearch.baseUrl === undefined)
     throw new ConfigError(`${file}: tools.web_search.base_url: expected the URL of the SearXNG server`);
   if ((webSearch.provider === "brave" || webSearch.provider === "tavily") && webSearch.apiKey === undefined)
     throw new ConfigError(`${file}: tools.web_search.api_key: expected the key of ${webSearch.provider}`);
+}
+
+async function checkHosts(file: string, hosts: readonly string[]): Promise<void> {
+  const { parseHostRule } = await import("../http/host-rules.js");
+  const invalidHost = hosts.find((host) => parseHostRule(host) === undefined);
+  if (invalidHost !== undefined)
+    throw new ConfigError(
+      `${file}: tools.bash.network: expected hosts such as registry.npmjs.org, *.example.com or example.com:8443, got ${JSON.stringify(invalidHost)}`,
+    );
 }
 
 /** Returns tools and tool sources by name. A built-in tool has the value undefined. */
@@ -123,8 +140,16 @@ export function warnAboutRules(
     logger.warn(`${file}: ${uselessRule}; the rule has no effect`);
 }
 
-async function logSandbox(options: SandboxOptions, logger: Logger): Promise<void> {
+async function logSandbox(
+  { limits, ...options }: SandboxOptions & { limits: CommandLimits },
+  logger: Logger,
+): Promise<void> {
   try {
+    if (Object.values(limits).some((limit) => limit !== undefined)) {
+      const { describeLimits } = await import("../tools/shell/command-limits.js");
+      const { text, isWeak } = await describeLimits(limits);
+      logger[isWeak ? "warn" : "info"](text);
+    }
     const { Sandbox } = await import("../tools/shell/sandbox/sandbox.js");
     const { text, isWeak } = await new Sandbox(options).describe(process.cwd());
     if (isWeak && options.sandbox !== "off") logger.warn(text);

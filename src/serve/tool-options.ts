@@ -3,6 +3,8 @@ import * as option from "../plugin/options.js";
 const textListOption = (description: string, defaultTexts: readonly string[] = []) =>
   option.list(option.text(""), description, { default: defaultTexts });
 
+const limitOption = (description: string) => option.integer(`${description} Default: no limit.`, { min: 1 });
+
 /** The access that built-in tools have, and how they work. See docs/tools.md. */
 export const tools = option.section({
   allow_paths: textListOption(
@@ -26,9 +28,22 @@ export const tools = option.section({
       '`"auto"`: bubblewrap if available. `"required"`: only in bubblewrap. `"off"`: no sandbox.',
       { default: "auto" },
     ),
-    network: option.flag(
-      'Whether commands in the sandbox have network access, including this server. Default: true, except with `"required"`.',
+    network: option.custom<boolean | readonly string[]>(
+      'Whether commands in the sandbox have network access, including this server; or the hosts that they can reach: see [tools.md](tools.md#the-network-of-commands). Default: true, except with `"required"`.',
+      {
+        fits: (value) =>
+          typeof value === "boolean" || (Array.isArray(value) && value.every((host) => typeof host === "string")),
+        expected: "true, false or a list of hosts",
+        type: "boolean or list of strings",
+        json: { type: ["boolean", "array"], items: { type: "string" } },
+      },
     ),
+    limits: option.section({
+      cpu_seconds: limitOption("CPU time of each process of a command, in seconds."),
+      memory_bytes: limitOption("Memory of all processes of a command together. Needs a cgroup."),
+      processes: limitOption("Processes and threads of a command. Needs a cgroup."),
+      file_bytes: limitOption("Size of each file that a command writes, rounded up to 512 bytes."),
+    }),
   }),
   task: option.section({
     max_iterations: option.integer("Maximum model calls of a subagent, at most `agent.max_iterations`.", {

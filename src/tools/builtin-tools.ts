@@ -1,3 +1,4 @@
+import type { Logger } from "../ports/logger.js";
 import type { Tool } from "../ports/tool.js";
 import { processSecrets } from "../base/process-secrets.js";
 import { Redactor } from "../base/redact.js";
@@ -5,6 +6,7 @@ import { applyPatchTool } from "./files/apply-patch.js";
 import { askUserTool } from "./agent/ask-user.js";
 import { Background } from "../processes/background.js";
 import { bashTool } from "./shell/bash.js";
+import type { CommandLimits } from "./shell/command-limits.js";
 import type { BashToolOptions } from "./shell/shell-command.js";
 import { bashInputTool, bashOutputTool, bashStopTool } from "./shell/bash-background.js";
 import { EditChecks } from "./files/checks/check-edits.js";
@@ -55,8 +57,15 @@ export interface BuiltinToolsOptions {
         timeout?: number | undefined;
         /** `auto` uses bubblewrap if it works. Default: `auto`. */
         sandbox?: "auto" | "required" | "off" | undefined;
-        /** Whether commands in the sandbox can use the network. Default: false with `required`, otherwise true. */
-        network?: boolean | undefined;
+        /**
+         * Whether commands in the sandbox can use the network. A list: they can reach only these hosts (`name`, `*.name`,
+         * each with an optional port), and do not run without a sandbox. Default: false with `required`, otherwise true.
+         */
+        network?: boolean | readonly string[] | undefined;
+        /** Limits of each command. Default: none. */
+        limits?: CommandLimits | undefined;
+        /** Receives a line for each host that is refused. Default: nothing is logged. */
+        logger?: Logger | undefined;
         /**
          * Absolute path of a folder for the sandbox's temporary files. Default: the files are removed after each
          * command.
@@ -127,10 +136,10 @@ export function builtinTools(options: BuiltinToolsOptions = {}): Tool[] {
   const environmentSecrets = processSecrets();
   const secrets = { [Symbol.iterator]: () => [...configuredSecrets, ...environmentSecrets][Symbol.iterator]() };
   const redactor = new Redactor(() => secrets);
-  const { enabled = true, sandbox = "auto", network, scratchPath, outputsPath } = options.bash ?? {};
+  const { enabled = true, sandbox = "auto", network, limits, logger, scratchPath, outputsPath } = options.bash ?? {};
   const fileOptions = { allowPaths, deniedPaths, readOnlyPaths, protectedPaths, outputsPath };
   const commandOptions = {
-    ...{ ...fileOptions, env, sandbox, network, scratchPath },
+    ...{ ...fileOptions, env, sandbox, network, limits, logger, scratchPath },
     ...(shell !== undefined && { shell }),
   };
   const { syntax = true, commands: checkCommands = [], timeoutMs = 2_000 } = options.checks ?? {};

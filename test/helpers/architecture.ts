@@ -22,6 +22,8 @@ export interface Module {
 }
 
 /** Files of src that implement HTTP for the transports. */
+/** The second listens only on Unix sockets in private folders. */
+const HTTP_LISTENERS = new Set(["src/http/http-host.ts", "src/http/filtering-proxy.ts"]);
 const HTTP_FILES = /^src\/http\//;
 
 /**
@@ -315,7 +317,7 @@ function findUsageFaults({ file, ast }: Module): string[] {
         "makes a regular expression of a value; those of others run in src/untrusted, in a thread with limits",
       );
     }
-    if (file !== "src/http/http-host.ts" && opensHttpPort(node))
+    if (!HTTP_LISTENERS.has(file) && opensHttpPort(node))
       addFault(node, "opens an HTTP port; only src/http/http-host.ts may");
     if (file !== "src/http/body.ts" && readsBody(node))
       addFault(node, "reads a request's body; only src/http/body.ts may, or a parser of what its rechunkBody gives");

@@ -32,9 +32,18 @@ export const toolsCheck: DoctorCheck = {
             'set server.required_headers, tools.bash.sandbox "required", or permissions.mode "ask"',
           )
         : createOk("tools.mode", `new sessions have the mode ${mode}`);
-    return [modeFinding, finding];
+    return [modeFinding, finding, ...(await checkLimits(context))];
   },
 };
+
+async function checkLimits({ loadedConfig }: DoctorContext): Promise<Finding[]> {
+  const { enabled, limits } = loadedConfig.config.tools.bash;
+  if (!enabled || Object.values(limits).every((limit) => limit === undefined)) return [];
+  const { describeLimits } = await import("../../tools/shell/command-limits.js");
+  const { text, isWeak } = await describeLimits(limits);
+  const action = "start gantry in a cgroup that it may divide, as docs/tools.md describes, or remove the limit";
+  return [isWeak ? createError("tools.limits", "commands are refused", text, action) : createOk("tools.limits", text)];
+}
 
 async function checkSandbox(context: DoctorContext): Promise<{ finding: Finding; isSandboxed: boolean }> {
   const { loadedConfig, home, projectDir } = context;
@@ -56,7 +65,9 @@ async function checkSandbox(context: DoctorContext): Promise<{ finding: Finding;
       const hiddenPaths = `hidden: ${deniedPaths.join(", ")}`;
       return { finding: createOk("tools.sandbox", text, hiddenPaths), isSandboxed: true };
     }
-    return { finding: describeWeakSandbox(text, tools.bash.sandbox), isSandboxed: tools.bash.sandbox === "required" };
+    // A list of hosts needs a sandbox too.
+    const setting = typeof tools.bash.network === "object" ? "required" : tools.bash.sandbox;
+    return { finding: describeWeakSandbox(text, setting), isSandboxed: setting === "required" };
   } catch (error) {
     const detail = toReason(error);
     const finding = createError("tools.sandbox", "the sandbox cannot be determined", detail, INSTALL_BUBBLEWRAP);
@@ -73,6 +84,6 @@ function describeWeakSandbox(text: string, setting: "auto" | "required" | "off")
       'set tools.bash.sandbox to "auto" or "required"',
     );
   return setting === "required"
-    ? createError("tools.sandbox", text, 'tools.bash.sandbox is "required"', INSTALL_BUBBLEWRAP)
+    ? createError("tools.sandbox", text, "the config requires a sandbox", INSTALL_BUBBLEWRAP)
     : createWarning("tools.sandbox", text, "a command can read every file of this user", INSTALL_BUBBLEWRAP);
 }

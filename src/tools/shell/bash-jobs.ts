@@ -4,6 +4,7 @@ import type { Redactor } from "../../base/redact.js";
 import { withWorker } from "../../untrusted/workers.js";
 import { ToolError, ToolInputError, WorkLimitError } from "../../ports/errors.js";
 import type { ToolContext, ToolOutput } from "../../ports/tool.js";
+import type { ChildEnd } from "../../processes/child.js";
 import type { BackgroundJob, JobProcess } from "../../processes/job.js";
 import { createOutputPath } from "../../processes/output-folder.js";
 import type { BashToolOptions, PreparedCommand } from "./shell-command.js";
@@ -107,7 +108,7 @@ function createJobOptions(
   return {
     command: line.length > MAX_SHOWN_COMMAND_CHARACTERS ? `${line.slice(0, MAX_SHOWN_COMMAND_CHARACTERS - 1)}…` : line,
     path: () => outputsPath && createOutputPath(outputsPath, sessionId),
-    cleanUp: () => preparedCommand.tidy(),
+    cleanUp: (end: Pick<ChildEnd, "code" | "signal">, output: string) => preparedCommand.tidy(end, output),
   };
 }
 

@@ -183,13 +183,13 @@ async function executeCommand(
     liveOutput.end();
     outputFile.end();
   }
-  const removedPaths = await preparedCommand.tidy();
+  const tidyNotes = await preparedCommand.tidy(end, output.text());
   // The user and the model see what a stopped command has printed.
   if (end.reason === "abort" && !hasPrintedBeforeAbort) throw signal.reason;
   if (end.sandboxFault !== undefined)
     throw new ToolError(`the sandbox could not start: ${end.sandboxFault}. The command did not run. Tell the user.`);
   const { isSandboxed } = preparedCommand;
-  return formatResult(end, { output, file: outputFile.file, removedPaths, timeLimit, sandbox, isSandboxed });
+  return formatResult(end, { output, file: outputFile.file, tidyNotes, timeLimit, sandbox, isSandboxed });
 }
 
 /** A command that has ended, besides its exit code. */
@@ -197,7 +197,8 @@ interface EndedCommand {
   readonly output: HeadTail;
   /** The file with the full output, if the output is long. */
   readonly file: StoredOutput | undefined;
-  readonly removedPaths: readonly string[];
+  /** Notes about limits, refused hosts and removed files. */
+  readonly tidyNotes: readonly string[];
   readonly timeLimit: TimeLimit;
   readonly sandbox: Sandbox;
   readonly isSandboxed: boolean;
@@ -205,14 +206,15 @@ interface EndedCommand {
 
 function formatResult(
   end: ChildEnd,
-  { output, file, removedPaths, timeLimit, sandbox, isSandboxed }: EndedCommand,
+  { output, file, tidyNotes, timeLimit, sandbox, isSandboxed }: EndedCommand,
 ): ToolOutput {
   const outputText = output.text();
   const notes = [describeEnd(end, timeLimit)];
-  if (end.hadLeftovers)
+  // The forwarder of the network is such a process too.
+  if (end.hadLeftovers && !(isSandboxed && typeof sandbox.network === "object"))
     notes.push("[remaining background processes were stopped; set background to keep a command running]");
   if (isSandboxed && end.code !== 0) notes.push(...listSandboxHints(outputText, sandbox));
-  if (removedPaths.length > 0) notes.push(`[removed, because git would run or read it: ${removedPaths.join(", ")}]`);
+  notes.push(...tidyNotes);
   if (file !== undefined) notes.push(describeOutputFile(file));
   const hint = file === undefined ? "redirect to a file and read parts of it to see more" : "";
   const shownOutput = cutMiddle(outputText, MAX_MODEL_TEXT_BYTES, hint);
@@ -235,10 +237,14 @@ function listSandboxHints(outputText: string, sandbox: Sandbox): string[] {
   if (/\.git\/(config|hooks|worktrees)\b.*(busy|Read-only)|could not (lock|write) config file/i.test(outputText))
     notes.push("[commands cannot change settings and hooks of git; the user can]");
   if (
-    !sandbox.network &&
+    sandbox.network !== true &&
     /EAI_AGAIN|ENETUNREACH|Could not resolve|Temporary failure in name|unreachable|getaddrinfo/i.test(outputText)
   )
-    notes.push("[commands have no network here; the user can allow it with tools.bash.network]");
+    notes.push(
+      sandbox.network === false
+        ? "[commands have no network here; the user can allow it with tools.bash.network]"
+        : "[commands reach only the hosts of tools.bash.network, through the proxy in HTTP_PROXY and HTTPS_PROXY]",
+    );
   if (
     /gpg failed to sign|error connecting to (the )?agent|Could not open a connection to your authentication agent/i.test(
       outputText,

@@ -69,6 +69,34 @@ describe("gantry serve", () => {
     assert.match(stderr, /tools\.bash\.network: false needs a sandbox/);
   });
 
+  it("rejects a list of hosts without a sandbox, and an invalid host", async (t) => {
+    const cases = [
+      { bash: { sandbox: "off", network: ["example.com"] }, fault: /tools\.bash\.network: a list needs a sandbox/ },
+      {
+        bash: { network: ["https://example.com"] },
+        fault: /tools\.bash\.network: expected hosts such as .*, got "https:/,
+      },
+      { bash: { network: "example.com" }, fault: /tools\.bash\.network: expected true, false or a list of hosts/ },
+      {
+        bash: { limits: { cpu_seconds: 0 } },
+        fault: /tools\.bash\.limits\.cpu_seconds: expected a whole number, at least 1/,
+      },
+    ];
+    for (const { bash, fault } of cases) {
+      const { code, stderr } = await runGantry(t, ["serve", "--port", "0"], { config: { tools: { bash } } });
+      assert.equal(code, 1);
+      assert.match(stderr, fault);
+    }
+  });
+
+  it("logs the hosts and the limits of commands at the start", async (t) => {
+    if ((await bubblewrap) === undefined) return t.skip("bubblewrap does not work here");
+    const bash = { network: ["example.com", "*.example.org"], limits: { cpu_seconds: 60 } };
+    const server = await startServer(t, { config: { tools: { bash } } });
+    await server.waitForOutput(/info limits of each command: cpu_seconds 60/, "stderr");
+    await server.waitForOutput(/in bubblewrap, with network access to example\.com, \*\.example\.org/, "stderr");
+  });
+
   it("refuses to run as root with a home folder of another user", async (t) => {
     if (process.getuid?.() !== 0) return t.skip("only root can change the owner of a folder");
     const home = await tempDir(t);

@@ -2,7 +2,7 @@ import type { Tool, ToolContext, ToolOutput } from "../../../ports/tool.js";
 import type { CommandCheck, EditCheck } from "./command-check.js";
 import { relativeTo } from "../files.js";
 import type { QuickCommands } from "./quick-command.js";
-import type { SandboxOptions } from "../../shell/sandbox/sandbox.js";
+import type { ShellOptions } from "../../shell/shell-command.js";
 
 /** Settings of the checks after a tool has changed files. */
 export interface EditChecksOptions {
@@ -11,7 +11,7 @@ export interface EditChecksOptions {
   /** Commands that report errors of the project. */
   commands: readonly EditCheck[];
   /** Settings of the sandbox for `commands`. Undefined: no command may run. */
-  commandOptions: (SandboxOptions & { shell?: string }) | undefined;
+  commandOptions: ShellOptions | undefined;
   /** Time limit of each syntax check, in ms. */
   timeoutMs: number;
 }

@@ -1,6 +1,8 @@
+import { writeFileSync } from "node:fs";
 import { shellQuote } from "../../../base/shell-quote.js";
 import { Child, HOST_FD } from "../../../processes/child.js";
 import type { DetachedProgram } from "../../../processes/supervisor.js";
+import type { AppliedLimits } from "../command-limits.js";
 
 /** Time that a standby process waits for a command, in ms. */
 const MAX_STANDBY_MS = 60_000;
@@ -36,6 +38,8 @@ export interface SandboxedCommand {
   check: string;
   shell: string;
   command: string;
+  /** Undefined: no limits. */
+  limits?: AppliedLimits | undefined;
   /** Whether the command has a standard input. Default: false. */
   input?: boolean;
 }
@@ -61,9 +65,16 @@ export class SandboxStarter {
   }
 
   async start(command: SandboxedCommand): Promise<Child> {
-    const { input = false } = command;
+    const { input = false, limits } = command;
     // The standby process has no input.
     const child = (input ? undefined : this.#takeStandby()) ?? (await this.#startChild(input));
+    try {
+      // Bubblewrap still waits for its switches, so that all further processes belong to the cgroup.
+      for (const file of limits?.joinFiles ?? []) writeFileSync(file, String(child.pid));
+    } catch (error) {
+      child.kill();
+      throw error;
+    }
     // This process is idle once the switches are sent: the time to start the next standby process.
     child.configureSandbox(toSwitches(command, HOST_CHECK), () => void this.#startStandby());
     return child;
@@ -72,9 +83,12 @@ export class SandboxStarter {
   /** Returns the program for a sandbox that outlives this process. */
   program(command: SandboxedCommand): DetachedProgram {
     const switches = toSwitches(command).map((argument) => `${argument}\0`);
+    const join = command.limits?.joinScript ?? "";
+    const program = [this.#file, "--args", "4", "--", ...SHELL_ARGS] as const;
+    const [file, ...args] = join === "" ? program : (["/bin/sh", "-c", `${join}exec "$@"`, "sh", ...program] as const);
     return {
-      file: this.#file,
-      args: ["--args", "4", "--", ...SHELL_ARGS],
+      file,
+      args,
       cwd: "/",
       env: this.#env,
       startupText: switches.join(""),
@@ -125,8 +139,11 @@ export class SandboxStarter {
   }
 }
 
-function toSwitches({ switches, check, shell, command, input = false }: SandboxedCommand, hostCheck = ""): string[] {
-  const script = `${hostCheck}unset ${SCRIPT_VARIABLE} ${COMPLETE_VARIABLE}; ${check}set -- "$${COMMAND_VARIABLE}"; unset ${COMMAND_VARIABLE}; exec ${shellQuote(shell)} -c "$1" 2>&1`;
+function toSwitches(
+  { switches, check, shell, command, limits, input = false }: SandboxedCommand,
+  hostCheck = "",
+): string[] {
+  const script = `${hostCheck}unset ${SCRIPT_VARIABLE} ${COMPLETE_VARIABLE}; ${check}${limits?.script ?? ""}set -- "$${COMMAND_VARIABLE}"; unset ${COMMAND_VARIABLE}; exec ${shellQuote(shell)} -c "$1" 2>&1`;
   const variables = {
     [COMMAND_VARIABLE]: command,
     [SCRIPT_VARIABLE]: script,

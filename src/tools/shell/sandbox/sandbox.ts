@@ -1,10 +1,15 @@
 import { existsSync } from "node:fs";
 import { shellQuote } from "../../../base/shell-quote.js";
 import { ToolError } from "../../../ports/errors.js";
-import { findBubblewrap, type Bubblewrap, type BubblewrapNeeds } from "./bubblewrap.js";
+import type { Logger } from "../../../ports/logger.js";
 import type { Child } from "../../../processes/child.js";
 import type { DetachedProgram } from "../../../processes/supervisor.js";
+import type { AppliedLimits, Overhead } from "../command-limits.js";
+import type { CommandNetwork, HostFilter } from "./command-network.js";
+import type { ConnectHost } from "../../../http/filtering-proxy.js";
+import { findBubblewrap, type Bubblewrap, type BubblewrapNeeds } from "./bubblewrap.js";
 import { MountPlanner, type MountRules } from "./mount-planner.js";
+import type { GitGuard } from "./sandbox-git.js";
 import { SandboxRoots, type Root } from "./sandbox-roots.js";
 import { SandboxStarter } from "./sandbox-starter.js";
 
@@ -16,20 +21,40 @@ export interface SandboxOptions extends MountRules {
    * - `off`: no sandbox
    */
   sandbox: "auto" | "required" | "off";
-  /** Whether commands can use the network. Default: false with `required`, otherwise true. */
-  network?: boolean | undefined;
+  /**
+   * Whether commands can use the network, or the hosts that they can reach through a proxy. Hosts need a sandbox.
+   * Default: false with `required`, otherwise true.
+   */
+  network?: boolean | readonly string[] | undefined;
+  /** Receives a line for each host that is refused. Default: nothing is logged. */
+  logger?: Logger | undefined;
+  /** Replaces connections to public addresses, for tests. */
+  connect?: ConnectHost | undefined;
+}
+
+/** A command for the sandbox: `<shell> -c <command>`. */
+export interface LimitedCommand {
+  readonly shell: string;
+  readonly command: string;
+  /** Undefined: no limits. */
+  readonly limits: AppliedLimits | undefined;
 }
 
 /** The sandbox of one call. */
 export interface PreparedSandbox {
   /**
-   * Starts `<shell> -c <command>`. Both output streams share one pipe, so that their order is preserved. `input`:
-   * whether the command has a standard input. Default: false.
+   * Starts a command. Both output streams share one pipe, so that their order is preserved. `input`: whether the command
+   * has a standard input. Default: false.
    */
-  start(shell: string, command: string, input?: boolean): Promise<Child>;
-  /** Returns the same command with a standard input, for a sandbox that outlives this process. */
-  program(shell: string, command: string): DetachedProgram;
-  /** Must be called after the command has ended. Removes forbidden entries and returns their paths. */
+  start(command: LimitedCommand, input?: boolean): Promise<Child>;
+  /**
+   * Returns the same command with a standard input, for a sandbox that outlives this process. Throws `ToolError` if the
+   * command needs this process.
+   */
+  program(command: LimitedCommand): DetachedProgram;
+  /** Resources that the sandbox itself uses. */
+  readonly overhead: Overhead;
+  /** Must be called after the command has ended. Removes forbidden entries and returns notes for the model. */
   tidy(): Promise<string[]>;
 }
 
@@ -41,8 +66,16 @@ export interface PreparedSandbox {
  */
 const PROC_SWITCHES = ["--proc", "/proc", ...(process.getuid?.() === 0 ? ["--remount-ro", "/proc"] : [])];
 
+const HOSTS_NEED_SANDBOX =
+  "a list of hosts in tools.bash.network needs bubblewrap, which is not in use or does not work";
+
 /** Time limit of the command that tests whether the sandbox starts, in ms. */
 const PROBE_TIMEOUT_MS = 10_000;
+
+/** Resources of bubblewrap and of the shell that starts the command, rounded up. */
+const SANDBOX_OVERHEAD: Overhead = { memoryBytes: 8 * 1024 * 1024, processes: 4 };
+/** The same with the forwarder, which is a Node process. */
+const FORWARDER_OVERHEAD: Overhead = { memoryBytes: 128 * 1024 * 1024, processes: 24 };
 
 /** The sandbox for the commands of one agent. */
 export class Sandbox {
@@ -50,19 +83,21 @@ export class Sandbox {
   readonly #roots: SandboxRoots;
   readonly #mountPlanner: MountPlanner;
   #starter: SandboxStarter | undefined;
+  #hostFilter: HostFilter | undefined;
   /** Pending and completed searches for a working bubblewrap. */
   readonly #searches = new Set<Promise<Bubblewrap | undefined>>();
 
   constructor(options: SandboxOptions) {
     this.#options = options;
     this.#roots = new SandboxRoots(options.allowPaths);
-    const { network } = this;
+    const network = this.network !== false;
     const homePath = options.env["HOME"];
     const isStrict = options.sandbox === "required";
     this.#mountPlanner = new MountPlanner({ ...options, network, homePath, isStrict }, this.#roots);
   }
 
-  get network(): boolean {
+  /** Whether commands can use the network, or the hosts that they can reach. */
+  get network(): boolean | readonly string[] {
     return this.#options.network ?? this.#options.sandbox !== "required";
   }
 
@@ -73,14 +108,17 @@ export class Sandbox {
   async describe(projectDir: string): Promise<{ text: string; isWeak: boolean }> {
     const { sandbox, env } = this.#options;
     if (sandbox === "off") return { text: "commands run without a sandbox", isWeak: true };
-    const bubblewrap = await this.#findBubblewrap({ env, network: this.network });
+    const { network } = this;
+    const bubblewrap = await this.#findBubblewrap({ env, network: network === true });
     const startFault = bubblewrap && (await this.#findStartFault(projectDir));
     if (startFault !== undefined)
       return { text: `commands do not run: the sandbox could not start: ${startFault}`, isWeak: true };
     if (bubblewrap) {
-      const network = this.network ? "with" : "without";
-      return { text: `commands run in bubblewrap, ${network} network access`, isWeak: false };
+      const hosts = typeof network === "object" ? ` to ${network.join(", ") || "no host"}` : "";
+      const access = `${network === false ? "without" : "with"} network access${hosts}`;
+      return { text: `commands run in bubblewrap, ${access}`, isWeak: false };
     }
+    if (typeof network === "object") return { text: `commands are refused: ${HOSTS_NEED_SANDBOX}`, isWeak: true };
     if (sandbox === "required") return { text: "commands are refused: bubblewrap does not work here", isWeak: true };
     return { text: "commands run without a sandbox: bubblewrap does not work here", isWeak: true };
   }
@@ -93,7 +131,7 @@ export class Sandbox {
     const prepared = await this.prepare(projectDir).catch(() => undefined);
     // Without a standby process, because no command follows.
     this.#starter?.close();
-    const child = await prepared?.start("/bin/sh", ":");
+    const child = await prepared?.start({ shell: "/bin/sh", command: ":", limits: undefined });
     const end = await child?.run({
       timeoutMs: PROBE_TIMEOUT_MS,
       signal: new AbortController().signal,
@@ -115,10 +153,11 @@ export class Sandbox {
     isLasting = false,
   ): Promise<PreparedSandbox | undefined> {
     const { sandbox, env } = this.#options;
-    if (sandbox === "off") return undefined;
-    const { network } = this;
-    if ((await this.#findBubblewrap({ env, network })) === undefined) {
-      if (sandbox === "auto") return undefined;
+    const hosts = typeof this.network === "object" ? this.network : undefined;
+    const network = this.network === true;
+    if (sandbox === "off" || (await this.#findBubblewrap({ env, network })) === undefined) {
+      if (hosts) throw new ToolError(`${HOSTS_NEED_SANDBOX}. The command did not run. Tell the user.`);
+      if (sandbox !== "required") return undefined;
       throw new ToolError(
         "commands need a sandbox, and bubblewrap does not work here. Tell the user; continue without bash.",
       );
@@ -145,17 +184,39 @@ export class Sandbox {
     const check = createRootCheck(roots.filter(({ path }) => !plan.isHidden(path)));
     this.#starter ??= new SandboxStarter(bubblewrap.file, env);
     const starter = this.#starter;
+    const hostFilter = hosts && (await this.#openHostFilter(hosts));
+    let commandNetwork: CommandNetwork | undefined;
     return {
-      start: (shell, command, input = false) => starter.start({ switches, check, shell, command, input }),
-      program: (shell, command) => starter.program({ switches, check, shell, command, input: true }),
-      tidy: async () => (await Promise.all(guards.map((guard) => guard.tidy()))).flat(),
+      overhead: hostFilter ? FORWARDER_OVERHEAD : SANDBOX_OVERHEAD,
+      start: async (command, input = false) => {
+        commandNetwork = await hostFilter?.open();
+        const networkSwitches = commandNetwork?.switches ?? [];
+        const script = check + (commandNetwork?.script ?? "");
+        const sandboxedCommand = { ...command, switches: [...switches, ...networkSwitches], check: script, input };
+        return starter.start(sandboxedCommand).catch(async (error: unknown) => {
+          await commandNetwork?.close();
+          throw error;
+        });
+      },
+      program: (command) => {
+        if (hostFilter)
+          throw new ToolError("a detached command would outlive the proxy of tools.bash.network. Set background only.");
+        return starter.program({ ...command, switches, check, input: true });
+      },
+      tidy: () => tidyCommand(guards, commandNetwork),
     };
   }
 
-  /** Ends the standby process and waits for running searches for bubblewrap. */
+  /** Ends the standby process and open connections, and waits for running searches for bubblewrap. */
   async close(): Promise<void> {
     this.#starter?.close();
-    await Promise.all(this.#searches);
+    await Promise.all([...this.#searches, this.#hostFilter?.close()]);
+  }
+
+  async #openHostFilter(hosts: readonly string[]): Promise<HostFilter> {
+    const { HostFilter } = await import("./command-network.js");
+    const { logger, connect } = this.#options;
+    return (this.#hostFilter ??= new HostFilter({ hosts, logger, connect }));
   }
 
   #findBubblewrap(needs: BubblewrapNeeds): Promise<Bubblewrap | undefined> {
@@ -163,6 +224,14 @@ export class Sandbox {
     this.#searches.add(bubblewrap);
     return bubblewrap;
   }
+}
+
+/** Returns notes for the model about refused connections and removed files. */
+async function tidyCommand(guards: readonly GitGuard[], network: CommandNetwork | undefined): Promise<string[]> {
+  await network?.close();
+  const removedPaths = (await Promise.all(guards.map((guard) => guard.tidy()))).flat();
+  const removal = `[removed, because git would run or read it: ${removedPaths.join(", ")}]`;
+  return [...(network?.listNotes() ?? []), ...(removedPaths.length > 0 ? [removal] : [])];
 }
 
 /**

@@ -253,7 +253,7 @@ describe("a required sandbox", () => {
     await symlink(otherFolder, project);
     let output = "";
     const { code } = await (
-      await preparedSandbox.start("/bin/sh", "echo evil > evil")
+      await preparedSandbox.start({ shell: "/bin/sh", command: "echo evil > evil", limits: undefined })
     ).run({
       timeoutMs: 30_000,
       signal: new AbortController().signal,
