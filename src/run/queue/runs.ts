@@ -1,14 +1,7 @@
 import { settlesWithin } from "../../base/abort.js";
 import { nowMs } from "../../base/clock.js";
-import { newId, now } from "../../base/ids.js";
-import {
-  InputError,
-  RunCancelledError,
-  RunNotFoundError,
-  ShuttingDownError,
-  TooManyRunsError,
-} from "../../ports/errors.js";
-import type { Instruction, RunRecord, RunState } from "../../ports/run.js";
+import { InputError, RunCancelledError, RunNotFoundError, ShuttingDownError } from "../../ports/errors.js";
+import type { RunRecord, RunState } from "../../ports/run.js";
 import type { RunQuery } from "../../ports/session-queries.js";
 import type { SessionDriver } from "../../ports/session-driver.js";
 import type { WatchEvent, WatchOptions } from "../../ports/watch.js";
@@ -18,6 +11,7 @@ import { PollSchedule } from "../../sessions/poll-schedule.js";
 import { requireSession } from "../../sessions/require-session.js";
 import { withEffectiveState, canRestart, isOpen } from "../../sessions/stored-run.js";
 import { withdrawInstructions, type Inbox } from "./inbox.js";
+import { InstructionWriter } from "./instruction-writer.js";
 import type { RunQueue } from "./queue.js";
 import { checkFields, checkOneOf, type FieldTypes } from "../input/input-checks.js";
 
@@ -53,9 +47,6 @@ const CANCEL_TIMEOUT_MS = 5_000;
 const QUEUE_POLL_INTERVAL_MS = 1_000;
 const MIN_QUEUE_POLL_INTERVAL_MS = 200;
 
-/** Maximum steering instructions of one run that are not in its conversation yet. */
-const MAX_PENDING_STEERS = 100;
-
 /** An active run of this process. */
 export interface LocalRun {
   readonly id: string;
@@ -79,6 +70,7 @@ export interface RunsOptions {
 /** The runs of a store, including runs of other processes. */
 export class Runs {
   readonly #options: RunsOptions;
+  readonly #instructionWriter = new InstructionWriter();
 
   constructor(options: RunsOptions) {
     this.#options = options;
@@ -109,7 +101,7 @@ export class Runs {
     }
     const schedule = new PollSchedule(notifierOf(store), run.sessionId, INITIAL_POLL_DELAY_MS);
     try {
-      const instruction = await this.#storeInstruction(store, run, "cancel", "");
+      const instruction = await this.#instructionWriter.store(store, run, "cancel", "");
       const deadlineMs = Date.now() + CANCEL_TIMEOUT_MS;
       for (let delayMs = INITIAL_POLL_DELAY_MS; ; delayMs *= 2) {
         const remainingMs = deadlineMs - Date.now();
@@ -180,12 +172,7 @@ export class Runs {
     const store = await this.#options.store();
     const run = await this.#requireRun(id);
     if (!isOpen(run)) return false;
-    const pendingSteers = (await store.instructions(run.sessionId)).filter(
-      ({ runId, kind }) => runId === id && kind === "steer",
-    );
-    if (pendingSteers.length >= MAX_PENDING_STEERS)
-      throw new TooManyRunsError(undefined, "too many messages wait for this run");
-    const instruction = await this.#storeInstruction(store, run, "steer", text);
+    const instruction = await this.#instructionWriter.store(store, run, "steer", text);
     const localRun = this.#options.findLocalRun(run.sessionId);
     if (localRun?.id === id) await localRun.inbox.read();
     // A run that ends after this check reads the instruction itself.
@@ -196,15 +183,15 @@ export class Runs {
    * Moves a running tool call of an active run to the background, so that the model continues without its end. Without
    * `callId`, moves all running calls. Calls that have ended or whose tool has no background work are unchanged.
    *
-   * Resolves with false, without effect, if the run had already ended. Rejects with `InputError`, `RunNotFoundError` or
-   * `StoreError`.
+   * Resolves with false, without effect, if the run had already ended. Rejects with `InputError`, `RunNotFoundError`,
+   * `StoreError`, or `TooManyRunsError` if too many such requests are pending.
    */
   async moveToBackground(id: string, callId = ""): Promise<boolean> {
     if (typeof callId !== "string") throw new InputError("callId", "the id of a tool call");
     const store = await this.#options.store();
     const run = await this.#requireRun(id);
     if (!isOpen(run)) return false;
-    await this.#storeInstruction(store, run, "background", callId);
+    await this.#instructionWriter.store(store, run, "background", callId);
     const localRun = this.#options.findLocalRun(run.sessionId);
     if (localRun?.id === id) await localRun.inbox.read();
     return true;
@@ -238,19 +225,6 @@ export class Runs {
     const run = await this.get(id);
     if (!run) throw new RunNotFoundError(id);
     return run;
-  }
-
-  async #storeInstruction(
-    store: SessionDriver,
-    run: RunRecord,
-    kind: Instruction["kind"],
-    text: string,
-  ): Promise<Instruction> {
-    const { id: runId, sessionId } = run;
-    const instruction: Instruction = { id: newId(), sessionId, runId, kind, text, createdAt: now(store) };
-    await store.write(sessionId, { fence: null, sync: true, instruct: instruction });
-    notifierOf(store).publish(sessionId);
-    return instruction;
   }
 
   /**

@@ -288,6 +288,23 @@ for (const [name, makeStore] of STORES)
       assert.equal((await agents.readTexts(run.sessionId)).filter((line) => /^user: m\d+$/.test(line)).length, 100);
     });
 
+    it("accepts exactly 100 of many concurrent steering messages of one process", async (t) => {
+      const agents = await createAgents(t, await makeStore(t), [WAIT_STEP, "done"]);
+      const run = await agents.localAgent.run({ message: "hi" });
+      await agents.toolGate.firstWait;
+      const outcomes = await Promise.allSettled(
+        Array.from({ length: 120 }, (_, i) => agents.localAgent.runs.steer(run.id, `m${i}`)),
+      );
+      const rejections = outcomes.filter((outcome) => outcome.status === "rejected");
+      assert.deepEqual(
+        rejections.map(({ reason }) => (reason as { code?: string }).code),
+        Array.from({ length: 20 }, () => "too_many_runs"),
+      );
+      agents.toolGate.open();
+      await run.result;
+      assert.equal((await agents.readTexts(run.sessionId)).filter((line) => /^user: m\d+$/.test(line)).length, 100);
+    });
+
     it("rejects an unknown run or a blank message, and reports that it has already ended", async (t) => {
       const { localAgent } = await createAgents(t, await makeStore(t), ["done"]);
       await assert.rejects(localAgent.runs.cancel("none"), { code: "run_not_found" });
