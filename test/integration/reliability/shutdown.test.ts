@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { it } from "node:test";
 import { HttpPeer, SocketPeer, type SseStream } from "../../helpers/acp-http.js";
 import { callStep, type FakeRequest } from "../../helpers/fake-model-server.js";
+import { createFaultyStdioServer } from "../../helpers/mcp-servers.js";
 import {
   runPrompt,
   startModelServer,
@@ -16,8 +17,17 @@ import { tempDir } from "../../helpers/temp-dir.js";
 
 const STREAM_COUNT = 100;
 const SOCKET_COUNT = 50;
+const WATCHER_COUNT = 20;
 
-it("SIGTERM stops a server with 100 streams, 50 WebSockets, 5 runs and a stubborn child with exit code 0 and no process left", async (t) => {
+function isProcessAlive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+}
+
+it("SIGTERM stops a server with 100 streams, 50 WebSockets, 20 watchers, 5 runs, an MCP server and a stubborn child with exit code 0 and no process left", async (t) => {
   const sleepSeconds = pickUniqueSeconds();
   const stubbornCommand = `trap '' TERM HUP; echo on > running; (trap '' TERM HUP; exec sleep ${sleepSeconds}) & while true; do sleep 0.1; done`;
   const isToolRequest = ({ body }: FakeRequest) => JSON.stringify(body).includes("run-the-tool");
@@ -28,8 +38,15 @@ it("SIGTERM stops a server with 100 streams, 50 WebSockets, 5 runs and a stubbor
         : { say: [{ text: "Hm" }, { stall: true }] },
   });
   const project = await tempDir(t);
+  // The MCP server and its child ignore TERM. Every run starts its own.
+  const mcpServer = createFaultyStdioServer("stubborn");
+  const mcpArguments = [...mcpServer.args, "stdio", `of-test-${sleepSeconds}`];
+  const mcpEnvironment = { PIDS: project.at("mcp-pids") };
   const server = await startServer(t, {
-    config: createServerConfig(modelServer, { server: { transports: ["koa-http-api", "acp-http-sse-ws"] } }),
+    config: createServerConfig(modelServer, {
+      server: { transports: ["koa-http-api", "acp-http-sse-ws"] },
+      mcp_servers: { stubborn: { command: mcpServer.command, args: mcpArguments, env: mcpEnvironment } },
+    }),
     projectDir: project.path,
   });
   const acpUrl = `${server.url}/acp`;
@@ -72,7 +89,15 @@ it("SIGTERM stops a server with 100 streams, 50 WebSockets, 5 runs and a stubbor
   await waitUntil(async () => (await project.read("running").catch(() => "")) !== "");
   await waitUntil(() => modelServer.requests.filter(({ tools }) => tools.length > 0).length >= 5);
 
+  const watchResponses = await Promise.all(
+    Array.from({ length: WATCHER_COUNT }, () => server.fetch(`/api/sessions/${talkStream.sessionId}/events`)),
+  );
+  assert.ok((await countProcesses(`of-test-${sleepSeconds}`)) > 0, server.stderr);
+
+  const startedAtMs = performance.now();
   assert.deepEqual(await server.stop("SIGTERM"), { code: 0, signal: null });
+  t.diagnostic(`the server ended after ${Math.round(performance.now() - startedAtMs)} ms`);
+  await Promise.all(watchResponses.map((response) => response.text().catch(() => "")));
 
   await Promise.all([toolStream.ended, talkStream.ended]);
   for (const { latestEvent } of [toolStream, talkStream]) {
@@ -90,5 +115,8 @@ it("SIGTERM stops a server with 100 streams, 50 WebSockets, 5 runs and a stubbor
     errorLines.filter((line) => !line.includes("did not stop in time")),
     [],
   );
-  await waitUntil(async () => (await countProcesses(`sleep ${sleepSeconds}`)) === 0);
+  const mcpProcessIds = (await project.read("mcp-pids")).split(" ").map(Number);
+  await waitUntil(() => mcpProcessIds.every((pid) => !isProcessAlive(pid)));
+  for (const text of [`sleep ${sleepSeconds}`, `of-test-${sleepSeconds}`])
+    await waitUntil(async () => (await countProcesses(text)) === 0);
 });
