@@ -7,7 +7,7 @@ import { createFolder, MeasuredClock } from "gantry/plugin";
 import { retain, prepare, readPragma, setPragma } from "./retained-objects.js";
 import { LOWER_CASE_FUNCTION } from "./session-list.js";
 import type { SqliteOptions } from "./options.js";
-import { APPLICATION_ID, checkVersion, migrate } from "./schema.js";
+import { APPLICATION_ID, checkVersion, migrate, SCHEMA_VERSION } from "./schema.js";
 
 /**
  * Maximum time for which SQLite itself may block the event loop to wait for a lock, in ms. All further waiting is
@@ -64,7 +64,13 @@ export async function connect(
       );
     }
     await retry(() => configure(db, hasWal, options.maxPages));
-    await retry(() => migrate(db, path));
+    const version = await retry(() => Number(readPragma(db, "user_version")));
+    if (version === 0 || version === SCHEMA_VERSION || options.migrationCopy === false)
+      await retry(() => migrate(db, path));
+    else {
+      const { migrateWithCopy } = await import("./migration-copy.js");
+      await migrateWithCopy(db, { path, openSource: () => openDatabase(path), retry, logger });
+    }
     db.function(LOWER_CASE_FUNCTION, { deterministic: true }, (text) => String(text).toLowerCase());
     return { db, hasWal, clock };
   } catch (error) {

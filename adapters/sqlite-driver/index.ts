@@ -10,6 +10,6 @@ export default defineAdapter({
   kind: "session-driver",
   name: "sqlite-driver",
   schema: sqliteOptions,
-  create: ({ path, durability }, { home, configDir, logger }) =>
-    new SqliteDriver({ path: path === "" ? join(home, "sessions.db") : resolve(configDir, path), durability }, logger),
+  create: ({ path, ...options }, { home, configDir, logger }) =>
+    new SqliteDriver({ path: path === "" ? join(home, "sessions.db") : resolve(configDir, path), ...options }, logger),
 });

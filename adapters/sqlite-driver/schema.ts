@@ -216,8 +216,15 @@ export function checkVersion(version: number, path: string): void {
   );
 }
 
+/** Applies the migrations from a version. The caller has begun a transaction. */
+export function applyMigrations(db: Database, oldVersion: number): void {
+  db.exec(MIGRATIONS.slice(oldVersion).join(""));
+  setPragma(db, `application_id = ${APPLICATION_ID}`);
+  setPragma(db, `user_version = ${SCHEMA_VERSION}`);
+}
+
 /**
- * Migrates the file to `SCHEMA_VERSION`. One transaction takes the write lock first and reads the version again, so
+ * Migrates the file to `SCHEMA_VERSION`, without a copy. One transaction takes the write lock first and reads the version again, so
  * that any number of processes may open a new file at once. Throws SQLITE_BUSY while another process migrates.
  */
 export function migrate(db: Database, path: string): void {
@@ -226,8 +233,6 @@ export function migrate(db: Database, path: string): void {
   db.transaction(() => {
     const oldVersion = readVersion();
     checkVersion(oldVersion, path);
-    db.exec(MIGRATIONS.slice(oldVersion).join(""));
-    setPragma(db, `application_id = ${APPLICATION_ID}`);
-    setPragma(db, `user_version = ${SCHEMA_VERSION}`);
+    applyMigrations(db, oldVersion);
   }).immediate();
 }
