@@ -29,7 +29,7 @@ export const CHUNKS = [
   ]),
   deferredChunk("refusals", "serve", ["src/base refusal-log"]),
   chunk("http", "serve", ["src/http http-host", "adapters/koa-http-api index", "adapters/web-console index"]),
-  deferredChunk("clients", "serve http", ["src/http client-lookup socket-table"]),
+  deferredChunk("clients", "serve http", ["src/http client-lookup event-loop-load socket-table"]),
   deferredChunk("http-refusals", "serve http refusals", ["src/http refusals"]),
   chunk("stdio", "serve", ["adapters/acp-stdio index"]),
   deferredChunk("acp-failures", "serve refusals stdio", ["adapters/acp-shared failures"]),

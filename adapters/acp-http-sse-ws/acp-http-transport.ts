@@ -61,7 +61,8 @@ export class AcpHttpTransport implements Transport {
     const { requiredHeaders = {}, ...options } = this.#options;
     const ownHost = this.#host ? undefined : openHttpHost({ ...options, requiredHeaders, logger: this.#logger });
     const host = this.#host ?? ownHost!;
-    const createServer = (userAgent: Agent) => new AcpServer(userAgent, this.#options, this.#logger);
+    const isOverloaded = () => host.isOverloaded?.() ?? false;
+    const createServer = (userAgent: Agent) => new AcpServer(userAgent, this.#options, this.#logger, isOverloaded);
     const servers = new UserServers(agent, createServer);
     const listener = new AcpListener({ servers, options: this.#options, logger: this.#logger, sockets, host, ownHost });
     try {

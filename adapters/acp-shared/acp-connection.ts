@@ -31,6 +31,9 @@ const AUTHENTICATED_METHODS: ReadonlySet<string> = new Set([
   METHODS.sessionPrompt,
 ]);
 
+/** Methods that start work. */
+const WORK_METHODS: ReadonlySet<string> = new Set([METHODS.sessionNew, METHODS.sessionFork, METHODS.sessionPrompt]);
+
 /** A client: its `initialize` data, its open sessions and all methods. Independent of the transport. */
 export class AcpConnection implements ClientFacts {
   readonly #dependencies: ConnectionDependencies;
@@ -180,6 +183,8 @@ export class AcpConnection implements ClientFacts {
       throw new RpcError(ERROR_CODES.methodNotFound, `method not found: ${method.slice(0, MAX_METHOD_CHARACTERS)}`);
     if (!this.isInitialized) throw new RpcError(ERROR_CODES.invalidRequest, "initialize first");
     if (this.#isLoggedOut && AUTHENTICATED_METHODS.has(method)) throw createAuthRequiredError();
+    if (WORK_METHODS.has(method) && this.#dependencies.isOverloaded?.())
+      throw new RpcError(ERROR_CODES.internal, "server overloaded", undefined, true);
     return handleMethod(readParams(params), context);
   }
 

@@ -9,6 +9,7 @@ export class AcpServer {
   readonly #agent: Agent;
   readonly #options: AcpOptions;
   readonly #logger: Logger;
+  readonly #isOverloaded: (() => boolean) | undefined;
   readonly #turns = new Turns();
   readonly #drainController = new AbortController();
   readonly #connections = new Set<AcpConnection>();
@@ -16,10 +17,12 @@ export class AcpServer {
   readonly #pendingCloses = new Set<Promise<void>>();
   readonly #unsubscribers: (() => void)[];
 
-  constructor(agent: Agent, options: AcpOptions, logger: Logger) {
+  /** `isOverloaded`: whether requests that start work are refused now. Default: never. */
+  constructor(agent: Agent, options: AcpOptions, logger: Logger, isOverloaded?: () => boolean) {
     this.#agent = agent;
     this.#options = options;
     this.#logger = logger;
+    this.#isOverloaded = isOverloaded;
     this.#unsubscribers = [
       agent.on("session.updated", ({ session }) => {
         for (const connection of this.#connections) connection.reportSession(session);
@@ -38,6 +41,7 @@ export class AcpServer {
       logger: this.#logger,
       turns: this.#turns,
       drainSignal: this.#drainController.signal,
+      isOverloaded: this.#isOverloaded,
     };
     const connection = new AcpConnection(dependencies, sink);
     this.#connections.add(connection);

@@ -60,6 +60,8 @@ interface PendingRequest {
 }
 
 const REQUEST_TIMEOUT_MS = 30_000;
+/** Maximum unanswered requests of one client. Further requests are refused at once, except cancels. */
+const MAX_UNANSWERED_REQUESTS = 1_000;
 
 /**
  * JSON-RPC 2.0 on one connection: envelopes, ids, cancels, and requests in both directions. Independent of transport
@@ -231,6 +233,8 @@ export class Dispatcher {
       this.#handleNotification(method, params);
       return Promise.resolve(null);
     }
+    if (this.#unansweredCount > MAX_UNANSWERED_REQUESTS && method !== METHODS.sessionCancel)
+      throw new RpcError(ERROR_CODES.internal, "too many unanswered requests", undefined, true);
     return this.#handlers.request(method, params, context);
   }
 

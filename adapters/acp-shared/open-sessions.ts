@@ -23,6 +23,8 @@ export interface ConnectionDependencies {
   turns: Turns;
   /** Aborts when new prompts are rejected. */
   drainSignal: AbortSignal;
+  /** Whether requests that start work are refused now. Undefined: never. */
+  isOverloaded?: (() => boolean) | undefined;
 }
 
 /** Facts about the client from `initialize`. */

@@ -23,6 +23,8 @@ export interface ApiDependencies {
    * free.
    */
   reserveStreamSlot: () => (() => void) | undefined;
+  /** Whether requests that start work are refused, because the event loop is late. */
+  isOverloaded: () => boolean;
   /** Aborts when the server begins to stop. Streams that only watch a session then end. */
   stopSignal: AbortSignal;
   /** Aborts when runs must end. */

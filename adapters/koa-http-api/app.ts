@@ -5,7 +5,7 @@ import { getLogFields, logRefusal } from "gantry/http";
 import Koa, { type Context, type Middleware } from "koa";
 import { sendJson, type ApiDependencies } from "./api.js";
 import { BodyReader } from "./body.js";
-import { HttpError, isInternal, toRefusal } from "./errors.js";
+import { HttpError, isInternal, requireCapacity, toRefusal } from "./errors.js";
 import { RunEndpoint } from "./runs.js";
 import type { Failure, Health, UndoConflict, WorktreeConflict } from "./shapes.js";
 import { StreamLimiter } from "./stream-limiter.js";
@@ -22,7 +22,10 @@ export function createApp(dependencies: ApiDependencies): (request: IncomingMess
   const runEndpoint = new RunEndpoint(dependencies, streamLimiter, bodyReader);
   const router = createRouter();
   router.get("/api/health", (ctx) => sendJson<typeof Health>(ctx, { status: "ok", version: agent.version }));
-  router.post("/api/run", (ctx) => runEndpoint.serve(ctx));
+  router.post("/api/run", (ctx) => {
+    requireCapacity(dependencies);
+    return runEndpoint.serve(ctx);
+  });
   // The router compiles each path when it is added. A first run does not wait for the paths of the other endpoints.
   let otherEndpoints: Promise<Router> | undefined;
   const loadOtherEndpoints = () =>

@@ -60,6 +60,11 @@ const STORE_UNAVAILABLE_REFUSAL: Refusal = {
   headers: { "Retry-After": "1" },
 };
 
+/** Throws the error for a request that starts work, while the event loop is late. */
+export function requireCapacity({ isOverloaded }: { isOverloaded: () => boolean }): void {
+  if (isOverloaded()) throw new HttpError(503, "server overloaded", { "Retry-After": "2" }, "overloaded");
+}
+
 /** Whether the message is generic, so that only the log has the details. */
 export function isInternal({ message }: Refusal | HttpError): boolean {
   return (

@@ -110,6 +110,7 @@ export class KoaHttpTransport implements Transport {
       isFromPerson: (request) => host.isFromPerson(request, requiredHeaders),
       isLoopback: () => host.isLoopback,
       reserveStreamSlot: () => host.reserveStreamSlot(),
+      isOverloaded: () => host.isOverloaded?.() ?? false,
       stopSignal: serving.stopSignal,
       shutdownSignal: serving.shutdown,
     });

@@ -2,6 +2,7 @@ import type Router from "@koa/router";
 import type { Context } from "koa";
 import type { ApiDependencies } from "./api.js";
 import type { BodyReader } from "./body.js";
+import { requireCapacity } from "./errors.js";
 
 /** Adds the endpoints that fork, rewind and undo, and that show changed files. */
 export function addRewindRoutes(
@@ -13,7 +14,10 @@ export function addRewindRoutes(
   const loadRewinds = () => import("./rewind-routes.js");
   const loadChanges = () => import("./change-routes.js");
   const createContext = (ctx: Context) => ({ ctx, id: readId(ctx), dependencies, bodyReader });
-  router.post("/api/sessions/:id/fork", async (ctx) => (await loadRewinds()).forkSession(createContext(ctx)));
+  router.post("/api/sessions/:id/fork", async (ctx) => {
+    requireCapacity(dependencies);
+    await (await loadRewinds()).forkSession(createContext(ctx));
+  });
   router.post("/api/sessions/:id/rewind", async (ctx) => (await loadRewinds()).rewindSession(createContext(ctx)));
   router.post("/api/sessions/:id/undo", async (ctx) => (await loadRewinds()).undoRun(createContext(ctx)));
   router.post("/api/sessions/:id/redo", async (ctx) => (await loadRewinds()).redoRun(createContext(ctx)));

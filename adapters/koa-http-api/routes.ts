@@ -6,6 +6,7 @@ import { sendJson, type ApiDependencies } from "./api.js";
 import type { AllEvents } from "./all-events.js";
 import type { PollingClients } from "./asks.js";
 import type { BodyReader } from "./body.js";
+import { requireCapacity } from "./errors.js";
 import { MCP_CALLBACK_PATH } from "./mcp-callback-path.js";
 import { readPathId } from "./query.js";
 import { addRewindRoutes } from "./rewind-paths.js";
@@ -100,6 +101,7 @@ function addWorkRoutes(
     (await import("./context-routes.js")).showContext(ctx, readId(ctx), dependencies.agent),
   );
   router.post("/api/sessions/:id/shell", async (ctx) => {
+    requireCapacity(dependencies);
     const { runShellCommand } = await import("./shell-routes.js");
     await runShellCommand(ctx, readId(ctx), dependencies, bodyReader, streamLimiter);
   });
@@ -115,18 +117,22 @@ function addWorkRoutes(
   );
 }
 
-/** Problem that this transport reports: the agent itself may still be ready. */
+/** Problems that this transport reports: the agent itself may still be ready. */
 const DRAINING_PROBLEM: ReadinessProblem = { code: "draining", message: "the server is about to stop" };
+const OVERLOADED_PROBLEM: ReadinessProblem = { code: "overloaded", message: "the server is overloaded" };
 
 /** `GET /api/ready`: whether a load balancer should send runs to this server. */
-async function showReadiness(ctx: Context, { agent, stopSignal }: ApiDependencies): Promise<void> {
-  const { ready, reasons } = stopSignal.aborted
-    ? { ready: false, reasons: [DRAINING_PROBLEM] }
-    : await agent.readiness();
-  if (ready) {
+async function showReadiness(ctx: Context, { agent, stopSignal, isOverloaded }: ApiDependencies): Promise<void> {
+  const { reasons } = stopSignal.aborted ? { reasons: [DRAINING_PROBLEM] } : await agent.readiness();
+  const problems = isOverloaded() ? [...reasons, OVERLOADED_PROBLEM] : reasons;
+  if (problems.length === 0) {
     sendJson<typeof Ready>(ctx, { status: "ready", version: agent.version });
     return;
   }
   ctx.set("Retry-After", "1");
-  sendJson<typeof NotReady>(ctx, { error: "not ready", code: "not_ready", status: "not_ready", reasons }, 503);
+  sendJson<typeof NotReady>(
+    ctx,
+    { error: "not ready", code: "not_ready", status: "not_ready", reasons: problems },
+    503,
+  );
 }

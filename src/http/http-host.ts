@@ -4,6 +4,7 @@ import { isIP, type AddressInfo } from "node:net";
 import { onAbort } from "../base/abort.js";
 import { ListenError } from "../ports/errors.js";
 import { HTTP_DEFAULTS } from "./defaults.js";
+import type { EventLoopLoad } from "./event-loop-load.js";
 import { HttpGate, type GateOptions } from "./gate.js";
 import { RequestRouter } from "./request-router.js";
 import { HttpSockets } from "./sockets.js";
@@ -29,6 +30,11 @@ export interface HttpHostOptions extends GateOptions {
   headerTimeout?: number | undefined;
   requestTimeout?: number | undefined;
   keepAliveTimeout?: number | undefined;
+  /**
+   * Delay of the event loop above which requests that start work are refused, in ms. Default 2,000. 0: the delay is not
+   * measured.
+   */
+  maxEventLoopDelay?: number | undefined;
   /** Returns texts for messages about a mount without authentication. Default: texts with these options' names. */
   remedy?: ((mount: HttpMount) => Remedy) | undefined;
   /** Receives the token when the listener opens, so that logs and tools can redact it. */
@@ -66,6 +72,8 @@ class NodeHttpHost implements HttpHost {
   #gate: HttpGate | undefined;
   #router: RequestRouter | undefined;
   #openStreamCount = 0;
+  #load: EventLoopLoad | undefined;
+  #loadPromise: Promise<void> | undefined;
   #server: Server | undefined;
   #originPromise: Promise<string> | undefined;
   #refusesNewRequests = false;
@@ -140,6 +148,17 @@ class NodeHttpHost implements HttpHost {
       if (isReserved) this.#openStreamCount -= 1;
       isReserved = false;
     };
+  }
+
+  isOverloaded(): boolean {
+    const limitMs = this.#options.maxEventLoopDelay ?? HTTP_DEFAULTS.maxEventLoopDelay;
+    if (limitMs === 0) return false;
+    // The measurement starts with the first call: an idle server has no timer.
+    this.#loadPromise ??= import("./event-loop-load.js").then(({ EventLoopLoad }) => {
+      this.#load = new EventLoopLoad(limitMs, this.#logger);
+      this.#load.isOverloaded();
+    });
+    return this.#load?.isOverloaded() ?? false;
   }
 
   get counts(): NonNullable<HttpHost["counts"]> {

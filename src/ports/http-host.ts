@@ -99,6 +99,11 @@ export interface HttpHost {
    * undefined if all slots are in use.
    */
   reserveStreamSlot(): (() => void) | undefined;
+  /**
+   * Whether requests that start work should be refused now (503), because the event loop is late. Requests that show or
+   * end work are still served. The first call starts the measurement. Undefined: the delay is not measured.
+   */
+  isOverloaded?(): boolean;
   /** Current numbers of the listener. Undefined: they are not measured. */
   readonly counts?: { readonly connections: number; readonly streams: number };
   /** Rejects new connections and requests (503). */

@@ -1,6 +1,6 @@
 /** Reason why an agent cannot accept work now. The message is for people and names no file and no host. */
 export interface ReadinessProblem {
-  code: "store_full" | "store_locked" | "store_unreachable" | "models_syncing" | "draining";
+  code: "store_full" | "store_locked" | "store_unreachable" | "models_syncing" | "overloaded" | "draining";
   message: string;
 }
 

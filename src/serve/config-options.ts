@@ -15,7 +15,7 @@ import { mcpServers } from "./mcp-options.js";
 import { tools } from "./tool-options.js";
 
 const { max_body_bytes } = sharedOptions;
-const { host, port } = HTTP_DEFAULTS;
+const { host, port, maxEventLoopDelay } = HTTP_DEFAULTS;
 const { maxIterations, catalogueRefreshSeconds, askTimeoutSeconds, clientGraceSeconds } = AGENT_DEFAULTS;
 const { enabled, strategy, threshold, keepMessages, contextWindow } = COMPACTION_DEFAULTS;
 
@@ -99,6 +99,10 @@ export const configOptions = option.section(
         ),
         // The adapter describes and checks the entries.
         webhooks: option.list(objectOption, "", { default: [] }),
+        max_event_loop_delay: option.number(
+          "Delay of the event loop above which the server is overloaded: requests that start work get 503. See [overload](http-api-reference.md#overload). `0`: the delay is not measured.",
+          { unit: "ms", min: 0, max: 60_000, default: maxEventLoopDelay },
+        ),
         insecure: option.flag("Bind beyond loopback without authentication; flag `--insecure`.", { default: false }),
       },
       { open: true },
