@@ -1,0 +1,22 @@
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import path from "node:path";
+import { it } from "node:test";
+import { METRICS, toPrometheusName } from "../../adapters/telemetry/metrics.js";
+import { ROOT } from "../helpers/source-paths.js";
+
+const readText = (file: string): string => readFileSync(path.join(ROOT, file), "utf8");
+
+it("docs/operations.md has a remedy for each reason of /api/ready, and names existing metrics", () => {
+  const page = readText("docs/operations.md");
+  const [, codeType = ""] = /\bcode: ([^;]+);/.exec(readText("src/ports/readiness.ts")) ?? [];
+  const codes = [...codeType.matchAll(/"(\w+)"/g)].map(([, code = ""]) => code);
+  assert.ok(codes.length >= 6, codeType);
+  const documentedCodes = [...page.matchAll(/^\| `(\w+)` +\|[^|]+\|[^|]+\|$/gm)].map(([, code = ""]) => code);
+  assert.deepEqual(
+    documentedCodes.filter((code) => !["sqlite", "postgres", "json"].includes(code)).sort(),
+    codes.sort(),
+  );
+  const metricNames = new Set<string>(Object.values(METRICS).map((metric) => toPrometheusName(metric)));
+  for (const [name] of page.matchAll(/\bgantry_\w+/g)) assert.ok(metricNames.has(name), name);
+});
