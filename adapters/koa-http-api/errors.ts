@@ -127,6 +127,7 @@ const STATUS_BY_CODE: Readonly<Record<string, number>> = {
   worktree_conflict: 409,
   ask_not_found: 404,
   ask_closed: 409,
+  budget: 429,
   forbidden: 403,
   commands_disabled: 403,
   project_folder: 400,

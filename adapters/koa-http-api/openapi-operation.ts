@@ -67,8 +67,9 @@ export const failure = (description: string, ...headers: (keyof typeof RESPONSE_
 
 /** Errors of every operation: access denied, server overloaded or stopping. */
 export const accessErrors = {
-  401: failure("A required header is absent or wrong"),
-  403: failure("The page, host, user or process is not allowed, or the request requires a person"),
+  401: failure("A required header or the token of a user is absent or wrong"),
+  403: failure("The page, host, user or process is not allowed, or the request requires a person or a scope"),
+  429: failure("The user has made too many requests, or has used up the budget of the day", "Retry-After"),
   503: failure("A limit is reached, the store is unavailable, or the server is stopping", "Retry-After"),
 };
 export const storeErrors = { ...accessErrors, 500: failure("Unexpected error; the log has the details") };

@@ -106,7 +106,9 @@ class UserAgent implements RestrictedMembers {
 
   readonly addResponder = (canAnswer: (sessionId: string) => boolean = () => true): (() => void) =>
     this.#access.has("approve")
-      ? this.#agent.addResponder((id) => this.#events.isKnownVisible(id) && canAnswer(id))
+      ? this.#agent.addResponder(
+          (id) => (this.#access.has("admin") || this.#events.isKnownVisible(id)) && canAnswer(id),
+        )
       : () => undefined;
 
   /** Without the scope `approve`, the client of the run answers only questions of tools. */

@@ -14,8 +14,8 @@ import { tempDir } from "../../helpers/temp-dir.js";
 interface UserClient {
   readonly token: string;
   readonly headers: Record<string, string>;
-  /** Sends a request as the user. Returns the status and the parsed body. */
-  send(method: string, path: string, body?: unknown): Promise<{ status: number; body: Json }>;
+  /** Sends a request as the user. Returns the status and the parsed body. `session`: the id in the headers. */
+  send(method: string, path: string, body?: unknown): Promise<{ status: number; body: Json; session: string }>;
 }
 
 interface UserServer {
@@ -59,15 +59,16 @@ function createClient(server: GantryServer, token: string): UserClient {
       ...(body !== undefined && { body: JSON.stringify(body) }),
     });
     const text = await response.text();
-    return { status: response.status, body: (text === "" ? undefined : JSON.parse(text)) as Json };
+    const session = response.headers.get("X-Session-Id") ?? "";
+    return { status: response.status, body: (text === "" ? undefined : JSON.parse(text)) as Json, session };
   };
   return { token, headers, send };
 }
 
 async function startSession({ send }: UserClient, message = "hi"): Promise<string> {
-  const { status, body } = await send("POST", "/api/run", { message });
+  const { status, body, session } = await send("POST", "/api/run", { message });
   assert.equal(status, 200, JSON.stringify(body));
-  return String(body.session_id);
+  return session;
 }
 
 const UNKNOWN_ID = "01890000-0000-7000-8000-000000000000";
@@ -80,6 +81,8 @@ for (const driver of ["sqlite", "json"])
       const sessionId = await startSession(ada, "a secret prompt");
       // A run of Ada that waits for her permission.
       models.enqueue(callStep("bash", { command: "true", description: "Do nothing" }));
+      // A client that answers must be connected before the question.
+      await ada.send("GET", "/api/asks?can_answer=true");
       const pendingRun = ada.send("POST", "/api/run", { message: "run it", session_id: sessionId });
       let ask: Json;
       await waitUntil(async () => (ask = (await ada.send("GET", "/api/asks?can_answer=true")).body.asks[0]));
@@ -144,8 +147,8 @@ for (const driver of ["sqlite", "json"])
       assert.equal((await bob.send("GET", "/api/sessions")).body.total, 1);
       assert.equal((await bob.send("GET", "/api/runs")).body.runs.length, 1);
       assert.deepEqual((await bob.send("GET", "/api/asks")).body.asks, []);
-      assert.deepEqual((await bob.send("GET", "/api/search?q=secret")).body.matches, []);
-      assert.equal((await ada.send("GET", "/api/search?q=secret")).body.matches.length, 1);
+      assert.deepEqual((await bob.send("GET", "/api/search?query=secret")).body.matches, []);
+      assert.equal((await ada.send("GET", "/api/search?query=secret")).body.matches.length, 1);
 
       // Nothing has happened to Ada's session.
       assert.equal((await ada.send("GET", `/api/runs/${runId}`)).body.state, "waiting");
@@ -187,12 +190,13 @@ for (const driver of ["sqlite", "json"])
           ["session/delete", { sessionId }],
           ["session/close", { sessionId }],
         ] as const) {
-          const answer = await peer.request(method, params);
-          assert.ok(answer.error, `${method}: ${JSON.stringify(answer)}`);
-          assert.ok(!JSON.stringify(answer).includes("Noted."), method);
+          const work = peer.request(method, params);
+          // Closing a session that the connection has not opened changes nothing.
+          if (method === "session/close") await work.catch(() => undefined);
+          else await assert.rejects(work, /not found|Resource/i, method);
         }
-        const { result } = await peer.request("session/list", {});
-        assert.deepEqual(result?.sessions ?? [], []);
+        const { sessions } = (await peer.request("session/list", {})) as Json;
+        assert.deepEqual(sessions, []);
       }
 
       // The connection of another user does not exist either.
@@ -244,6 +248,7 @@ describe("users of a server", () => {
       assert.equal((await runner.send(path.endsWith("shell") ? "POST" : "PATCH", path, body)).status, 403, path);
     assert.equal((await runner.send("POST", "/api/run", { message: "hi", mode: "auto" })).status, 403);
     models.enqueue(callStep("bash", { command: "true", description: "Do nothing" }));
+    await admin.send("GET", "/api/asks?can_answer=true");
     const pendingRun = runner.send("POST", "/api/run", { message: "run it", session_id: sessionId });
     let ask: Json;
     await waitUntil(async () => (ask = (await admin.send("GET", "/api/asks?can_answer=true")).body.asks[0]));
@@ -286,7 +291,8 @@ describe("users of a server", () => {
             headers: { ...headers, "Content-Type": "application/json", "Idempotency-Key": "key" },
             body: JSON.stringify({ message: "hi" }),
           });
-          return ((await response.json()) as Json).run_id as string;
+          await response.text();
+          return response.headers.get("X-Run-Id");
         }),
       ),
     );
@@ -301,8 +307,8 @@ describe("users of a server", () => {
     const inside = folder.at("inside");
     const ada = await addUser("ada", "--folder", inside);
     models.enqueue(textStep("Here."));
-    const { body } = await ada.send("POST", "/api/run", { message: "hi" });
-    assert.equal((await ada.send("GET", `/api/sessions/${body.session_id}`)).body.project_dir, inside);
+    const sessionId = await startSession(ada);
+    assert.equal((await ada.send("GET", `/api/sessions/${sessionId}`)).body.project_dir, inside);
     for (const path of [folder.at("outside"), join(inside, "..", "outside"), "/"]) {
       assert.equal((await ada.send("POST", "/api/run", { message: "hi", project_dir: path })).status, 400, path);
       assert.equal((await ada.send("GET", `/api/files?project_dir=${encodeURIComponent(path)}`)).status, 400, path);
@@ -352,7 +358,8 @@ describe("users of a server", () => {
     const body = JSON.stringify({ message: "hi" });
     const init = { method: "POST", body };
     const response = await send({ "X-User": "ada", "Content-Type": "application/json" }, "/api/run", init);
-    const { session_id: sessionId } = (await response.json()) as Json;
+    await response.text();
+    const sessionId = response.headers.get("X-Session-Id");
     assert.equal((await send({ "X-User": "ada" }, `/api/sessions/${sessionId}`)).status, 200);
     assert.equal((await send({ "X-User": "bob" }, `/api/sessions/${sessionId}`)).status, 404);
     const { server: other } = await startUserServer(t, {
