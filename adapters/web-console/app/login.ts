@@ -50,6 +50,11 @@ export async function fetchPersonHeaders(): Promise<Record<string, string> | und
   return Object.keys(headers).length > 0 ? headers : undefined;
 }
 
+/** Stores the token of a user for the requests of this tab, after a reload. */
+export function storeToken(token: string): void {
+  sessionStorage.setItem(STORAGE_KEY, JSON.stringify({ Authorization: `Bearer ${token.trim()}` }));
+}
+
 /** Removes the stored headers if they are `headers`, because the server no longer accepts them. */
 export function forgetHeaders(headers: Record<string, string>): void {
   if (sessionStorage.getItem(STORAGE_KEY) === JSON.stringify(headers)) sessionStorage.removeItem(STORAGE_KEY);

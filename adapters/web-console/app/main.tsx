@@ -38,7 +38,7 @@ function showPage(headers: Record<string, string>): void {
   // The page does not wait for the token, which only a few requests need.
   let currentTokenHeaders: Record<string, string> = {};
   void fetchPersonHeaders().then((tokenHeaders = {}) => (currentTokenHeaders = tokenHeaders));
-  const options = { headers: () => ({ ...headers, ...currentTokenHeaders }), personHeaders: fetchPersonHeaders };
+  const options = { headers: () => ({ ...currentTokenHeaders, ...headers }), personHeaders: fetchPersonHeaders };
   const client = new GantryClient(options);
   const openEvents = (handlers: LiveHandlers) => new LiveEvents(client, headers, handlers);
   const store = new Console(client, new McpServersClient(options), openEvents);

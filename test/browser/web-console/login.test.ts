@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { after, describe, it } from "node:test";
+import { findAccessibilityFaults } from "../../helpers/accessibility.js";
 import { NO_BROWSER, openWindow, shareBrowser, startConsole, type ConsoleServer } from "../../helpers/console.js";
+import { waitUntil } from "../../helpers/server-runs.js";
 import { runGantry } from "../../helpers/server.js";
 import type { Hooks } from "../../helpers/temp-dir.js";
 
@@ -103,5 +105,43 @@ describe("the console of a server without required headers", { skip: NO_BROWSER 
       );
       assert.deepEqual(unexpectedRequests, [], name);
     }
+  });
+});
+
+describe("the console of a server with users", { skip: NO_BROWSER }, () => {
+  const browser = shareBrowser({ after });
+
+  it("logs in with a token, and shows only the sessions of its user", async (t) => {
+    const console = await startConsole(t, { config: { server: { port: 0, tokens: "tokens.json" } } });
+    const { server } = console;
+    const addUser = async (name: string) => {
+      const { stdout, stderr } = await runGantry(t, ["token", "add", name], { home: server.home });
+      assert.match(stdout, /^gantry_/, stderr);
+      return stdout.trim();
+    };
+    const [adasToken, bobsToken] = [await addUser("ada"), await addUser("bob")];
+    const run = async (token: string, message: string) => {
+      const response = await server.fetch("/api/run", {
+        method: "POST",
+        headers: { "Content-Type": "application/json", Authorization: `Bearer ${token}` },
+        body: JSON.stringify({ message }),
+      });
+      assert.ok([200, 401].includes(response.status), await response.text());
+      return response.status === 200;
+    };
+    // The server reads a new token within half a second.
+    await waitUntil(() => run(adasToken, "A prompt of Ada"));
+    await waitUntil(() => run(bobsToken, "A prompt of Bob"));
+    const { page } = await openWindow(t, await browser(), console.url, { expectedFaults: REJECTION_MESSAGE });
+    const logIn = async (token: string) => {
+      await page.getByLabel("Or enter your token").fill(token);
+      await Promise.all([page.waitForEvent("load"), page.getByRole("button", { name: "Log in" }).click()]);
+    };
+    await page.getByLabel("Or enter your token").waitFor();
+    assert.deepEqual(await findAccessibilityFaults(page), []);
+    await logIn("gantry_wrong");
+    await logIn(adasToken);
+    await page.getByText("A prompt of Ada").first().waitFor();
+    assert.equal(await page.getByText("A prompt of Bob").count(), 0);
   });
 });

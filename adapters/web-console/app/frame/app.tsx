@@ -16,6 +16,7 @@ import { Timeline } from "../timeline/timeline.js";
 import { Header, VIEW_TITLES } from "./header.js";
 import { Notices } from "./notices.js";
 import { Sessions } from "./sessions.js";
+import { storeToken } from "../login.js";
 import { createLazyView } from "./lazy-view.js";
 import "./app.css";
 // The styles of `deferred.ts`: without these imports, the build would link a second stylesheet with the same rules.
@@ -183,9 +184,25 @@ export function LoginRequired({ reason, retry }: { reason: string; retry?: (() =
           Try again
         </button>
       ) : (
-        <pre>
-          <code>gantry console</code>
-        </pre>
+        <>
+          <pre>
+            <code>gantry console</code>
+          </pre>
+          <form
+            class="token-form"
+            onSubmit={(event) => {
+              event.preventDefault();
+              storeToken(String(new FormData(event.currentTarget).get("token")));
+              location.reload();
+            }}
+          >
+            <label>
+              Or enter your token:
+              <input type="password" name="token" autocomplete="current-password" required />
+            </label>
+            <button class="button">Log in</button>
+          </form>
+        </>
       )}
     </main>
   );
