@@ -1,10 +1,11 @@
 import type { RequestListener, ServerResponse } from "node:http";
-import { silentLogger, type Agent, type Logger, type User } from "gantry";
+import { silentLogger, type Agent, type Logger } from "gantry";
 import type { Listening, Transport } from "gantry/plugin";
 import { answer, openHttpHost, type HttpHost, type Refusal } from "gantry/http";
 import { createCommonHeaders } from "./headers.js";
 import { completeOptions, type KoaHttpOptions } from "./options.js";
 import { MCP_CALLBACK_PATH } from "./mcp-callback-path.js";
+import { UserApps } from "./user-apps.js";
 import { HttpServing, SHUTTING_DOWN_REFUSAL } from "./http-serving.js";
 
 const HEALTH_PATH = "/api/health";
@@ -32,22 +33,9 @@ export class KoaHttpTransport implements Transport {
     const headers = createCommonHeaders(options);
     // If undefined, the required headers of the listener apply.
     const requiredHeaders = Object.keys(options.requiredHeaders ?? {}).length > 0 ? options.requiredHeaders : undefined;
-    // Loading Koa takes half of the start-up time: load it while the first client connects.
-    let app: Promise<RequestListener> | undefined;
-    const loadCommonApp = () =>
-      (app ??= this.#createApp(agent, this.#options, host, serving, headers, requiredHeaders));
-    // The endpoints of a user work with the agent for that user, so they need no checks of their own.
-    const apps = new WeakMap<User, Promise<RequestListener>>();
-    const createUserApp = async (user: User) => {
-      const userOptions = { ...this.#options, projectRoots: user.projectRoots ?? this.#options.projectRoots };
-      return this.#createApp(await agent.forUser(user), userOptions, host, serving, headers, requiredHeaders);
-    };
-    const loadApp = (user: User | undefined) => {
-      if (!user) return loadCommonApp();
-      const userApp = apps.get(user) ?? createUserApp(user);
-      apps.set(user, userApp);
-      return userApp;
-    };
+    const createApp = (userAgent: Agent, userOptions: KoaHttpOptions) =>
+      this.#createApp(userAgent, userOptions, host, serving, headers, requiredHeaders);
+    const apps = new UserApps(agent, options, createApp);
     const refuse = (response: ServerResponse, refusal: Refusal): void => answer(response, refusal, headers);
     const onLoadError = (response: ServerResponse) => (error: unknown) => {
       this.#logger.error("HTTP API failed to load; requests are answered with 500", { error });
@@ -73,16 +61,15 @@ export class KoaHttpTransport implements Transport {
           serving.track(request, response);
           if (serving.isStopping && request.url?.split("?")[0] !== READY_PATH) refuse(response, SHUTTING_DOWN_REFUSAL);
           else
-            loadApp(host.userOf?.(request)).then(
-              (handle) => void (response.closed || handle(request, response)),
-              onLoadError(response),
-            );
+            apps
+              .load(host.userOf?.(request))
+              .then((handle) => void (response.closed || handle(request, response)), onLoadError(response));
         },
         refuse: (_request, response, refusal) => refuse(response, refusal),
       });
       // The first request reports errors of this preload.
       setImmediate(() => {
-        loadCommonApp().catch(() => undefined);
+        apps.load(undefined).catch(() => undefined);
         void agent.prepare();
       });
       return serving;

@@ -62,7 +62,6 @@ export class Agent {
   readonly #watchers: Watchers;
   readonly #presence: Presence;
   readonly #processes: SessionProcesses;
-  readonly #userAgents = new WeakMap<User, Promise<Agent>>();
   #localRuns: LocalRuns | undefined;
   #localRunsPromise: Promise<LocalRuns> | undefined;
   #runs: Runs | undefined;
@@ -118,20 +117,18 @@ export class Agent {
   get mode(): SessionMode {
     return this.#services.defaults.mode;
   }
-
   /** The agent's own addition to the system prompt; `""` for none. */
   get systemPrompt(): string {
     return this.#services.defaults.prompt.text;
   }
 
   /**
-   * The agent's own tools, sorted by name. Tools of sources are not included, because each session opens its sources.
-   * If a function creates the tools, the list is empty until `prepare` resolves or a run starts.
+   * The agent's own tools, sorted by name, without those of sources, which each session opens. If a function creates
+   * the tools, the list is empty until `prepare` resolves or a run starts.
    */
   get tools(): readonly Tool[] {
     return this.#services.tools.agentTools.list.tools;
   }
-
   /** Runs of this process and of other processes on the same store. */
   get runs(): Runs {
     return (this.#runs ??= new Runs({
@@ -143,10 +140,8 @@ export class Agent {
   }
 
   /**
-   * Connects a client that can answer requests of any session. The returned function disconnects it.
-   *
-   * `canAnswer` is called each time a run makes a request, with the id of the chain's first session. The result is
-   * whether the client answers for that session.
+   * Connects a client that can answer requests. The returned function disconnects it. `canAnswer` is called for each
+   * request, with the id of the chain's first session, and returns whether the client answers for that session.
    */
   addResponder(canAnswer: (sessionId: string) => boolean = () => true): () => void {
     return this.#presence.connect(canAnswer);
@@ -162,8 +157,7 @@ export class Agent {
   }
 
   /**
-   * Starts a run and resolves when the run is active. A queued run is stored while it waits; if `run` rejects then, the
-   * reason is stored too.
+   * Starts a run and resolves when it is active. A queued run is stored while it waits, and so is why it is rejected.
    *
    * Rejects before anything is stored or sent to a model with `InputError`, `SessionNotFoundError`, `SessionBusyError`,
    * `ProjectFolderError`, `ModelSelectionError`, `ModelTimeoutError`, `TooManyRunsError`, `ShuttingDownError` or
@@ -189,18 +183,14 @@ export class Agent {
   }
 
   /**
-   * Returns this agent for a user, always the same for one `user` object. Sessions of other users do not exist for it,
-   * unless they are shared; new sessions belong to the user. A call without the required scope is rejected with
-   * `ForbiddenError`. Rejects with `ConfigError` if the store cannot separate users.
+   * The agent for a user: sessions of other users do not exist for it unless they are shared. Its calls reject with
+   * `ForbiddenError` without the required scope, and with `ConfigError` if the store cannot separate users.
    */
   async forUser(user: User): Promise<Agent> {
-    const { createUserAgent } = await import("./user-agent.js");
-    const userAgent = this.#userAgents.get(user) ?? createUserAgent<Agent>(this, user, this.#services);
-    this.#userAgents.set(user, userAgent);
-    return userAgent;
+    return (await import("./user-agent.js")).getUserAgent<Agent>(this, user, this.#services);
   }
 
-  /** Adds a listener to the bus. The returned function removes it. */
+  /** Adds a listener to the bus; the returned function removes it. */
   on<E extends keyof BusEvents>(event: E, listener: (event: BusEvents[E]) => void): () => void {
     checkOneOf("event", BUS_EVENTS, event);
     return this.#services.channels.bus.on(event, listener);
@@ -210,11 +200,9 @@ export class Agent {
   async open(): Promise<void> {
     await this.#store.get();
   }
-
   /**
-   * Loads the code of runs in advance, so that the first run starts faster. The code of the preferred provider loads
-   * afterwards: `close` waits for that code, the returned promise does not. Never rejects: the first run reports the
-   * error.
+   * Loads the code of runs in advance. The code of the preferred provider loads afterwards: `close` waits for it, the
+   * returned promise does not. Never rejects: the first run reports the error.
    */
   async prepare(): Promise<void> {
     if (this.#isRejectingRuns) return;
@@ -226,9 +214,8 @@ export class Agent {
   }
 
   /**
-   * Whether the agent should receive work. The agent is not ready while the store is unreachable, the first model lists
-   * are being fetched, or the agent drains. Opens the store if necessary. The result is cached for one second. Rejects
-   * only with the signal's reason.
+   * Whether the agent should receive work: not while the store is unreachable, the first model lists are being fetched,
+   * or the agent drains. Opens the store. Cached for one second. Rejects only with the signal's reason.
    */
   async readiness(signal?: AbortSignal): Promise<Readiness> {
     // While the agent drains, its store may already be closed, and no other reason matters.

@@ -122,8 +122,21 @@ class UserAgent implements RestrictedMembers {
   }
 }
 
-/** Creates the agent that `Agent.forUser` returns. Members that are not listed here do not exist for a user. */
-export async function createUserAgent<A extends CompleteAgent>(
+/** The agents for users, by the complete agent. */
+const userAgentsByAgent = new WeakMap<object, WeakMap<User, Promise<object>>>();
+
+/** Returns the agent for a user: the same for the same `user`, so that transports share what it knows of sessions. */
+export function getUserAgent<A extends CompleteAgent>(agent: A, user: User, services: UserServices): Promise<A> {
+  const userAgents = userAgentsByAgent.get(agent) ?? new WeakMap<User, Promise<object>>();
+  userAgentsByAgent.set(agent, userAgents);
+  const userAgent = userAgents.get(user) ?? createUserAgent(agent, user, services);
+  userAgents.set(user, userAgent);
+  // The map has only what was created for this agent.
+  return userAgent as Promise<A>;
+}
+
+/** Members that are not listed here do not exist for a user. */
+async function createUserAgent<A extends CompleteAgent>(
   agent: A,
   user: User,
   services: UserServices,

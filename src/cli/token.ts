@@ -41,7 +41,7 @@ type Context = Parameters<typeof run>[0];
 
 async function addToken({ name: command, args, flags, output }: Context, file: string): Promise<number> {
   const name = readName(command, args);
-  const { scope = [], expires, folder = [], dailyBudget, rate } = flags;
+  const { scope = [], expires, projectRoot = [], dailyBudget, rate } = flags;
   if (dailyBudget !== undefined && !(dailyBudget >= 0))
     throw new ConfigError("--daily-budget: expected a number of USD, at least 0");
   if (rate !== undefined && !(Number.isSafeInteger(rate) && rate > 0))
@@ -54,7 +54,7 @@ async function addToken({ name: command, args, flags, output }: Context, file: s
     name,
     hash: hashToken(value),
     scopes: scope.length > 0 ? ([...new Set(scope)] as UserScope[]) : DEFAULT_SCOPES,
-    ...(folder.length > 0 && { projectRoots: folder.map((path) => resolve(path)) }),
+    ...(projectRoot.length > 0 && { projectRoots: projectRoot.map((path) => resolve(path)) }),
     ...(dailyBudget !== undefined && { dailyBudget }),
     ...(rate !== undefined && { requestsPerMinute: rate }),
     createdAt: new Date().toISOString(),

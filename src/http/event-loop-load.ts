@@ -45,13 +45,14 @@ export class EventLoopLoad {
     this.#timer = setTimeout(() => this.#addSample(monotonicMs() - dueAtMs), SAMPLE_INTERVAL_MS).unref();
   }
 
-  #addSample(delayMs: number): void {
+  #addSample(exactDelayMs: number): void {
+    const delayMs = Math.round(exactDelayMs);
     this.#lateCount = delayMs > this.#limitMs ? this.#lateCount + 1 : 0;
     this.#timelyCount = delayMs < this.#limitMs / 2 ? this.#timelyCount + 1 : 0;
     const isOverloaded = this.#isOverloaded ? this.#timelyCount < TIMELY_SAMPLES : this.#lateCount >= LATE_SAMPLES;
     if (isOverloaded && !this.#isOverloaded)
       this.#logger.warn("the event loop is overloaded; requests that start work are refused", {
-        delay_ms: Math.round(delayMs),
+        delay_ms: delayMs,
         limit_ms: this.#limitMs,
       });
     else if (!isOverloaded && this.#isOverloaded)

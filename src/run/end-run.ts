@@ -73,14 +73,12 @@ export async function failRun(run: RunContext, thrownError: unknown): Promise<Er
   else logger.warn("run failed", fields);
   const end = createFailedFields(error, endTimeOf(run));
   // The end cannot be stored if the session was deleted or another holder has the lease.
-  await storeEnd(run, (options) => recorder.end(end, options)).catch(
-    async (writeError: unknown) => {
-      logger.debug("end of run was not stored; releasing its lease", { error: writeError });
-      await releaseLease();
-      // A run queued in another process may have checked before the lease was free.
-      notifierOf(store).publish(sessionId);
-    },
-  );
+  await storeEnd(run, (options) => recorder.end(end, options)).catch(async (writeError: unknown) => {
+    logger.debug("end of run was not stored; releasing its lease", { error: writeError });
+    await releaseLease();
+    // A run queued in another process may have checked before the lease was free.
+    notifierOf(store).publish(sessionId);
+  });
   bus.emit("run.failed", { runId, sessionId, error, run: { ...recorder.run, ...end } });
   events.push({ type: "error", error });
   titleFailedRun(run);

@@ -16,7 +16,7 @@ export const add = {
       description: "what the user may do, may be repeated (default read, run, approve)",
     },
     expires: { type: "string", value: "TIME", description: "a duration such as 30d or 12h, or a date (default never)" },
-    folder: {
+    projectRoot: {
       type: "string",
       isMultiple: true,
       value: "FOLDER",

@@ -305,7 +305,7 @@ describe("users of a server", () => {
     const folder = await tempDir(t, { "inside/b.txt": "b", "outside/c.txt": "c" });
     const { addUser, models } = await startUserServer(t);
     const inside = folder.at("inside");
-    const ada = await addUser("ada", "--folder", inside);
+    const ada = await addUser("ada", "--project-root", inside);
     models.enqueue(textStep("Here."));
     const sessionId = await startSession(ada);
     assert.equal((await ada.send("GET", `/api/sessions/${sessionId}`)).body.project_dir, inside);

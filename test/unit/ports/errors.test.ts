@@ -41,6 +41,7 @@ describe("an error in JSON", () => {
     [new original.BudgetExceededError(), {}],
     [new original.CommandsDisabledError(), {}],
     [new original.ConfigError("x", { cause }), {}],
+    [new original.ForbiddenError("x"), {}],
     [new original.InputError("message", "a text"), { field: "message" }],
     [new original.LeaseLostError("s1"), { rootId: "s1" }],
     [new original.ListenError("x", { cause }), {}],
