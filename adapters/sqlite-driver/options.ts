@@ -4,10 +4,9 @@ import { option, sharedOptions } from "gantry/plugin";
 export const sqliteOptions = option.section({
   path: sharedOptions.path,
   durability: sharedOptions.durability,
-  migration_copy: option.flag(
-    "Whether a new version of gantry keeps a copy of the file before it changes its format. `false` is for a disk without space for a copy.",
-    { default: true },
-  ),
+  migration_copy: option.flag("Whether a new version keeps a copy of the file before it changes its format.", {
+    default: true,
+  }),
 });
 
 type OptionValues = option.Value<typeof sqliteOptions>;

@@ -3,6 +3,7 @@
 export type { HttpHost, HttpMount, Refusal } from "../ports/http-host.js";
 export { openHttpHost, type HttpHostOptions, type Remedy } from "./http-host.js";
 export type { GateOptions } from "./gate.js";
+export type { UserOptions } from "./request-users.js";
 export { answer, endRaw } from "./answers.js";
 export { BodyError, rechunkBody, readBody, type RechunkedBody } from "./body.js";
 export { getLogFields } from "./request-fields.js";

@@ -204,7 +204,7 @@ export { newId } from "../base/ids.js";
 
 // Types of single fields and arguments of `gantry`'s exports. Most programs let TypeScript infer them.
 export type { MessagesQuery } from "../sessions/sessions.js";
-export type { RevertOptions } from "../sessions/rewind-operations.js";
+export type { ForkOptions, RevertOptions } from "../sessions/rewind-operations.js";
 export type { ChangedFilesQuery } from "../sessions/changed-files.js";
 export type { ChangeUndoOptions } from "../sessions/undo-change.js";
 export type { SearchInput } from "../sessions/search/search-messages.js";

@@ -54,20 +54,20 @@ export const configOptions = option.section(
           default: port,
         }),
         required_headers: option.headers(
-          "Header names and the values that every request must carry, compared without regard to case; for `/api` and for the paths of plugins on the port. With an empty value the header must only be present, which does not count as authentication.",
+          "Headers that every request to `/api` and to paths of plugins must carry; case does not matter. With an empty value, any value is accepted, which does not authenticate.",
           { default: {} },
         ),
         tokens: option.text(
-          'File with the tokens of users, which [`gantry token`](users.md) writes; a relative path starts at gantry\'s home. Every request then needs a token, and each user sees only the own sessions and shared ones. Example: `"tokens.json"`. Default: no users.',
+          "File with the tokens of [users](users.md), relative to gantry's home. Default: no users.",
           { default: "" },
         ),
         trusted_user_header: option.text(
-          "Header in which a reverse proxy names the [user](users.md#a-reverse-proxy) that it has authenticated. Only from `trusted_proxies`.",
+          "Header in which a [reverse proxy](users.md#a-reverse-proxy) names the user.",
           { default: "" },
         ),
         trusted_proxies: option.list(
           option.text(""),
-          'Addresses (`"10.0.0.7"`) and networks (`"10.0.0.0/8"`) of the proxies whose `trusted_user_header` is believed.',
+          "Addresses and networks (`10.0.0.0/8`) from which `trusted_user_header` is believed.",
           { default: [] },
         ),
         transports: option.list(
@@ -85,7 +85,7 @@ export const configOptions = option.section(
           { default: true },
         ),
         allow_other_users: option.flag(
-          "Accept requests from processes of other users of this machine without authentication. Only Linux can distinguish users; other systems always accept them.",
+          "Accept processes of other users of this machine without authentication. Only Linux can refuse them.",
           { default: false },
         ),
         allowed_hosts: option.list(
@@ -100,7 +100,7 @@ export const configOptions = option.section(
         // The adapter describes and checks the entries.
         webhooks: option.list(objectOption, "", { default: [] }),
         max_event_loop_delay: option.number(
-          "Delay of the event loop above which the server is overloaded: requests that start work get 503. See [overload](http-api-reference.md#overload). `0`: the delay is not measured.",
+          "Delay of the event loop that means [overload](http-api-reference.md#overload). `0`: not measured.",
           { unit: "ms", min: 0, max: 60_000, default: maxEventLoopDelay },
         ),
         insecure: option.flag("Bind beyond loopback without authentication; flag `--insecure`.", { default: false }),
@@ -114,11 +114,11 @@ export const configOptions = option.section(
           default: "sqlite",
         }),
         rewind: option.flag(
-          "Whether clients may fork and rewind sessions and undo changes. `false`: the HTTP routes answer 404, and `session/fork` and `gantry sessions undo` are refused. See [sessions.md](sessions.md#undo).",
+          "Whether clients may fork and rewind sessions and [undo](sessions.md#undo) changes.",
           { default: true },
         ),
         worktrees: option.text(
-          "Folder for the [worktrees](sessions.md#worktrees) of sessions. Default: beside gantry's home folder, with the same name and `-worktrees`. It must not lie in the home folder.",
+          "Folder for the [worktrees](sessions.md#worktrees) of sessions, outside gantry's home. Default: beside it, with the same name and `-worktrees`.",
           { default: "" },
         ),
       },
@@ -139,7 +139,7 @@ export const configOptions = option.section(
     }),
     catalogue: option.section({
       refresh: option.custom<number | false>(
-        "Age in seconds after which a provider's model list is requested again on use. `0`: only if a requested model is missing. `false`: like `0`, and prices are not updated either.",
+        "Age in seconds after which a model list is requested again on use. `0`: only if a requested model is missing. `false`: like `0`, without price updates.",
         {
           fits: (value) => value === false || (typeof value === "number" && value >= 0 && value <= 86_400),
           expected: "a number of seconds from 0 to 86400, or false",
@@ -161,7 +161,7 @@ export const configOptions = option.section(
         { default: "extend" },
       ),
       project_instructions: option.flag(
-        "Whether the model receives project instructions: `AGENTS.md`, skills, branch and file tree. A repository that you clone brings its own. See [project.md](project.md).",
+        "Whether the model receives [project instructions](project.md): `AGENTS.md`, skills, branch and file tree. A cloned repository brings its own.",
         { default: true },
       ),
       tools: option.list(
@@ -174,7 +174,7 @@ export const configOptions = option.section(
     permissions: option.section({
       mode: option.oneOf(
         SESSION_MODES,
-        'Mode of new sessions. `"auto"`: tools run. `"ask"`: tools that change something or use the network need permission. `"plan"`: tools that change anything do not run. See [permissions.md](permissions.md).',
+        '[Mode](permissions.md) of new sessions. `"auto"`: tools run. `"ask"`: changes and network access need permission. `"plan"`: nothing is changed.',
         { default: "auto" },
       ),
       rules: option.list(

@@ -1,5 +1,5 @@
 import "reflect-metadata/lite";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import { container, instanceCachingFactory, type DependencyContainer, type InjectionToken } from "tsyringe";
 import { Agent } from "../agent/agent.js";
 import { createNamedLogger } from "../base/log.js";
@@ -7,7 +7,6 @@ import { folderHistory } from "../history/folder-history.js";
 import { FileCatalogueCache } from "../models/catalogue-cache.js";
 import { HOME, HTTP_HOST, LOGGER } from "../plugin/adapter.js";
 import { AdapterError, ConfigError } from "../ports/errors.js";
-import type { UserOptions } from "../http/request-users.js";
 import type { Logger } from "../ports/logger.js";
 import type { ModelProvider } from "../ports/model-provider.js";
 import type { SessionDriver } from "../ports/session-driver.js";
@@ -152,34 +151,23 @@ export async function provideHttpHost(root: DependencyContainer): Promise<void> 
   const loadedConfig = root.resolve(token.CONFIG);
   const { config, secrets } = loadedConfig;
   const { server, limits } = config;
+  const hasUsers = server.tokens !== "" || server.trustedUserHeader !== "";
+  const userOptions = hasUsers
+    ? (await import("./user-options.js")).getUserOptions(loadedConfig, root.resolve(HOME))
+    : { trustedUserHeader: undefined };
   root.register(HTTP_HOST, {
     useFactory: instanceCachingFactory(() =>
       openHttpHost({
         ...server,
         ...limits,
         tokenFolder: root.resolve(HOME),
-        ...getUserOptions(loadedConfig, root.resolve(HOME)),
+        ...userOptions,
         onToken: (value) => secrets.add(value),
         remedy: ({ prefix }) => createRemedy(prefix === "/" && selection.servesAcp() ? "acp" : "server"),
         logger: createNamedLogger(root.resolve(LOGGER), "http"),
       }),
     ),
   });
-}
-
-/** How the listener identifies users. Throws `ConfigError` for keys that do not fit together. */
-function getUserOptions({ file, config: { server } }: LoadedConfig, home: string): UserOptions {
-  const { tokens, trustedUserHeader, trustedProxies } = server;
-  const sendsAuthorization = Object.keys(server.requiredHeaders).some((name) => name.toLowerCase() === "authorization");
-  if (tokens !== "" && sendsAuthorization)
-    throw new ConfigError(`${file}: server.tokens: expected no Authorization in server.required_headers beside it`);
-  if (trustedUserHeader !== "" && trustedProxies.length === 0)
-    throw new ConfigError(`${file}: server.trusted_user_header: expected server.trusted_proxies beside it`);
-  return {
-    tokenFile: tokens === "" ? undefined : resolve(home, tokens),
-    trustedUserHeader: trustedUserHeader === "" ? undefined : trustedUserHeader,
-    trustedProxies: trustedUserHeader === "" ? undefined : trustedProxies,
-  };
 }
 
 function createRemedy(section: "acp" | "server"): { authenticate: string; listen: string } {

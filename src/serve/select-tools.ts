@@ -87,20 +87,11 @@ async function checkToolOptions({ file, config: { tools } }: LoadedConfig): Prom
         ? `${file}: tools.bash.network: a list needs a sandbox, got tools.bash.sandbox "off"`
         : `${file}: tools.bash.network: false needs a sandbox, got tools.bash.sandbox "off"`,
     );
-  if (hosts) await checkHosts(file, hosts);
+  if (hosts) (await import("./network-hosts.js")).checkHosts(file, hosts);
   if (webSearch.provider === "searxng" && webSearch.baseUrl === undefined)
     throw new ConfigError(`${file}: tools.web_search.base_url: expected the URL of the SearXNG server`);
   if ((webSearch.provider === "brave" || webSearch.provider === "tavily") && webSearch.apiKey === undefined)
     throw new ConfigError(`${file}: tools.web_search.api_key: expected the key of ${webSearch.provider}`);
-}
-
-async function checkHosts(file: string, hosts: readonly string[]): Promise<void> {
-  const { parseHostRule } = await import("../http/host-rules.js");
-  const invalidHost = hosts.find((host) => parseHostRule(host) === undefined);
-  if (invalidHost !== undefined)
-    throw new ConfigError(
-      `${file}: tools.bash.network: expected hosts such as registry.npmjs.org, *.example.com or example.com:8443, got ${JSON.stringify(invalidHost)}`,
-    );
 }
 
 /** Returns tools and tool sources by name. A built-in tool has the value undefined. */

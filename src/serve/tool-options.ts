@@ -29,7 +29,7 @@ export const tools = option.section({
       { default: "auto" },
     ),
     network: option.custom<boolean | readonly string[]>(
-      'Whether commands in the sandbox have network access, including this server; or the hosts that they can reach: see [tools.md](tools.md#the-network-of-commands). Default: true, except with `"required"`.',
+      'Whether commands in the sandbox have network access, or the [hosts](tools.md#the-network-of-commands) that they can reach. Default: true, except with `"required"`.',
       {
         fits: (value) =>
           typeof value === "boolean" || (Array.isArray(value) && value.every((host) => typeof host === "string")),

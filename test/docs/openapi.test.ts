@@ -5,11 +5,12 @@ import { Validator } from "@seriousme/openapi-schema-validator";
 import { defineTool, MemoryDriver } from "gantry";
 import type { McpLoginErrorCode, McpServerManager } from "gantry/plugin";
 import { callTools, type ScriptedStep } from "gantry/testing";
+import { createTokenValue, hashToken, writeTokenFile } from "../../src/http/token-file.js";
 import { checkEvent, checkExchange, listDocumentedOperations, observedOperations } from "../helpers/api-contract.js";
 import { EventPage, readSessionEvents, type WireEvent } from "../helpers/event-page.js";
 import { createGate, createWaitTool } from "../helpers/gate.js";
 import { waitUntil } from "../helpers/server-runs.js";
-import type { Hooks } from "../helpers/temp-dir.js";
+import { tempDir, type Hooks } from "../helpers/temp-dir.js";
 import { startApi, type TestApi } from "../helpers/http-api.js";
 import { editTool, failTool } from "../helpers/http-api-tools.js";
 import { REWIND_BODIES, useRewinds } from "../helpers/rewind-requests.js";
@@ -313,6 +314,21 @@ async function sendRejectedRequests(t: Hooks): Promise<void> {
         await server.send(path, { method, body, headers });
   const lockedApi = await startApi(t, { http: { requiredHeaders: { "X-Key": "k" } } });
   await sendEachOperation(lockedApi, "none");
+  await sendTooManyRequests(t);
+}
+
+/** Sends each operation as a user who has made the only request of the minute. */
+async function sendTooManyRequests(t: Hooks): Promise<void> {
+  const tokenFile = (await tempDir(t)).at("tokens.json");
+  const token = createTokenValue();
+  const createdAt = new Date().toISOString();
+  const user = { name: "ada", hash: hashToken(token), scopes: ["admin"], requestsPerMinute: 1, createdAt } as const;
+  await writeTokenFile(tokenFile, [user]);
+  const api = await startApi(t, { host: { tokenFile } });
+  const send: TestApi["send"] = (path, request = {}) =>
+    api.send(path, { ...request, headers: { ...request.headers, authorization: `Bearer ${token}` } });
+  await send("/api/models");
+  await sendEachOperation({ ...api, send }, "none");
 }
 
 /** Starts a run and waits for its ask, which stays open. */

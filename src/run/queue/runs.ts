@@ -11,7 +11,7 @@ import { PollSchedule } from "../../sessions/poll-schedule.js";
 import { requireSession } from "../../sessions/require-session.js";
 import { withEffectiveState, canRestart, isOpen } from "../../sessions/stored-run.js";
 import { withdrawInstructions, type Inbox } from "./inbox.js";
-import { InstructionWriter } from "./instruction-writer.js";
+import type { InstructionWriter } from "./instruction-writer.js";
 import type { RunQueue } from "./queue.js";
 import { checkFields, checkOneOf, type FieldTypes } from "../input/input-checks.js";
 
@@ -70,7 +70,7 @@ export interface RunsOptions {
 /** The runs of a store, including runs of other processes. */
 export class Runs {
   readonly #options: RunsOptions;
-  readonly #instructionWriter = new InstructionWriter();
+  #instructionWriter: Promise<InstructionWriter> | undefined;
 
   constructor(options: RunsOptions) {
     this.#options = options;
@@ -101,7 +101,7 @@ export class Runs {
     }
     const schedule = new PollSchedule(notifierOf(store), run.sessionId, INITIAL_POLL_DELAY_MS);
     try {
-      const instruction = await this.#instructionWriter.store(store, run, "cancel", "");
+      const instruction = await this.#storeInstruction(store, run, "cancel", "");
       const deadlineMs = Date.now() + CANCEL_TIMEOUT_MS;
       for (let delayMs = INITIAL_POLL_DELAY_MS; ; delayMs *= 2) {
         const remainingMs = deadlineMs - Date.now();
@@ -172,7 +172,7 @@ export class Runs {
     const store = await this.#options.store();
     const run = await this.#requireRun(id);
     if (!isOpen(run)) return false;
-    const instruction = await this.#instructionWriter.store(store, run, "steer", text);
+    const instruction = await this.#storeInstruction(store, run, "steer", text);
     const localRun = this.#options.findLocalRun(run.sessionId);
     if (localRun?.id === id) await localRun.inbox.read();
     // A run that ends after this check reads the instruction itself.
@@ -191,10 +191,17 @@ export class Runs {
     const store = await this.#options.store();
     const run = await this.#requireRun(id);
     if (!isOpen(run)) return false;
-    await this.#instructionWriter.store(store, run, "background", callId);
+    await this.#storeInstruction(store, run, "background", callId);
     const localRun = this.#options.findLocalRun(run.sessionId);
     if (localRun?.id === id) await localRun.inbox.read();
     return true;
+  }
+
+  async #storeInstruction(...args: Parameters<InstructionWriter["store"]>): ReturnType<InstructionWriter["store"]> {
+    this.#instructionWriter ??= import("./instruction-writer.js").then(
+      ({ InstructionWriter }) => new InstructionWriter(),
+    );
+    return (await this.#instructionWriter).store(...args);
   }
 
   /** Returns the run of an idempotency key if it was interrupted, so that another run can continue it. */
