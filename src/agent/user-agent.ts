@@ -136,11 +136,7 @@ export function getUserAgent<A extends CompleteAgent>(agent: A, user: User, serv
 }
 
 /** Members that are not listed here do not exist for a user. */
-async function createUserAgent<A extends CompleteAgent>(
-  agent: A,
-  user: User,
-  services: UserServices,
-): Promise<A> {
+async function createUserAgent<A extends CompleteAgent>(agent: A, user: User, services: UserServices): Promise<A> {
   const { projectRoots } = user;
   const isServed = !projectRoots || (await isInAny(agent.projectDir, projectRoots));
   const projectDir = isServed ? agent.projectDir : (projectRoots[0] ?? agent.projectDir);

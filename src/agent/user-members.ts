@@ -85,7 +85,9 @@ async function* watchVisible(
   const root = await access.requireVisible(id);
   onVisible(root.id);
   let checkedMs = monotonicMs();
-  for await (const event of sessions.watch(id, { ...options, ...(!access.has("approve") && { canAnswer: false }) })) {
+  // `true` would count for the asks of all sessions.
+  const canAnswer = access.has("approve") && (options.canAnswer === true ? () => true : options.canAnswer);
+  for await (const event of sessions.watch(id, { ...options, canAnswer })) {
     // The owner may have stopped to share the session.
     if (!access.isOwner(root) && monotonicMs() - checkedMs >= SHARE_CHECK_INTERVAL_MS) {
       if (!(await access.findVisible(id))) return;

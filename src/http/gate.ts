@@ -65,9 +65,6 @@ function isNavigation({ method = "", headers }: IncomingMessage): boolean {
   return method === "GET" && mode === "navigate" && destination === "document" && origin === undefined;
 }
 
-/** Headers that proxies add to the requests that they forward. */
-const FORWARDING_HEADERS = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
-
 function identifiesUsers({ tokenFile, trustedUserHeader }: UserOptions): boolean {
   return tokenFile !== undefined || trustedUserHeader !== undefined;
 }
@@ -212,12 +209,11 @@ export class HttpGate {
 
   /**
    * Returns the token of the listener, for a page of this server. Undefined unless the client is a process outside
-   * gantry's commands.
+   * gantry's commands, and always with users.
    */
   tokenFor(request: IncomingMessage): string | undefined {
-    // A proxy on this machine forwards the requests of other people.
-    const isForwarded = FORWARDING_HEADERS.some((name) => request.headers[name] !== undefined);
-    if (this.#users && (isForwarded || this.#options.trustedProxies !== undefined)) return undefined;
+    // A proxy on this machine may forward the requests of other people.
+    if (this.#users) return undefined;
     const client = this.#clientOf(request);
     // Systems other than Linux have no sandbox: a command can read the token's file too.
     return client === "outside" || (client === undefined && !this.#identifiesClients) ? this.token?.value : undefined;

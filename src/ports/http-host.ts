@@ -92,7 +92,10 @@ export interface HttpHost {
   isFromPerson(request: IncomingMessage, requiredHeaders?: Readonly<Record<string, string>>): boolean;
   /** The user of a request; pass it to `Agent.forUser`. Undefined: requests have no users. */
   userOf?(request: IncomingMessage): User | undefined;
-  /** Token of the listener, for pages of this server. Undefined if the client may be a command of the agent. */
+  /**
+   * Token of the listener, for pages of this server. Undefined with users, and if the client may be a command of the
+   * agent.
+   */
   tokenFor(request: IncomingMessage): string | undefined;
   /**
    * Reserves a slot for a long response, such as an event stream. Returns the function that releases the slot;

@@ -71,6 +71,16 @@ async function startSession({ send }: UserClient, message = "hi"): Promise<strin
   return session;
 }
 
+/** Reads a stream up to a text, and cancels it. */
+async function readUntil({ body }: Response, text: string): Promise<string> {
+  let received = "";
+  for await (const chunk of body!.pipeThrough(new TextDecoderStream())) {
+    received += chunk;
+    if (received.includes(text)) return received;
+  }
+  throw new Error(`the stream ended without ${text}: ${received}`);
+}
+
 const UNKNOWN_ID = "01890000-0000-7000-8000-000000000000";
 
 for (const driver of ["sqlite", "json"])
@@ -78,6 +88,7 @@ for (const driver of ["sqlite", "json"])
     it("are refused over the HTTP API as if they did not exist", async (t) => {
       const { addUser, models, server } = await startUserServer(t, { driver, permissions: { mode: "ask" } });
       const [ada, bob] = [await addUser("ada"), await addUser("bob")];
+      const bobsEvents = await server.fetch("/api/events", { headers: bob.headers });
       const sessionId = await startSession(ada, "a secret prompt");
       // A run of Ada that waits for her permission.
       models.enqueue(callStep("bash", { command: "true", description: "Do nothing" }));
@@ -144,6 +155,8 @@ for (const driver of ["sqlite", "json"])
         (await bob.send("GET", "/api/sessions")).body.sessions.map(({ id }: Json) => id),
         [bobsSession],
       );
+      const events = await readUntil(bobsEvents, bobsSession);
+      assert.ok(!events.includes(sessionId) && !events.includes("secret"), events);
       assert.equal((await bob.send("GET", "/api/sessions")).body.total, 1);
       assert.equal((await bob.send("GET", "/api/runs")).body.runs.length, 1);
       assert.deepEqual((await bob.send("GET", "/api/asks")).body.asks, []);
