@@ -62,3 +62,9 @@ for (const page of [
       }
     });
   });
+
+it("docs/threat-model.md names a test that exists for each attack", () => {
+  const tests = [...readPage("docs/threat-model.md").matchAll(/`(test\/[^`]+)`/g)].map(([, file = ""]) => file);
+  assert.ok(tests.length > 10);
+  for (const file of tests) assert.ok(existsSync(path.join(ROOT, file)), file);
+});

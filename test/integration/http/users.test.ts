@@ -1,4 +1,4 @@
-// Users of a server: nobody sees or changes anything of another user, over any transport, and a revoked token ends
+// Users of a server: no user sees or changes anything of another, over any transport, and a revoked token ends
 // what it has opened.
 import assert from "node:assert/strict";
 import { mkdir } from "node:fs/promises";
@@ -375,9 +375,9 @@ describe("users of a server", () => {
     const sessionId = response.headers.get("X-Session-Id");
     assert.equal((await send({ "X-User": "ada" }, `/api/sessions/${sessionId}`)).status, 200);
     assert.equal((await send({ "X-User": "bob" }, `/api/sessions/${sessionId}`)).status, 404);
-    const { server: other } = await startUserServer(t, {
+    const { server: otherServer } = await startUserServer(t, {
       server: { trusted_user_header: "X-User", trusted_proxies: ["10.0.0.0/8"] },
     });
-    assert.equal((await fetch(`${other.url}/api/sessions`, { headers: { "X-User": "ada" } })).status, 401);
+    assert.equal((await fetch(`${otherServer.url}/api/sessions`, { headers: { "X-User": "ada" } })).status, 401);
   });
 });
