@@ -1,11 +1,11 @@
 import type { RequestListener, ServerResponse } from "node:http";
-import { silentLogger, type Agent, type Logger } from "gantry";
+import { silentLogger, type Agent, type Logger, type User } from "gantry";
 import type { Listening, Transport } from "gantry/plugin";
 import { answer, openHttpHost, type HttpHost, type Refusal } from "gantry/http";
 import { createCommonHeaders } from "./headers.js";
 import { completeOptions, type KoaHttpOptions } from "./options.js";
 import { MCP_CALLBACK_PATH } from "./mcp-callback-path.js";
-import { UserApps } from "./user-apps.js";
+import type { CreateApp, UserApps } from "./user-apps.js";
 import { HttpServing, SHUTTING_DOWN_REFUSAL } from "./http-serving.js";
 
 const HEALTH_PATH = "/api/health";
@@ -35,7 +35,7 @@ export class KoaHttpTransport implements Transport {
     const requiredHeaders = Object.keys(options.requiredHeaders ?? {}).length > 0 ? options.requiredHeaders : undefined;
     const createApp = (userAgent: Agent, userOptions: KoaHttpOptions) =>
       this.#createApp(userAgent, userOptions, host, serving, headers, requiredHeaders);
-    const apps = new UserApps(agent, options, createApp);
+    const loadApp = this.#createLoader(agent, createApp);
     const refuse = (response: ServerResponse, refusal: Refusal): void => answer(response, refusal, headers);
     const onLoadError = (response: ServerResponse) => (error: unknown) => {
       this.#logger.error("HTTP API failed to load; requests are answered with 500", { error });
@@ -61,15 +61,16 @@ export class KoaHttpTransport implements Transport {
           serving.track(request, response);
           if (serving.isStopping && request.url?.split("?")[0] !== READY_PATH) refuse(response, SHUTTING_DOWN_REFUSAL);
           else
-            apps
-              .load(host.userOf?.(request))
-              .then((handle) => void (response.closed || handle(request, response)), onLoadError(response));
+            loadApp(host.userOf?.(request)).then(
+              (handle) => void (response.closed || handle(request, response)),
+              onLoadError(response),
+            );
         },
         refuse: (_request, response, refusal) => refuse(response, refusal),
       });
       // The first request reports errors of this preload.
       setImmediate(() => {
-        apps.load(undefined).catch(() => undefined);
+        loadApp(undefined).catch(() => undefined);
         void agent.prepare();
       });
       return serving;
@@ -77,6 +78,18 @@ export class KoaHttpTransport implements Transport {
       await ownHost?.close(AbortSignal.abort());
       throw error;
     }
+  }
+
+  /** Returns the function that loads the endpoints for a user, or for requests without a user. */
+  #createLoader(agent: Agent, createApp: CreateApp): (user: User | undefined) => Promise<RequestListener> {
+    // Loading Koa takes half of the start-up time: load it while the first client connects.
+    let commonApp: Promise<RequestListener> | undefined;
+    let userApps: Promise<UserApps> | undefined;
+    return async (user) => {
+      if (!user) return (commonApp ??= createApp(agent, this.#options));
+      userApps ??= import("./user-apps.js").then(({ UserApps }) => new UserApps(agent, this.#options, createApp));
+      return (await userApps).load(user);
+    };
   }
 
   async #createApp(

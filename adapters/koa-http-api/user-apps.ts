@@ -2,18 +2,14 @@ import type { RequestListener } from "node:http";
 import type { Agent, User } from "gantry";
 import type { KoaHttpOptions } from "./options.js";
 
-type CreateApp = (agent: Agent, options: KoaHttpOptions) => Promise<RequestListener>;
+export type CreateApp = (agent: Agent, options: KoaHttpOptions) => Promise<RequestListener>;
 
-/**
- * The endpoints of the API: one set for each user, and one for requests without a user. The endpoints of a user work
- * with the agent for that user, so they need no checks of their own.
- */
+/** The endpoints of the API for each user. They work with the agent for that user, so they need no own checks. */
 export class UserApps {
   readonly #agent: Agent;
   readonly #options: KoaHttpOptions;
   readonly #createApp: CreateApp;
   readonly #apps = new WeakMap<User, Promise<RequestListener>>();
-  #commonApp: Promise<RequestListener> | undefined;
 
   constructor(agent: Agent, options: KoaHttpOptions, createApp: CreateApp) {
     this.#agent = agent;
@@ -21,9 +17,7 @@ export class UserApps {
     this.#createApp = createApp;
   }
 
-  /** Loading Koa takes half of the start-up time, so the endpoints are loaded while the first client connects. */
-  load(user: User | undefined): Promise<RequestListener> {
-    if (!user) return (this.#commonApp ??= this.#createApp(this.#agent, this.#options));
+  load(user: User): Promise<RequestListener> {
     const app = this.#apps.get(user) ?? this.#createUserApp(user);
     this.#apps.set(user, app);
     return app;

@@ -10,7 +10,7 @@ const parseOptions = (options: Record<string, unknown>): unknown => descriptor.p
 
 describe("options of sqlite-driver", () => {
   it("have defaults", () => {
-    assert.deepEqual(parseOptions({}), { path: "", durability: "full" });
+    assert.deepEqual(parseOptions({}), { path: "", durability: "full", migrationCopy: true });
   });
 
   it("put the store into gantry's home by default, and a relative path into the config file's folder", async (t) => {
