@@ -1,6 +1,6 @@
 import { currentDocument } from "gantry/plugin";
 import { renameSync } from "node:fs";
-import { writeFile } from "node:fs/promises";
+import { rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { StoreError } from "gantry";
 import { isRecord } from "gantry/plugin";
@@ -51,7 +51,13 @@ export class ChainFileAdapter implements Adapter<ChainFile> {
   async write(file: ChainFile): Promise<void> {
     const storedEntries = Object.entries(file.documents).filter(([, { value }]) => value !== null);
     const text = JSON.stringify({ ...file, documents: Object.fromEntries(storedEntries) }, undefined, 1);
-    await writeFile(this.#tempPath, text, { mode: 0o600, flush: true });
+    try {
+      await writeFile(this.#tempPath, text, { mode: 0o600, flush: true });
+    } catch (error) {
+      // A partial file would take up the space that is left on a full disk.
+      await rm(this.#tempPath, { force: true });
+      throw error;
+    }
     if (await this.shouldReplace()) renameSync(this.#tempPath, this.path);
     await syncFolder(dirname(this.path));
   }

@@ -1,5 +1,5 @@
 import { closeSync, fdatasync, ftruncateSync, openSync, readFileSync } from "node:fs";
-import { renameSync, writeFileSync, writeSync } from "node:fs";
+import { renameSync, rmSync, writeFileSync, writeSync } from "node:fs";
 import { dirname } from "node:path";
 import { promisify } from "node:util";
 import { syncFolder } from "./files.js";
@@ -68,7 +68,13 @@ export class Log {
   async rewrite(lines: Iterable<string>): Promise<void> {
     let text = "";
     for (const line of lines) text += `${line}\n`;
-    writeFileSync(`${this.path}.new`, text, { mode: 0o600, flush: true });
+    try {
+      writeFileSync(`${this.path}.new`, text, { mode: 0o600, flush: true });
+    } catch (error) {
+      // A partial file would take up the space that is left on a full disk.
+      rmSync(`${this.path}.new`, { force: true });
+      throw error;
+    }
     const newFd = openSync(`${this.path}.new`, "r+");
     renameSync(`${this.path}.new`, this.path);
     const oldFd = this.#fd;

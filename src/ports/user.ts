@@ -1,5 +1,5 @@
 /**
- * What a user may do.
+ * A permission of a user.
  * - `read`: see the user's own sessions and shared ones, with their runs and questions.
  * - `run`: start and steer runs, change and delete sessions, answer questions of tools.
  * - `approve`: decide about tool calls, and do what is reserved for people: allow more in a mode, run shell commands.

@@ -113,10 +113,9 @@ export const configOptions = option.section(
         driver: option.text("`sqlite`, `json`, `postgres`, or a module; flag `--session-driver`.", {
           default: "sqlite",
         }),
-        rewind: option.flag(
-          "Whether clients may fork and rewind sessions and [undo](sessions.md#undo) changes.",
-          { default: true },
-        ),
+        rewind: option.flag("Whether clients may fork and rewind sessions and [undo](sessions.md#undo) changes.", {
+          default: true,
+        }),
         worktrees: option.text(
           "Folder for the [worktrees](sessions.md#worktrees) of sessions, outside gantry's home. Default: beside it, with the same name and `-worktrees`.",
           { default: "" },

@@ -192,7 +192,7 @@ export function LoginRequired({ reason, retry }: { reason: string; retry?: (() =
             class="token-form"
             onSubmit={(event) => {
               event.preventDefault();
-              storeToken(String(new FormData(event.currentTarget).get("token")));
+              storeToken(event.currentTarget.querySelector("input")?.value ?? "");
               location.reload();
             }}
           >
