@@ -120,18 +120,22 @@ describe("the console of a server with users", { skip: NO_BROWSER }, () => {
       return stdout.trim();
     };
     const [adasToken, bobsToken] = [await addUser("ada"), await addUser("bob")];
-    const run = async (token: string, message: string) => {
-      const response = await server.fetch("/api/run", {
-        method: "POST",
+    const send = (token: string, method: string, path: string, body: object) =>
+      server.fetch(path, {
+        method,
         headers: { "Content-Type": "application/json", Authorization: `Bearer ${token}` },
-        body: JSON.stringify({ message }),
+        body: JSON.stringify(body),
       });
-      assert.ok([200, 401].includes(response.status), await response.text());
-      return response.status === 200;
+    const createSession = async (token: string, title: string) => {
+      const response = await send(token, "POST", "/api/run", { message: "hi" });
+      if (response.status === 401) return false;
+      const id = response.headers.get("X-Session-Id");
+      assert.equal((await send(token, "PATCH", `/api/sessions/${id}`, { title })).status, 200);
+      return true;
     };
     // The server reads a new token within half a second.
-    await waitUntil(() => run(adasToken, "A prompt of Ada"));
-    await waitUntil(() => run(bobsToken, "A prompt of Bob"));
+    await waitUntil(() => createSession(adasToken, "Session of Ada"));
+    await waitUntil(() => createSession(bobsToken, "Session of Bob"));
     const { page } = await openWindow(t, await browser(), console.url, { expectedFaults: REJECTION_MESSAGE });
     const logIn = async (token: string) => {
       await page.getByLabel("Or enter your token").fill(token);
@@ -141,7 +145,7 @@ describe("the console of a server with users", { skip: NO_BROWSER }, () => {
     assert.deepEqual(await findAccessibilityFaults(page), []);
     await logIn("gantry_wrong");
     await logIn(adasToken);
-    await page.getByText("A prompt of Ada").first().waitFor();
-    assert.equal(await page.getByText("A prompt of Bob").count(), 0);
+    await page.getByText("Session of Ada").first().waitFor();
+    assert.equal(await page.getByText("Session of Bob").count(), 0);
   });
 });
