@@ -102,7 +102,8 @@ function parseArguments(text: string): unknown {
 /** Describes a call before it runs. Never throws. */
 function describeWithTool(tool: Tool, args: unknown, projectDir: string): Partial<DescribedCall> {
   try {
-    const { title, locations, diff = [], actsAs, reads } = tool.describe(args, projectDir);
+    // Tools of plugins in JavaScript may leave out required fields.
+    const { title = tool.name, locations = [], diff = [], actsAs, reads } = tool.describe(args, projectDir);
     return { title, locations, diff, ...(actsAs && { actsAs }), ...(reads && { reads }) };
   } catch {
     return { title: tool.name };

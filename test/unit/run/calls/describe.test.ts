@@ -86,3 +86,14 @@ describe("the preview of a tool call in a permission request", () => {
     assert.equal(await folder.read("a.txt"), "one\ntwo\n");
   });
 });
+
+it("a tool that describes its calls without the required fields runs, and its run ends", async (t) => {
+  const tool = defineTool({ name: "act", description: "Acts.", run: () => "done" });
+  const incompleteTool = { ...tool, describe: () => ({}) as never };
+  const provider = new ScriptedProvider([callTools(["act", {}]), "end"]);
+  const agent = new Agent({ providers: [provider], tools: [incompleteTool] });
+  t.after(() => agent.close());
+  const { result } = await agent.run({ message: "x" });
+  assert.equal((await result).output, "end");
+  assert.deepEqual(agent.describeCall("act", "{}", "/").locations, []);
+});
