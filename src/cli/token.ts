@@ -1,4 +1,5 @@
 import { resolve } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import {
   checkUserName,
   createTokenValue,
@@ -10,11 +11,13 @@ import {
 } from "../http/token-file.js";
 import { ConfigError } from "../ports/errors.js";
 import type { UserScope } from "../ports/user.js";
+import { ProcessLock } from "../sessions/process-lock.js";
 import { loadConfigWithFlags, type CommandHandler } from "./command.js";
 import type { add, list, revoke } from "./descriptions/token.js";
 import { refuseArguments } from "./refuse-arguments.js";
 import { formatTable } from "./table.js";
 
+const LOCK_POLL_INTERVAL_MS = 50;
 const DEFAULT_SCOPES: readonly UserScope[] = ["read", "run", "approve"];
 const UNIT_MS: Readonly<Record<string, number>> = { m: 60_000, h: 3_600_000, d: 86_400_000 };
 
@@ -25,9 +28,9 @@ export const run: CommandHandler<typeof add.flags & typeof list.flags & typeof r
   const file = resolve(home, tokens === "" ? USER_TOKENS_FILE_NAME : tokens);
   try {
     if (context.name === "token list") return await listTokens(context, file);
-    if (context.name === "token revoke") return await revokeToken(context, file);
-    const code = await addToken(context, file);
-    if (tokens === "")
+    const change = context.name === "token revoke" ? revokeToken : addToken;
+    const code = await withLock(file, () => change(context, file));
+    if (change === addToken && tokens === "")
       context.output.report(
         `servers do not read it yet: set "server": { "tokens": "${USER_TOKENS_FILE_NAME}" } in ${loadedConfig.file}`,
       );
@@ -38,6 +41,16 @@ export const run: CommandHandler<typeof add.flags & typeof list.flags & typeof r
 };
 
 type Context = Parameters<typeof run>[0];
+
+/** Changes the file while no other process does: an `add` could otherwise restore a token that was just revoked. */
+async function withLock(file: string, change: () => Promise<number>): Promise<number> {
+  const lock = await ProcessLock.acquire(`${file}.lock`, () => sleep(LOCK_POLL_INTERVAL_MS));
+  try {
+    return await change();
+  } finally {
+    lock.release();
+  }
+}
 
 async function addToken({ name: command, args, flags, output }: Context, file: string): Promise<number> {
   const name = readName(command, args);

@@ -239,6 +239,17 @@ describe("users of a server", () => {
     assert.equal((await fetch(`${server.url}/console`)).status, 200);
   });
 
+  it("keep their tokens when several commands change the file at once, and a revoked one stays revoked", async (t) => {
+    const home = await tempDir(t);
+    const runToken = (...args: string[]) => runGantry(t, ["token", ...args], { home: home.path });
+    assert.equal((await runToken("add", "old")).code, 0);
+    const names = Array.from({ length: 6 }, (_, n) => `user-${n}`);
+    const exits = await Promise.all([...names.map((name) => runToken("add", name)), runToken("revoke", "old")]);
+    for (const { code, stderr } of exits) assert.equal(code, 0, stderr);
+    const users = JSON.parse((await runToken("list", "--json")).stdout) as { name: string }[];
+    assert.deepEqual(users.map(({ name }) => name).sort(), names);
+  });
+
   it("may do what their scopes allow", async (t) => {
     const { addUser, models } = await startUserServer(t, { permissions: { mode: "ask" } });
     const ada = await addUser("ada");
