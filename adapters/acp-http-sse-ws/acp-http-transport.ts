@@ -26,6 +26,7 @@ import {
 import { ACP_HTTP_DEFAULTS, type AcpHttpOptions } from "./options.js";
 import { createRoutes, type Clients } from "./routes.js";
 import { SocketOutbox } from "./socket.js";
+import { findUnusedClient } from "./unused-client.js";
 import { UserServers } from "./user-servers.js";
 import { CLOSE_CODES, CONNECTION_HEADER, JSON_MEDIA_TYPE, ADVERTISED_PATH } from "./wire.js";
 
@@ -160,8 +161,11 @@ class AcpListener extends ListeningBase implements Clients {
     const address = request.socket.remoteAddress ?? "";
     const user = this.#userOf(request);
     if (this.isStopping) throw createShuttingDownRefusal();
-    if (this.#clients.size >= options.connections && !this.#closeUnusedConnection(address))
-      throw createTooManyRefusal("connections");
+    if (this.#clients.size >= options.connections) {
+      const unusedClient = findUnusedClient([...this.#clients.values()], address);
+      if (!unusedClient) throw createTooManyRefusal("connections");
+      void unusedClient.close(CLOSE_CODES.tryAgainLater, "too many connections");
+    }
     const id = randomBytes(CONNECTION_ID_BYTES).toString("base64url");
     const client = new ClientConnection(servers.get(user), {
       id,
@@ -188,41 +192,6 @@ class AcpListener extends ListeningBase implements Clients {
       this.#openStreamCount -= 1;
       releaseSlot();
     };
-  }
-
-  /**
-   * Closes an unused connection so that `address` can open a new connection. Returns false if no connection can be
-   * closed.
-   *
-   * Closes the least recently used connection among the unused connections of the address with the most connections.
-   * If this address is `address` or has no unused connection, closes the least recently used replaceable connection of
-   * any address.
-   */
-  #closeUnusedConnection(address: string): boolean {
-    const countByAddress = new Map([[address, 0]]);
-    for (const client of this.#clients.values())
-      countByAddress.set(client.address, (countByAddress.get(client.address) ?? 0) + 1);
-    const [busiestAddress] = [...countByAddress].reduce((busiestEntry, entry) =>
-      entry[1] > busiestEntry[1] ? entry : busiestEntry,
-    );
-    const allClients = [...this.#clients.values()];
-    const unusedClientsOfBusiestAddress = allClients.filter(
-      (client) => client.address === busiestAddress && busiestAddress !== address && !client.isInUse,
-    );
-    const candidates =
-      unusedClientsOfBusiestAddress.length > 0
-        ? unusedClientsOfBusiestAddress
-        : allClients.filter((client) => client.replaceableSinceMs !== undefined);
-    const [firstCandidate] = candidates;
-    if (!firstCandidate) return false;
-    void candidates
-      .reduce(
-        (leastRecentlyUsed, client) =>
-          client.lastRequestAtMs < leastRecentlyUsed.lastRequestAtMs ? client : leastRecentlyUsed,
-        firstCandidate,
-      )
-      .close(CLOSE_CODES.tryAgainLater, "too many connections");
-    return true;
   }
 
   removeClient(client: ClientConnection): void {
