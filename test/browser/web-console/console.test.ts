@@ -209,7 +209,7 @@ test("a session that was deleted elsewhere or never existed is shown as not foun
   // The live region also announces the deletion, instead of the previous message.
   await page.locator("#announcer", { hasText: "Session not found." }).waitFor({ state: "attached" });
   assert.equal(await page.title(), "gantry");
-  assert.equal(await page.locator(".side-session").count(), 0);
+  await waitForPageState(page, async () => (await page.locator(".side-session").count()) === 0);
   await page.goto(sessionUrl(console, "never-was"));
   await page.reload();
   await page.locator(".empty", { hasText: "not found" }).waitFor();
