@@ -241,6 +241,7 @@ export class Agent {
     this.#isDraining = true;
     this.#isRejectingRuns = true;
     this.#localRuns?.queue?.close();
+    this.#services.tools.sources.shutDown();
   }
 
   /** Rejects new runs, cancels active ones with `ShuttingDownError`, waits, then closes store and providers. Idempotent. */
@@ -263,8 +264,7 @@ export class Agent {
     await this.#services.tools.unsettled.settled(UNSETTLED_TOOLS_TIMEOUT_MS);
     await this.#services.tools.sources.close();
     await this.models.close();
-    const closePromises = [...this.#providers.map((provider) => provider.close())];
-    for (const tool of this.tools) closePromises.push(Promise.resolve(tool.close?.()));
+    const closePromises = [...this.#providers, ...this.tools].map(async (part) => part.close?.());
     closePromises.push(this.#store.close());
     const failure = (await Promise.allSettled(closePromises)).find((outcome) => outcome.status === "rejected");
     if (failure) throw failure.reason;

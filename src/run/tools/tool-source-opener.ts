@@ -2,7 +2,9 @@ import { abortable, createDeadline, settlesWithin } from "../../base/abort.js";
 import { TaskSet } from "../../base/task-set.js";
 import { InputError } from "../../ports/errors.js";
 import type { Logger } from "../../ports/logger.js";
+import type { Tool } from "../../ports/tool.js";
 import type { OpenTools, ToolSession, ToolSource } from "../../ports/tool-source.js";
+import { checkAndSortTools } from "../input/input-checks.js";
 
 /** Maximum wait of a run until a source opens, and until it closes, in ms. */
 const OPEN_TIMEOUT_MS = 30_000;
@@ -160,4 +162,21 @@ async function checkOpenTools(openPromise: Promise<OpenTools>, signal: AbortSign
   const openTools: Partial<OpenTools> | undefined = await abortable(openPromise, signal);
   if (typeof openTools?.close !== "function") throw new InputError("open", "an object with tools and close");
   return openTools as OpenTools;
+}
+
+/** Adds the tools of a source, sorted by name. Throws the source's error, or `InputError` for invalid tools. */
+export function addSourceTools(
+  allTools: readonly Tool[],
+  source: ToolSource,
+  result: PromiseSettledResult<readonly Tool[] | undefined>,
+): readonly Tool[] {
+  if (result.status === "rejected") throw result.reason;
+  if (result.value === undefined) throw new Error("it has no tools");
+  const field = `tools of ${source.name}`;
+  const sourceTools = checkAndSortTools(field, result.value);
+  // A name that the provider rejects would fail every call of the run.
+  const invalidTool = sourceTools.find(({ name }) => !/^[a-zA-Z0-9_-]{1,64}$/.test(name));
+  if (invalidTool)
+    throw new InputError(field, `names of 1 to 64 letters, digits, _ and -, got ${JSON.stringify(invalidTool.name)}`);
+  return checkAndSortTools(field, [...allTools, ...sourceTools]);
 }

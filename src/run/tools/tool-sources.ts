@@ -1,12 +1,12 @@
+import { onAbort } from "../../base/abort.js";
 import type { Bus } from "../../base/bus.js";
 import type { BusEvents } from "../../ports/bus-events.js";
-import { InputError } from "../../ports/errors.js";
 import type { Logger } from "../../ports/logger.js";
 import type { SlashCommand } from "../../ports/slash-command.js";
 import type { Tool } from "../../ports/tool.js";
 import type { OpenTools, ToolSession, ToolSource } from "../../ports/tool-source.js";
-import { checkAndSortTools, createToolList, type ToolList } from "../input/input-checks.js";
-import { type SourceOpening, ToolSourceOpener } from "./tool-source-opener.js";
+import { createToolList, type ToolList } from "../input/input-checks.js";
+import { addSourceTools, type SourceOpening, ToolSourceOpener } from "./tool-source-opener.js";
 
 /**
  * Idle time before open sources are closed, in ms, and the maximum idle sessions with open sources. Each source may run
@@ -114,6 +114,7 @@ export class ToolSources {
   readonly #opener: ToolSourceOpener;
   /** Sessions by `createKey`. The least recently used session comes first. */
   readonly #openSessions = new Map<string, OpenSession>();
+  #isShuttingDown = false;
 
   /** `persistentSources`: sources that stay open after a run. */
   constructor(
@@ -145,7 +146,14 @@ export class ToolSources {
     this.#openSessions.set(key, openSession);
     clearTimeout(openSession.timer);
     openSession.activeRuns += 1;
-    const release = () => this.#release(key, openSession);
+    // At a shutdown, the programs of sources end at the same time as the run's tools, because both may ignore TERM.
+    const removeListener = onAbort(request.signal, () => {
+      if (this.#isShuttingDown) this.#closeSources(openSession);
+    });
+    const release = (): void => {
+      removeListener();
+      this.#release(key, openSession);
+    };
     try {
       const results = await Promise.allSettled(sources.map((source) => this.#openTools(source, openSession, request)));
       request.signal.throwIfAborted();
@@ -190,6 +198,12 @@ export class ToolSources {
     return this.#openSessions.get(createKey(session))?.tools;
   }
 
+  /** Closes the sources of idle sessions now, and those of active sessions when their run ends or is cancelled. */
+  shutDown(): void {
+    this.#isShuttingDown = true;
+    for (const [key, { activeRuns }] of this.#openSessions) if (activeRuns === 0) this.#closeSession(key);
+  }
+
   async close(): Promise<void> {
     for (const key of [...this.#openSessions.keys()]) this.#closeSession(key);
     await this.#opener.settled();
@@ -223,7 +237,7 @@ export class ToolSources {
     openSession.activeRuns -= 1;
     if (openSession.activeRuns > 0) return;
     for (const [source, openTools] of openSession.sources) {
-      if (this.#persistentSources.has(source)) continue;
+      if (this.#persistentSources.has(source) && !this.#isShuttingDown) continue;
       openSession.sources.delete(source);
       this.#opener.close(source, openTools);
     }
@@ -239,8 +253,13 @@ export class ToolSources {
     const openSession = this.#openSessions.get(key);
     this.#openSessions.delete(key);
     clearTimeout(openSession?.timer);
-    for (const { cancel } of openSession?.openings.values() ?? []) cancel();
-    for (const [source, openTools] of openSession?.sources ?? []) this.#opener.close(source, openTools);
+    if (openSession) this.#closeSources(openSession);
+  }
+
+  #closeSources({ sources, openings }: OpenSession): void {
+    for (const { cancel } of openings.values()) cancel();
+    for (const [source, openTools] of sources) this.#opener.close(source, openTools);
+    sources.clear();
   }
 }
 
@@ -276,21 +295,4 @@ function readPrompts(openTools: OpenTools | undefined): SlashCommand[] {
 
 function parseSessionId(key: string): string {
   return key.slice(0, key.indexOf("\0"));
-}
-
-/** Adds the tools of a source, sorted by name. Throws the source's error, or `InputError` for invalid tools. */
-function addSourceTools(
-  allTools: readonly Tool[],
-  source: ToolSource,
-  result: PromiseSettledResult<readonly Tool[] | undefined>,
-): readonly Tool[] {
-  if (result.status === "rejected") throw result.reason;
-  if (result.value === undefined) throw new Error("it has no tools");
-  const field = `tools of ${source.name}`;
-  const sourceTools = checkAndSortTools(field, result.value);
-  // A name that the provider rejects would fail every call of the run.
-  const invalidTool = sourceTools.find(({ name }) => !/^[a-zA-Z0-9_-]{1,64}$/.test(name));
-  if (invalidTool)
-    throw new InputError(field, `names of 1 to 64 letters, digits, _ and -, got ${JSON.stringify(invalidTool.name)}`);
-  return checkAndSortTools(field, [...allTools, ...sourceTools]);
 }

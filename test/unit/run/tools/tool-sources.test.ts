@@ -90,6 +90,26 @@ describe("a tool source", () => {
     assert.deepEqual(fileSource.closedIds.sort(), fileSource.openedSessions.map((session) => session.sessionId).sort());
   });
 
+  it("is closed when the agent stops accepting runs, in a session with a run when the run is cancelled", async (t) => {
+    const fileSource = createSource("files", ["find"]);
+    const gate = createGate();
+    const slowTool = defineTool({ name: "slow", description: "Ends late.", run: () => gate.wait().then(() => "done") });
+    const { agent } = createAgent(t, [slowTool, fileSource], ["one", callTools(["slow", {}])]);
+    const { sessionId: idleId } = await (await agent.run({ message: "idle" })).result;
+    const canceller = new AbortController();
+    const run = await agent.run({ message: "active", signal: canceller.signal });
+    await gate.firstWait;
+    agent.stopAccepting();
+    assert.deepEqual(fileSource.closedIds, [idleId]);
+    canceller.abort();
+    // The tool is still running.
+    assert.deepEqual(fileSource.closedIds, [idleId, run.sessionId]);
+    gate.open();
+    await run.result.catch(() => undefined);
+    await agent.close();
+    assert.equal(fileSource.closedIds.length, 2);
+  });
+
   it("can provide the built-in tools", async (t) => {
     const folder = await tempDir(t, { "a.txt": "found me" });
     const builtIn: ToolSource = {
