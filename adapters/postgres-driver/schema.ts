@@ -73,7 +73,8 @@ function buildStatements({ hasSchema, version, hasFunctions }: SchemaStatus, sch
   ];
 }
 
-async function readStatus(query: Query, schema: string): Promise<SchemaStatus> {
+/** Rejects with `StoreError` for a schema of a newer version. */
+export async function readStatus(query: Query, schema: string): Promise<SchemaStatus> {
   // Reads the system tables directly: PostgreSQL caches failed name look-ups within a transaction.
   const [schemaRow] = await query<{ version: boolean; functions: boolean }>(
     `SELECT EXISTS (SELECT FROM pg_catalog.pg_class c WHERE c.relnamespace = s.oid AND c.relname = 'version') AS version,

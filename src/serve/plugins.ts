@@ -58,6 +58,11 @@ export function loadInspection() {
   return import("../../adapters/sqlite-driver/inspect.js");
 }
 
+/** Loads the inspection of the database of the built-in driver `postgres`. */
+export function loadPostgresInspection() {
+  return import("../../adapters/postgres-driver/inspect.js");
+}
+
 /** Whether the name is a built-in adapter. */
 export function isBuiltIn(kind: AdapterKind, name: string): boolean {
   return Object.hasOwn(BUILT_IN_LOADERS[kind], name);

@@ -1,7 +1,7 @@
 import { accessSync, constants, existsSync, readdirSync, readFileSync, statfsSync, statSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { attempt } from "../../base/attempt.js";
-import { loadInspection } from "../../serve/plugins.js";
+import { loadInspection, loadPostgresInspection } from "../../serve/plugins.js";
 import {
   createError,
   createOk,
@@ -24,6 +24,7 @@ export const storeCheck: DoctorCheck = {
   group: "Session store",
   run: async (context) => {
     const { driver } = context.loadedConfig.config.session;
+    if (driver === "postgres") return checkPostgres(context);
     if (driver !== "sqlite" && driver !== "json")
       return [createSkipped("store.health", `the store of ${driver} is checked when the server starts`, "")];
     const path = findStorePath(context);
@@ -86,12 +87,53 @@ async function checkSqlite(path: string): Promise<Finding[]> {
       return [createError("store.damaged", "the session store is damaged", `${path}: ${faults.join("; ")}`, RESTORE)];
     return [
       createOk("store.health", `${path} is intact: ${sessions} sessions, ${size}`),
-      ...(orphanedLeases > 0 ? [createLeaseFinding(orphanedLeases)] : []),
-      ...(interruptedRuns > 0 ? [createRunFinding(interruptedRuns)] : []),
+      ...createRecordFindings(orphanedLeases, interruptedRuns),
     ];
   } catch (error) {
     return [toFailure(error, path)];
   }
+}
+
+async function checkPostgres({ loadedConfig, signal }: DoctorContext): Promise<Finding[]> {
+  const { url, schema } = (loadedConfig.rawConfig["session"] ?? {}) as { url?: unknown; schema?: unknown };
+  if (typeof url !== "string") return [createSkipped("store.health", "session.url is missing", "")];
+  const options = { url, ...(typeof schema === "string" && { schema }) };
+  try {
+    const { inspectStore } = await loadPostgresInspection();
+    const { location, latencyMs, canCreate, records } = await inspectStore(options, signal);
+    const latency = `answers in ${latencyMs.toFixed(1)} ms`;
+    if (!records && !canCreate)
+      return [
+        createError(
+          "store.writable",
+          "the role of session.url may not create the tables",
+          location,
+          "start gantry once with a role that may, or grant this one CREATE",
+        ),
+      ];
+    if (!records)
+      return [createOk("store.health", `${location} has no tables yet; the first start creates them`, latency)];
+    const { bytes, sessions, orphanedLeases, interruptedRuns } = records;
+    const size = `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
+    return [
+      createOk("store.health", `${location}: ${sessions} sessions, ${size}`, latency),
+      ...createRecordFindings(orphanedLeases, interruptedRuns),
+    ];
+  } catch (error) {
+    const reason = toReason(error);
+    if (reason.includes("written by a newer gantry")) return [createVersionFinding(reason)];
+    return [
+      createError("store.unreachable", "the session store cannot be used", reason, "correct session.url or the server"),
+    ];
+  }
+}
+
+/** Findings about processes that ended without closing the store. */
+function createRecordFindings(orphanedLeases: number, interruptedRuns: number): Finding[] {
+  return [
+    ...(orphanedLeases > 0 ? [createLeaseFinding(orphanedLeases)] : []),
+    ...(interruptedRuns > 0 ? [createRunFinding(interruptedRuns)] : []),
+  ];
 }
 
 function createLeaseFinding(count: number): Finding {
@@ -112,10 +154,13 @@ function createRunFinding(count: number): Finding {
   );
 }
 
+function createVersionFinding(reason: string): Finding {
+  return createError("store.version", "a newer gantry has written the session store", reason, "update gantry");
+}
+
 function toFailure(error: unknown, path: string): Finding {
   const reason = toReason(error);
-  if (reason.includes("written by a newer gantry"))
-    return createError("store.version", "a newer gantry has written the session store", reason, "update gantry");
+  if (reason.includes("written by a newer gantry")) return createVersionFinding(reason);
   if (/better.sqlite3|NODE_MODULE_VERSION/.test(reason))
     return createSkipped("store.health", "the store cannot be checked without the native part of SQLite", "");
   const isBusy = /SQLITE_BUSY|database is locked/.test(`${(error as { code?: string }).code ?? ""} ${reason}`);
