@@ -53,16 +53,6 @@ export function loadPresets() {
   return import("../../adapters/language-models/presets.js");
 }
 
-/** Loads the inspection of the files of the built-in driver `sqlite`. */
-export function loadInspection() {
-  return import("../../adapters/sqlite-driver/inspect.js");
-}
-
-/** Loads the inspection of the database of the built-in driver `postgres`. */
-export function loadPostgresInspection() {
-  return import("../../adapters/postgres-driver/inspect.js");
-}
-
 /** Whether the name is a built-in adapter. */
 export function isBuiltIn(kind: AdapterKind, name: string): boolean {
   return Object.hasOwn(BUILT_IN_LOADERS[kind], name);

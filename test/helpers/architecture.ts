@@ -55,7 +55,7 @@ function findLayer(file: string): number {
 const CONTAINER_PACKAGES = new Set(["tsyringe", "reflect-metadata"]);
 const CONTAINER_FILES = /^src\/(plugin|serve)\//;
 /** Only these files load adapters, and only when needed. */
-const ADAPTER_LOADERS = new Set(["src/serve/selected-adapters.ts", "src/serve/plugins.ts"]);
+const ADAPTER_LOADERS = new Set(["selected-adapters", "plugins", "inspections"].map((name) => `src/serve/${name}.ts`));
 /** The terminal is not part of an agent. Only the chat command loads the terminal, by its public name. */
 const CHAT_COMMAND = "src/cli/chat.ts";
 const TERMINAL_MODULE = "gantry/adapters/terminal";
@@ -222,9 +222,7 @@ function findImportFaults({ file, imports }: Module): string[] {
       if (target?.startsWith("adapters/")) {
         if (file === CHAT_COMMAND && specifier === TERMINAL_MODULE && (isDynamic || isTypeOnly)) continue;
         if (ADAPTER_LOADERS.has(file) && (isDynamic || isTypeOnly)) continue;
-        addFault(
-          `imports the adapter ${target}; only src/serve/plugins.ts and src/serve/selected-adapters.ts may, by import()`,
-        );
+        addFault(`imports the adapter ${target}; only ${[...ADAPTER_LOADERS].join(", ")} may, by import()`);
       } else if (target?.startsWith("src/")) {
         const [importerLayer, targetLayer] = [findLayer(file), findLayer(target)];
         if (targetLayer < importerLayer && targetLayer !== -1)

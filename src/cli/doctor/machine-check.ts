@@ -3,7 +3,7 @@ import { delimiter, dirname, join } from "node:path";
 import { attempt } from "../../base/attempt.js";
 import { runRipgrep } from "../../processes/ripgrep.js";
 import { getEnvironmentVariable } from "../../serve/environment.js";
-import { loadInspection } from "../../serve/plugins.js";
+import { loadSqliteInspection } from "../../serve/inspections.js";
 import { createError, createOk, createWarning, toReason, type DoctorCheck, type Finding } from "./finding.js";
 
 /** Free bytes below which the store can fail soon. */
@@ -25,7 +25,7 @@ export const machineCheck: DoctorCheck = {
 
 async function checkSqlite(): Promise<Finding> {
   try {
-    const { loadSqlite } = await loadInspection();
+    const { loadSqlite } = await loadSqliteInspection();
     return createOk("node.sqlite", `better-sqlite3 is loaded, SQLite ${await loadSqlite()}`);
   } catch (error) {
     return createError(

@@ -1,7 +1,7 @@
 import { accessSync, constants, existsSync, readdirSync, readFileSync, statfsSync, statSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { attempt } from "../../base/attempt.js";
-import { loadInspection, loadPostgresInspection } from "../../serve/plugins.js";
+import { loadPostgresInspection, loadSqliteInspection } from "../../serve/inspections.js";
 import {
   createError,
   createOk,
@@ -78,7 +78,7 @@ function createNetworkFinding(path: string): Finding {
 async function checkSqlite(path: string): Promise<Finding[]> {
   if (!existsSync(path)) return [createOk("store.health", `${path} does not exist; the first start creates it`)];
   try {
-    const { inspectStore } = await loadInspection();
+    const { inspectStore } = await loadSqliteInspection();
     const { bytes, faults, sessions, orphanedLeases, interruptedRuns } = await inspectStore(path);
     const size = `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
     if (faults === undefined)
