@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { currentMessage } from "gantry/plugin";
 import { SessionNotFoundError } from "gantry";
 import type { Ask, Message, Session } from "gantry";
@@ -18,6 +19,7 @@ import type { ParameterValue } from "./connections.js";
 import { toAsk, toInstruction, toMessage, toRunRecord, toStoredRun, toSession, toSnapshot } from "./rows.js";
 import type { AskRow, ReadRow, RunRow } from "./rows.js";
 import type { SchemaStore } from "./store.js";
+import { MAX_INDEXED_BYTES } from "./tables.js";
 import { encodeText, decodeText } from "./text-encoding.js";
 
 /** Greatest possible `seq`. */
@@ -25,12 +27,6 @@ const MAX_SEQ = Number.MAX_SAFE_INTEGER;
 /** Columns of a run; `holder` is null if the lease of the last write has expired or was replaced. */
 const RUN_COLUMNS = `r.record, r.named, r.key, c.root,
   CASE WHEN c.fence = r.fence AND c.expires > floor(extract(epoch FROM clock_timestamp()) * 1000) THEN c.holder END AS holder`;
-/**
- * SQL for the condition that a user may see a chain. Parameters: SQL for the chain and for the user. Not `EXISTS`, which
- * PostgreSQL may execute as a join that reads all sessions.
- */
-const buildVisibleCondition = (chain: string, user: string): string =>
-  `(SELECT v.owner = ${user} OR v.shared FROM @.sessions v WHERE v.chain = ${chain} AND v.idx = 0)`;
 /** SQL for the chain of the session id `$1`. */
 const CHAIN_SQL = "(SELECT n.chain FROM @.names n WHERE n.name = $1 AND NOT n.alias)";
 
@@ -128,18 +124,19 @@ export function buildRunsStatement({ id, sessionId, states, idempotencyKey, visi
   if (sessionId !== undefined) conditions.push(`r.chain = ${CHAIN_SQL.replace("$1", addValue(encodeText(sessionId)))}`);
   // Matches the partial index, which excludes runs without a key.
   if (idempotencyKey !== undefined) conditions.push(`r.key = ${addValue(encodeText(idempotencyKey))} AND r.key <> ''`);
-  if (visibleTo !== undefined) conditions.push(buildVisibleCondition("r.chain", addValue(encodeText(visibleTo))));
   if (before)
     conditions.push(
       `(r.started_at, r.id) < (${addValue(encodeText(before.startedAt))}, ${addValue(encodeText(before.id))})`,
     );
   const limitParameter = addValue(toSqlLimit(limit));
   const orderSql = "ORDER BY r.started_at DESC, r.id DESC";
-  const statements = (
-    states === undefined ? [[]] : [...new Set(states)].map((state) => [`r.state = ${addValue(state)}`])
-  ).map(
-    (state) =>
-      `(SELECT r.* FROM @.runs r WHERE ${[...conditions, ...state].join(" AND ")} ${orderSql} LIMIT ${limitParameter})`,
+  const stateConditions = states ? [...new Set(states)].map((state) => `r.state = ${addValue(state)}`) : ["true"];
+  const sources = listVisibleSources({ id, sessionId, idempotencyKey, visibleTo }, addValue);
+  const statements = stateConditions.flatMap((state) =>
+    sources.map(
+      (source) =>
+        `(SELECT r.* FROM @.runs r WHERE ${[...conditions, state, source].join(" AND ")} ${orderSql} LIMIT ${limitParameter})`,
+    ),
   );
   const sql = `SELECT ${RUN_COLUMNS} FROM (${statements.join(" UNION ALL ")}) r JOIN @.chains c ON c.chain = r.chain ${orderSql} LIMIT ${limitParameter}`;
   return { sql, values };
@@ -157,17 +154,42 @@ export function buildAsksStatement({ id, sessionId, open = false, visibleTo, bef
 } {
   const values: ParameterValue[] = [];
   const addValue = (parameter: ParameterValue): string => `$${values.push(parameter)}`;
-  const conditions = ["true", ...(open ? ["a.state = 'open'"] : [])];
-  if (id !== undefined) conditions.push(`a.id = ${addValue(encodeText(id))}`);
-  if (sessionId !== undefined) conditions.push(`a.chain = ${CHAIN_SQL.replace("$1", addValue(encodeText(sessionId)))}`);
-  if (visibleTo !== undefined) conditions.push(buildVisibleCondition("a.chain", addValue(encodeText(visibleTo))));
+  const conditions = ["true", ...(open ? ["r.state = 'open'"] : [])];
+  if (id !== undefined) conditions.push(`r.id = ${addValue(encodeText(id))}`);
+  if (sessionId !== undefined) conditions.push(`r.chain = ${CHAIN_SQL.replace("$1", addValue(encodeText(sessionId)))}`);
   if (before)
     conditions.push(
-      `(a.created_at, a.id) < (${addValue(encodeText(before.createdAt))}, ${addValue(encodeText(before.id))})`,
+      `(r.created_at, r.id) < (${addValue(encodeText(before.createdAt))}, ${addValue(encodeText(before.id))})`,
     );
-  const sql = `SELECT c.root, a.state, a.ask, a.answered FROM @.asks a JOIN @.chains c ON c.chain = a.chain
-    WHERE ${conditions.join(" AND ")} ORDER BY a.created_at DESC, a.id DESC LIMIT ${addValue(toSqlLimit(limit))}`;
+  const orderSql = `ORDER BY r.created_at DESC, r.id DESC LIMIT ${addValue(toSqlLimit(limit))}`;
+  const statements = listVisibleSources({ id, sessionId, visibleTo }, addValue).map(
+    (source) => `(SELECT r.* FROM @.asks r WHERE ${[...conditions, source].join(" AND ")} ${orderSql})`,
+  );
+  const sql = `SELECT c.root, r.state, r.ask, r.answered FROM (${statements.join(" UNION ALL ")}) r
+    JOIN @.chains c ON c.chain = r.chain ${orderSql}`;
   return { sql, values };
+}
+
+/**
+ * Builds the conditions of the sources of a list of runs or asks `r`. The rows that only a user reads and the shared rows
+ * are two sources, so that each is read in the order of an index.
+ */
+function listVisibleSources(
+  { visibleTo, id, sessionId, idempotencyKey }: Pick<RunQuery, "visibleTo" | "id" | "sessionId" | "idempotencyKey">,
+  addValue: (parameter: ParameterValue) => string,
+): string[] {
+  if (visibleTo === undefined) return ["true"];
+  const reader = addValue(toReader(encodeText(visibleTo)));
+  // The other criteria match few rows.
+  if (id !== undefined || sessionId !== undefined || idempotencyKey !== undefined)
+    return [`r.reader IN (${reader}, 'shared')`];
+  return [reader, "'shared'"].map((value) => `r.reader = ${value} AND r.reader <> ''`);
+}
+
+/** The value of the column `reader` for an owner. */
+function toReader(owner: string): string {
+  if (Buffer.byteLength(owner) <= MAX_INDEXED_BYTES) return `owner:${owner}`;
+  return `long:${createHash("sha256").update(owner).digest("hex")}`;
 }
 
 export async function listInstructions(store: SchemaStore, sessionId: string): Promise<Instruction[]> {

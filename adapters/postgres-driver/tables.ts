@@ -1,3 +1,19 @@
+/** Maximum size of an owner in an index. Longer owners are hashed, because an index entry has a maximum size. */
+export const MAX_INDEXED_BYTES = 1000;
+
+/** The value of the column `reader` in the rows of a chain, by the name of the row of its first session. */
+const createReaderValue = (session: string): string =>
+  `CASE WHEN ${session}.shared THEN 'shared' WHEN ${session}.owner = '' THEN ''
+      WHEN octet_length(${session}.owner) <= ${MAX_INDEXED_BYTES} THEN 'owner:' || ${session}.owner
+      ELSE 'long:' || encode(sha256(convert_to(${session}.owner, getdatabaseencoding()::name)), 'hex') END`;
+
+/** The column `reader` of a table with rows of chains, its indexes, and the trigger for new rows. */
+const createReader = (table: string, time: string): string =>
+  `ALTER TABLE @.${table} ADD COLUMN reader text COLLATE "C" NOT NULL DEFAULT '';
+  CREATE INDEX ${table}_of_reader ON @.${table} (reader, ${time}, id) WHERE reader <> '';
+  CREATE INDEX ${table}_of_reader_state ON @.${table} (reader, state, ${time}, id) WHERE reader <> '';
+  CREATE TRIGGER ${table}_reader BEFORE INSERT ON @.${table} FOR EACH ROW EXECUTE FUNCTION @.set_reader();`;
+
 /**
  * The migration with index `i` moves the tables from version `i` to `i + 1`; `@.` is the schema. Never change a
  * released migration. A new migration must let servers of the previous version keep working.
@@ -191,6 +207,25 @@ export const MIGRATIONS: readonly string[] = [
   ALTER TABLE @.sessions ADD COLUMN shared boolean NOT NULL DEFAULT false;
   CREATE INDEX sessions_of_owner ON @.sessions (left(owner, 200), updated_at, id) WHERE idx = 0 AND spawner IS NULL AND owner <> '';
   CREATE INDEX sessions_shared ON @.sessions (updated_at, id) WHERE idx = 0 AND spawner IS NULL AND shared;
+
+  -- reader of runs and asks: 'shared' in a shared chain, else 'owner:' and the owner (a hash of a long one), else empty.
+  -- Triggers keep it, so that it is also correct after changes by servers of the previous version.
+  CREATE FUNCTION @.set_reader() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    NEW.reader := coalesce(
+      (SELECT ${createReaderValue("s")} FROM @.sessions s WHERE s.chain = NEW.chain AND s.idx = 0), '');
+    RETURN NEW;
+  END $$;
+  CREATE FUNCTION @.update_readers() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    UPDATE @.runs r SET reader = ${createReaderValue("NEW")} WHERE r.chain = NEW.chain;
+    UPDATE @.asks a SET reader = ${createReaderValue("NEW")} WHERE a.chain = NEW.chain;
+    RETURN NULL;
+  END $$;
+  ${createReader("runs", "started_at")}
+  ${createReader("asks", "created_at")}
+  CREATE TRIGGER sessions_readers AFTER UPDATE OF shared ON @.sessions FOR EACH ROW
+  WHEN (NEW.idx = 0 AND NEW.shared <> OLD.shared) EXECUTE FUNCTION @.update_readers();
   `,
 ];
 

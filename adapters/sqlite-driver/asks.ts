@@ -1,8 +1,8 @@
 import { currentRun } from "gantry/plugin";
 import { SessionExistsError, type Ask, type RunRecord } from "gantry";
 import type { AnswerResult, AskQuery, SessionChange } from "gantry/plugin";
-import { buildVisibleCondition, toSqlLimit } from "./reads.js";
-import type { Statements } from "./statements.js";
+import { listVisibleSources, toSqlLimit } from "./reads.js";
+import type { SqlValue, Statements } from "./statements.js";
 
 /**
  * Inserts an ask, or replaces the stored ask of the chain unless it was answered. Throws for an ask of another chain.
@@ -31,18 +31,28 @@ export function answerAsk(
   return { ask: answeredAsk, isAccepted: true };
 }
 
-export function listAsks(db: Statements, { id, sessionId, open = false, visibleTo, before, limit }: AskQuery): Ask[] {
+/** Builds the statement of `listAsks` and its values. */
+export function buildAsksStatement(query: AskQuery): { sql: string; values: SqlValue[] } {
+  const { id, sessionId, open = false, before, limit } = query;
   const conditions = [
     ...(id === undefined ? [] : ["id = ?"]),
     ...(sessionId === undefined ? [] : ["root = (SELECT root FROM sessions WHERE id = ?)"]),
     ...(open ? ["state = 'open'"] : []),
-    ...(visibleTo === undefined ? [] : [buildVisibleCondition("asks.root")]),
     ...(before === undefined ? [] : ["(created_at, id) < (?, ?)"]),
   ];
-  const values = [id, sessionId, visibleTo, before?.createdAt, before?.id, toSqlLimit(limit)].filter(
-    (value) => value !== undefined,
+  const values = [id, sessionId, before?.createdAt, before?.id].filter((value) => value !== undefined);
+  const sources = listVisibleSources(query, open ? "asks_of_reader_state" : "asks_of_reader");
+  const selects = sources.map(({ sql }) =>
+    [`SELECT ask, created_at, id FROM asks ${sql}`, ...conditions].join(" AND "),
   );
-  const sql = `SELECT ask FROM asks WHERE ${["1", ...conditions].join(" AND ")} ORDER BY created_at DESC, id DESC LIMIT ?`;
+  return {
+    sql: `${selects.join(" UNION ALL ")} ORDER BY created_at DESC, id DESC LIMIT ?`,
+    values: [...sources.flatMap(({ readers }) => [...readers, ...values]), toSqlLimit(limit)],
+  };
+}
+
+export function listAsks(db: Statements, query: AskQuery): Ask[] {
+  const { sql, values } = buildAsksStatement(query);
   return db.all<{ ask: string }>(sql, ...values).map(parseAsk);
 }
 

@@ -142,8 +142,8 @@ interface RunRow {
 }
 
 /** Selects runs, with the holder of their lease. Values: the current time in ms, then the values of `WHERE`. */
-const RUNS_SQL = `SELECT r.record, l.holder FROM runs r
-  LEFT JOIN leases l ON l.root = r.root AND l.fence = r.fence AND l.expires_at > ?`;
+const RUNS_SQL = `SELECT record, started_at, id,
+  (SELECT l.holder FROM leases l WHERE l.root = r.root AND l.fence = r.fence AND l.expires_at > ?) AS holder FROM runs r`;
 
 /**
  * Selects the unfinished runs of a chain, without a holder, because the caller has the lease. The `+` makes SQLite sort
@@ -163,30 +163,34 @@ const toStoredRun = ({ record, holder }: RunRow): StoredRun => ({
   holder: holder === null ? null : (JSON.parse(holder) as LeaseHolder),
 });
 
-/** Builds the statement of a list of runs, of one state or of all. `values` follow the current time. */
-export function buildRunsStatement(query: RunQuery, state?: RunState): { sql: string; values: SqlValue[] } {
-  const { id, sessionId, idempotencyKey, visibleTo, before } = query;
+/** Builds the statement of a list of runs, of one state or of all. `nowMs`: current time, for the holders. */
+export function buildRunsStatement(query: RunQuery, state?: RunState, nowMs = 0): { sql: string; values: SqlValue[] } {
+  const { id, sessionId, idempotencyKey, before } = query;
   const conditions = [
-    ...(id === undefined ? [] : ["r.id = ?"]),
-    ...(sessionId === undefined ? [] : ["r.root = (SELECT root FROM sessions WHERE id = ?)"]),
-    ...(state === undefined ? [] : ["r.state = ?"]),
+    ...(id === undefined ? [] : ["id = ?"]),
+    ...(sessionId === undefined ? [] : ["root = (SELECT root FROM sessions WHERE id = ?)"]),
+    ...(state === undefined ? [] : ["state = ?"]),
     // Matches the partial index, which excludes runs without a key.
-    ...(idempotencyKey === undefined ? [] : ["r.key = ? AND r.key <> ''"]),
-    ...(visibleTo === undefined ? [] : [buildVisibleCondition("r.root")]),
-    ...(before === undefined ? [] : ["(r.started_at, r.id) < (?, ?)"]),
+    ...(idempotencyKey === undefined ? [] : ["key = ? AND key <> ''"]),
+    ...(before === undefined ? [] : ["(started_at, id) < (?, ?)"]),
   ];
-  const values = [id, sessionId, state, idempotencyKey, visibleTo, before?.startedAt, before?.id];
+  const values = [id, sessionId, state, idempotencyKey, before?.startedAt, before?.id];
+  const sources = listVisibleSources(query, state === undefined ? "runs_of_reader" : "runs_of_reader_state");
   return {
-    sql: `${RUNS_SQL} WHERE ${["1", ...conditions].join(" AND ")} ORDER BY r.started_at DESC, r.id DESC LIMIT ?`,
-    values: [...values, toSqlLimit(query.limit)].filter((value) => value !== undefined),
+    sql: `${sources.map(({ sql }) => [`${RUNS_SQL} ${sql}`, ...conditions].join(" AND ")).join(" UNION ALL ")}
+      ORDER BY started_at DESC, id DESC LIMIT ?`,
+    values: [
+      ...sources.flatMap(({ readers }) => [nowMs, ...readers, ...values.filter((value) => value !== undefined)]),
+      toSqlLimit(query.limit),
+    ],
   };
 }
 
 /** Lists runs, newest first. One query per state, because each such query can use the index of states. */
 export function listRuns(db: Statements, query: RunQuery): StoredRun[] {
   const readRuns = (state?: RunState): StoredRun[] => {
-    const { sql, values } = buildRunsStatement(query, state);
-    return db.all<RunRow>(sql, Date.now() + db.clockOffsetMs, ...values).map(toStoredRun);
+    const { sql, values } = buildRunsStatement(query, state, Date.now() + db.clockOffsetMs);
+    return db.all<RunRow>(sql, ...values).map(toStoredRun);
   };
   if (!query.states) return readRuns();
   const states = [...new Set(query.states)];
@@ -213,9 +217,23 @@ export function readInstructions(db: Statements, root: string): Instruction[] {
     .map(({ instruction }) => JSON.parse(instruction) as Instruction);
 }
 
-/** Builds the condition that a user, the only value, may see the chain. `root`: SQL for the id of its first session. */
-export function buildVisibleCondition(root: string): string {
-  return `EXISTS (SELECT 1 FROM sessions WHERE id = ${root} AND (owner = ? OR shared = 1))`;
+/**
+ * Builds the starts of the `WHERE` clauses of a list of runs or asks. The rows that only a user reads and the shared rows
+ * are two sources, so that SQLite merges two ranges of an index instead of reading the rows of all users.
+ */
+export function listVisibleSources(
+  { visibleTo, id, sessionId, idempotencyKey }: Pick<RunQuery, "visibleTo" | "id" | "sessionId" | "idempotencyKey">,
+  index: string,
+): { sql: string; readers: string[] }[] {
+  if (visibleTo === undefined) return [{ sql: "WHERE 1", readers: [] }];
+  const readers = [`owner:${visibleTo}`, "shared"];
+  // The other criteria match few rows: the `+` keeps SQLite from using the index of readers.
+  if (id !== undefined || sessionId !== undefined || idempotencyKey !== undefined)
+    return [{ sql: "WHERE +reader IN (?, ?)", readers }];
+  return readers.map((reader) => ({
+    sql: `INDEXED BY ${index} WHERE reader = ? AND reader <> ''`,
+    readers: [reader],
+  }));
 }
 
 /** Converts a limit for SQLite; -1 means no limit. */

@@ -24,6 +24,23 @@ const createTotalsTriggers = (condition: (row: "NEW" | "OLD") => string): string
   END;
   `;
 
+/** The column `reader` of a table with rows of chains, its indexes, and the trigger for new rows. */
+const createReader = (table: string, time: string): string =>
+  `ALTER TABLE ${table} ADD COLUMN reader TEXT NOT NULL DEFAULT '';
+  CREATE INDEX ${table}_of_reader ON ${table} (reader, ${time}, id) WHERE reader <> '';
+  CREATE INDEX ${table}_of_reader_state ON ${table} (reader, state, ${time}, id) WHERE reader <> '';
+  CREATE TRIGGER ${table}_reader AFTER INSERT ON ${table}
+  WHEN EXISTS (SELECT 1 FROM sessions WHERE id = NEW.root AND (shared = 1 OR owner <> '')) BEGIN
+    UPDATE ${table} SET reader = (SELECT iif(shared, 'shared', 'owner:' || owner) FROM sessions WHERE id = NEW.root)
+    WHERE id = NEW.id;
+  END;
+  `;
+
+/** Updates the column `reader` of a table after a change of `shared` in the first session of a chain. */
+const createReaderUpdate = (table: string): string =>
+  `UPDATE ${table} SET reader = CASE WHEN NEW.shared THEN 'shared' WHEN NEW.owner <> '' THEN 'owner:' || NEW.owner ELSE '' END
+    WHERE root = NEW.id;`;
+
 /**
  * The migration with index `i` moves the file from version `i` to `i + 1`. Never change a released migration; add a new
  * migration. The comments are here, because every start loads the text:
@@ -41,6 +58,7 @@ const createTotalsTriggers = (condition: (row: "NEW" | "OLD") => string): string
  *   JSON. `asks`: `ask` has all fields as JSON.
  * - `sessions_archived` begins with `archived`, so that SQLite prefers this index.
  * - `sessions`: `owner` is empty without an owner. Only sessions with an owner, or shared ones, are in the last two indexes.
+ * - `runs` and `asks`: `reader` is `shared` in a shared chain, else `owner:` and the owner, else empty. Triggers keep it.
  *
  * The first search adds the tables and triggers of `search-index.ts`, without a migration. A migration that replaces
  * `messages`, `pieces` or `sessions` must first drop them.
@@ -201,6 +219,10 @@ export const MIGRATIONS: readonly string[] = [
   WHERE idx = 0 AND spawner IS NULL AND owner <> '';
   CREATE INDEX sessions_shared ON sessions (updated_at, id, archived, project_dir, owner, spawner, idx, shared)
   WHERE idx = 0 AND spawner IS NULL AND shared = 1;
+  ${createReader("runs", "started_at")}${createReader("asks", "created_at")}
+  CREATE TRIGGER readers_update AFTER UPDATE OF shared ON sessions WHEN NEW.idx = 0 AND OLD.shared <> NEW.shared BEGIN
+    ${["runs", "asks"].map(createReaderUpdate).join(" ")}
+  END;
   `,
 ];
 

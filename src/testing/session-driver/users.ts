@@ -166,9 +166,11 @@ const userRules: StoreRules = {
         await listWithTotal(driver, { visibleTo }),
         await listRunIds(driver, { visibleTo, sessionId: "f" }),
         await listAskIds(driver, { visibleTo, sessionId: "f" }),
+        await listRunIds(driver, { visibleTo }),
+        await listAskIds(driver, { visibleTo }),
       ];
-      const all = [[["a"], 1], ["run"], ["ask"]];
-      const none = [[[], 0], [], []];
+      const all = [[["a"], 1], ["run"], ["ask"], ["run"], ["ask"]];
+      const none = [[[], 0], [], [], [], []];
       assert.deepEqual(await readVisible("ann"), all);
       assert.deepEqual(await readVisible("bob"), none, "a follow-up with another owner");
       await driver.write("f", change({ set: { shared: true } }));
@@ -188,9 +190,10 @@ const userRules: StoreRules = {
   "users: owner and `shared` stay in a head, a dump and a load; a session without an owner has no field": async (
     store: StoreUnderTest,
   ) => {
-    const owner = `Ünïcode "user" ${"long ".repeat(50)}`;
+    const owner = `Ünïcode "user" ${"long ".repeat(500)}`;
     await store.driver.create({ session: aSession("a", { owner, shared: true, alias: "alias" }) });
-    await store.driver.create({ session: aSession("b", { owner: `${owner}2` }) });
+    await store.driver.create({ session: aSession("b", { owner: `${owner}2` }), run: aRun("run", "b") });
+    await store.driver.write("b", change({ asks: [anAsk("ask", "b")] }));
     await store.driver.create({ session: aSession("n") });
     await store.driver.write("a", change({ set: { title: "New" }, usage: aSession("a").usage }));
     const driver = await store.reopen();
@@ -211,6 +214,14 @@ const userRules: StoreRules = {
     }
     assert.deepEqual(await listWithTotal(driver, { visibleTo: owner }), [["a"], 1]);
     assert.deepEqual(await listWithTotal(driver, { visibleTo: `${owner}2` }), [["b", "a"], 2]);
+    for (const [visibleTo, ids] of [
+      [owner, []],
+      [`${owner}2`, ["run", "ask"]],
+    ] as const)
+      assert.deepEqual(
+        [...(await listRunIds(driver, { visibleTo })), ...(await listAskIds(driver, { visibleTo }))],
+        ids,
+      );
     await driver.write("a", change({ set: { shared: false } }));
     assert.deepEqual(await listWithTotal(driver, { visibleTo: `${owner}2` }), [["b"], 1]);
   },

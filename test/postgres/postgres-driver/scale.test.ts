@@ -24,6 +24,8 @@ import {
   at,
   change,
 } from "../../../src/testing/session-driver/records.js";
+import { buildAsksStatement, buildRunsStatement } from "../../../adapters/postgres-driver/reads.js";
+import { createSqlResolver } from "../../../adapters/postgres-driver/schema.js";
 import { runAsAdmin, NO_POSTGRES, createPostgresDatabase } from "../../helpers/postgres.js";
 import { postgresOptions } from "../../helpers/stores.js";
 
@@ -65,6 +67,17 @@ describe(`PostgresDriver with ${SESSION_COUNT} sessions`, { skip: NO_POSTGRES },
       );
       return Object.fromEntries(rows.map(({ relname, seq_scan }) => [relname, seq_scan]));
     };
+    const visible = { limit: 20, visibleTo: "u7" };
+    for (const { sql, values } of [
+      buildRunsStatement(visible),
+      buildRunsStatement({ ...visible, states: ["failed"] }),
+      buildAsksStatement(visible),
+    ]) {
+      const literals = values.map((value) => `'${String(value)}'`);
+      const statement = createSqlResolver("big")(sql).replaceAll(/\$(\d+)/g, (_, n) => literals[Number(n) - 1] ?? "");
+      const plan = (await runAsAdmin(url, `EXPLAIN ${statement}`)).map((row) => String(row["QUERY PLAN"])).join("\n");
+      assert.equal(plan.match(/Index Cond: \(+reader = /g)?.length, 2, plan);
+    }
     // A connection reports its statistics when it is closed.
     await driver.close();
     const scansBefore = await readScanCounts();
@@ -85,6 +98,7 @@ describe(`PostgresDriver with ${SESSION_COUNT} sessions`, { skip: NO_POSTGRES },
       assert.equal((await driver.list({ limit: 20, visibleTo: "nobody" })).total, SESSION_COUNT / 1000);
       await driver.runs({ limit: 20, visibleTo: "u7" });
       await driver.runs({ limit: 20, visibleTo: "u7", states: ["running", "failed"] });
+      await driver.asks({ limit: 20, visibleTo: "u7" });
       await driver.asks({ limit: 20, visibleTo: "u7", open: true });
       assert.equal((await driver.get(id))?.id, id);
       await findNewest(driver, id);

@@ -13,6 +13,7 @@ import {
   buildRunsStatement,
   UNFINISHED_RUNS_SQL,
 } from "../../../adapters/sqlite-driver/reads.js";
+import { buildAsksStatement } from "../../../adapters/sqlite-driver/asks.js";
 import { buildListStatement } from "../../../adapters/sqlite-driver/session-list.js";
 import { acquireLease, findRun } from "../../../src/testing/session-driver/driver-calls.js";
 import {
@@ -346,6 +347,7 @@ describe("the file of SqliteDriver", () => {
       ].flatMap((query) =>
         [undefined, "running" as const].map((state) => buildRunsStatement({ limit: 1, ...query }, state).sql),
       ),
+      buildAsksStatement({ limit: 1 }).sql,
       "SELECT * FROM sessions WHERE root = (SELECT root FROM sessions WHERE id = ?) AND cut = '' ORDER BY idx DESC LIMIT 1",
       "SELECT * FROM sessions WHERE alias = ? AND alias <> ''",
       "SELECT n FROM messages WHERE chain = ? AND id = ? AND finished = 0",
@@ -368,6 +370,23 @@ describe("the file of SqliteDriver", () => {
         /COVERING INDEX sessions_of_owner \(owner=\?.*COVERING INDEX sessions_shared/,
       );
     }
+    const before = { startedAt: "", createdAt: "", id: "" };
+    for (const query of [{}, { before }]) {
+      const visible = { limit: 1, visibleTo: "ann", ...query };
+      for (const [sql, index] of [
+        [buildRunsStatement(visible).sql, "runs_of_reader"],
+        [buildRunsStatement(visible, "running").sql, "runs_of_reader_state"],
+        [buildAsksStatement(visible).sql, "asks_of_reader"],
+        [buildAsksStatement({ ...visible, open: true }).sql, "asks_of_reader_state"],
+      ] as const)
+        assert.match(explainQuery(sql), new RegExp(`MERGE.*INDEX ${index} \\(reader=\\?.*INDEX ${index} \\(reader=`));
+    }
+    for (const [query, index] of [
+      [{ id: "a" }, "PRIMARY KEY"],
+      [{ sessionId: "a" }, "runs_of_chain"],
+      [{ idempotencyKey: "a" }, "runs_key"],
+    ] as const)
+      assert.match(explainQuery(buildRunsStatement({ limit: 1, visibleTo: "ann", ...query }).sql), new RegExp(index));
     assert.match(explainQuery(buildListStatement({ limit: 1, spawnedBy: "a" }).pageSql), /sessions_spawned/);
     assert.match(explainQuery(buildRunsStatement({ limit: 1 }, "running").sql), /runs_of_state/);
     assert.match(explainQuery(buildRunsStatement({ limit: 1, sessionId: "a" }).sql), /runs_of_chain/);
