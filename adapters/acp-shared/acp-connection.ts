@@ -4,7 +4,7 @@ import { createLoggerWithFields } from "gantry/plugin";
 import { ClientSessions } from "./client-sessions.js";
 import { Dispatcher, type RequestContext, type Sink } from "./dispatcher.js";
 import { authenticate, createAuthRequiredError } from "./authentication.js";
-import { RpcError } from "./errors.js";
+import { createCancelledError, RpcError } from "./errors.js";
 import type { ClientFrame } from "./frames.js";
 import type { ClientFacts, ConnectionDependencies } from "./open-sessions.js";
 import { PROVIDER_KEY_METHOD, type AuthMethod } from "./options.js";
@@ -159,7 +159,7 @@ export class AcpConnection implements ClientFacts {
    */
   close(): Promise<void> {
     this.#unregisterResponder();
-    this.#closeController.abort();
+    this.#closeController.abort(createCancelledError());
     this.#dispatcher.close();
     return this.#sessions.waitForWatches();
   }

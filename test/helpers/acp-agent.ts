@@ -1,4 +1,4 @@
-import { Agent, type AgentOptions, type Tool, type ToolContext, type ToolOutput } from "gantry";
+import { Agent, type AgentOptions, type Logger, type Tool, type ToolContext, type ToolOutput } from "gantry";
 import { ToolInputError } from "gantry/plugin";
 import { ScriptedProvider, type ScriptedProviderOptions, type ScriptedStep } from "gantry/testing";
 import { ACP_DEFAULTS, AcpServer, type AcpConnection, type AcpOptions } from "../../adapters/acp-shared/index.js";
@@ -53,9 +53,9 @@ export class InProcessAcp {
   readonly server: AcpServer;
   readonly options: AcpOptions;
 
-  constructor(hooks: Hooks, agent: Agent, options: Partial<AcpOptions> = {}) {
+  constructor(hooks: Hooks, agent: Agent, options: Partial<AcpOptions> = {}, logger: Logger = silentLogger) {
     this.options = { ...ACP_DEFAULTS, ...options };
-    this.server = new AcpServer(agent, this.options, silentLogger);
+    this.server = new AcpServer(agent, this.options, logger);
     hooks.after(() => this.server.close());
   }
 

@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
+import { stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { describe, it } from "node:test";
 import { InProcessAcp, createScriptedAgent } from "../../helpers/acp-agent.js";
 import type { Json } from "../../helpers/acp-peer.js";
+import { createRecordingLogger } from "../../helpers/mcp-servers.js";
 import type { Hooks } from "../../helpers/temp-dir.js";
 
 /** Sends one raw frame on a new, initialized connection. Returns the next message. */
@@ -81,6 +83,24 @@ describe("JSON-RPC frames over ACP", () => {
     peer.send({ jsonrpc: "2.0", id: 78, error: { code: 1, message: "x" } });
     await peer.request("session/list", {});
     assert.equal(peer.receivedMessages.length, messageCount + 1);
+  });
+
+  it("a notification that the end of the connection interrupts is no logged error", async (t) => {
+    const { agent } = createScriptedAgent(t);
+    const logger = createRecordingLogger();
+    const acp = new InProcessAcp(t, agent, {}, logger);
+    const peer = acp.connect();
+    await peer.initialize();
+    const sessionId = await peer.newSession(tmpdir());
+    await peer.prompt(sessionId, "hi");
+    peer.notify("session/load", { sessionId, cwd: tmpdir(), mcpServers: [] });
+    acp.server.disconnect(peer.connection);
+    // The load checks the folder before it stops.
+    for (let n = 0; n < 100; n++) await stat(tmpdir());
+    assert.deepEqual(
+      logger.lines.filter(([level]) => level === "error"),
+      [],
+    );
   });
 
   it("the connection stays usable after every invalid frame", async (t) => {
