@@ -2,7 +2,7 @@
 // server first prints its address.
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { existsSync, writeFileSync } from "node:fs";
+import { existsSync, statSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { createInterface } from "node:readline";
 
@@ -106,6 +106,20 @@ const serialize = (message) =>
     `"${DEEP_VALUE}"`,
     `${'{"type":"object","properties":{"a":'.repeat(50_000)}{}${"}}".repeat(50_000)}`,
   );
+
+/** The frames of a message: in the mode `mutated`, a mutation of the message precedes it. */
+const createFrames = (message) => [...(mutateFrame ? [mutateFrame(serialize(message))] : []), serialize(message)];
+const mutateFrame = mode === "mutated" ? await loadMutations() : undefined;
+
+/** Needs tsx. Each mutation adds a byte to the file `FRAMES_FILE`, whose size is part of the seed. */
+async function loadMutations() {
+  const [{ mutateMessage }, { createRandom }] = [await import("./mutations.ts"), await import("./random.ts")];
+  const random = createRandom(Number(process.env.SEED) + statSync(process.env.FRAMES_FILE).size);
+  return (frame) => {
+    writeFileSync(process.env.FRAMES_FILE, ".", { flag: "a" });
+    return mutateMessage(random, frame);
+  };
+}
 
 let hasNewTool = false;
 const pendingRequests = new Map();
@@ -333,14 +347,22 @@ if (transport === "stdio") {
     writeEndlessly();
   }
   process.stderr.write(`${"e".repeat(20_000)}\nlast words\n`);
-  const writeMessage = (message) => process.stdout.write(`${serialize(message)}\n`);
+  const writeMessage = (message) => {
+    for (const frame of createFrames(message))
+      process.stdout.write(Buffer.concat([Buffer.from(frame), Buffer.from("\n")]));
+  };
   const lines = createInterface({ input: process.stdin });
   lines.on("line", (line) => void handleMessage(JSON.parse(line), writeMessage));
 } else {
   let sessionId = randomUUID();
   const streams = new Set();
-  const createEventWriter = (response) => (message) =>
-    response.write(`event: message\ndata: ${serialize(message)}\n\n`);
+  const createEventWriter = (response) => (message) => {
+    for (const frame of createFrames(message)) {
+      response.write("event: message\ndata: ");
+      response.write(frame);
+      response.write("\n\n");
+    }
+  };
   const server = createServer(async (request, response) => {
     if (process.env.SEEN)
       writeFileSync(process.env.SEEN, `${request.method} ${request.url} ${JSON.stringify(request.headers)}\n`, {
@@ -394,6 +416,10 @@ if (transport === "stdio") {
       response.writeHead(200, { "content-type": "application/json" });
       const deep = `{"a":${"[".repeat(100_000)}${"]".repeat(100_000)}}`;
       return response.end(`{"jsonrpc":"2.0","id":${message.id},"result":{"content":[],"structuredContent":${deep}}}`);
+    }
+    if (mutateFrame && message.method !== "tools/call" && Math.random() < 0.2) {
+      response.writeHead(200, { "content-type": "application/json", "mcp-session-id": sessionId });
+      return response.end(createFrames({ id: message.id, ...(await createResponse(message)) })[0]);
     }
     response.writeHead(200, { "content-type": "text/event-stream", "mcp-session-id": sessionId });
     response.flushHeaders();

@@ -5,6 +5,7 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { defineTool, type Logger, type Tool } from "gantry";
 import type { LogFields, OpenTools, McpServerHttp, McpServerStdio, ToolSource } from "gantry/plugin";
+import { SOURCE_FLAGS } from "./source-paths.js";
 import type { Hooks } from "./temp-dir.js";
 
 const FAULTY_SERVER_FILE = fileURLToPath(new URL("./faulty-mcp-server.mjs", import.meta.url));
@@ -12,9 +13,12 @@ const FAULTY_SERVER_FILE = fileURLToPath(new URL("./faulty-mcp-server.mjs", impo
 /** Environment with only PATH, for programs of tests. */
 export const PATH_ENV = { PATH: process.env["PATH"] ?? "/usr/bin:/bin" };
 
+/** The mutations are in TypeScript. */
+const listNodeFlags = (mode: string) => (mode === "mutated" ? SOURCE_FLAGS : []);
+
 /** The faulty MCP server of faulty-mcp-server.mjs as a program. */
 export function createFaultyStdioServer(mode: string, env: Record<string, string> = {}): McpServerStdio {
-  return { name: "hostile", command: process.execPath, args: [FAULTY_SERVER_FILE, mode], env };
+  return { name: "hostile", command: process.execPath, args: [...listNodeFlags(mode), FAULTY_SERVER_FILE, mode], env };
 }
 
 /** Starts the faulty MCP server over HTTP, until the test ends. `kill` waits for the end only after SIGKILL. */
@@ -23,7 +27,7 @@ export async function startFaultyHttpServer(
   mode: string,
   env: Record<string, string> = {},
 ): Promise<{ server: McpServerHttp; pid: number; kill(signal?: NodeJS.Signals): Promise<void> }> {
-  const child = spawn(process.execPath, [FAULTY_SERVER_FILE, mode, "http"], {
+  const child = spawn(process.execPath, [...listNodeFlags(mode), FAULTY_SERVER_FILE, mode, "http"], {
     env: { ...PATH_ENV, ...env },
     stdio: ["ignore", "pipe", "inherit"],
   });

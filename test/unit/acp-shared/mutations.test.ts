@@ -1,16 +1,15 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { InProcessAcp, createScriptedAgent } from "../../helpers/acp-agent.js";
+import { mutateText } from "../../helpers/mutations.js";
 import { tempDir } from "../../helpers/temp-dir.js";
-import { readSeed } from "../../helpers/random.js";
+import { createRandom, readSeed } from "../../helpers/random.js";
 
 describe("mutated ACP frames", () => {
   it("leave the connection usable: session/list succeeds after 600 mutated frames", async (t) => {
     const seed = readSeed();
     t.diagnostic(`seed ${seed}`);
-    // A linear congruential generator.
-    let state = seed;
-    const random = (limit: number) => (state = (state * 1_103_515_245 + 12_345) % 2_147_483_648) % limit;
+    const random = createRandom(seed);
     const { path: cwd } = await tempDir(t);
     const { agent } = createScriptedAgent(t);
     const peer = new InProcessAcp(t, agent).connect();
@@ -29,29 +28,7 @@ describe("mutated ACP frames", () => {
       { jsonrpc: "2.0", method: "$/cancel_request", params: { requestId: 900 } },
       { jsonrpc: "2.0", id: "gantry-1", result: { outcome: { outcome: "cancelled" } } },
     ].map((frame) => JSON.stringify(frame));
-    for (let i = 0; i < 600; i += 1) {
-      let frame = frames[random(frames.length)]!;
-      for (let mutationCount = random(4) + 1; mutationCount > 0; mutationCount -= 1) {
-        const offset = random(frame.length);
-        const replacement = [
-          '"',
-          "{",
-          "}",
-          "[",
-          "]",
-          ",",
-          ":",
-          "0",
-          "null",
-          "\\",
-          "\u0000",
-          "é",
-          frame.slice(random(offset + 1), offset),
-        ][random(13)]!;
-        frame = frame.slice(0, offset) + replacement + frame.slice(offset + random(6));
-      }
-      peer.sendText(frame);
-    }
+    for (let i = 0; i < 600; i += 1) peer.sendText(mutateText(random, frames[i % frames.length] ?? "").toString());
     await peer.connection.waitForIdle();
     assert.ok((await peer.request("session/list", {})).sessions.length > 0);
     peer.assertNoValidationErrors();
