@@ -19,7 +19,7 @@ const STEPS = [
   ["integration/lowdb-json-driver/processes", { TRIALS: 100 }],
   ["postgres/postgres-driver/processes", { TRIALS: 100 }],
   // Several servers on one store.
-  ["integration/reliability/processes", { PROMPTS: 50, STORES }],
+  ["integration/reliability/processes", { SERVERS: 24, PROMPTS: 50, STORES }],
   ["integration/reliability/background-runs", { KEYS: 100, STORES }],
   ["postgres/watch/processes", { SCHEDULES: 200, STEPS: 10 }],
   ["postgres/reliability/replicas", { STORES, CLIENTS: 64, TURNS: 20, EVERY: 5_000, ROUNDS: 20 }],
@@ -29,12 +29,14 @@ const STEPS = [
   ["postgres/postgres-driver/pooler", { STORES }],
   // Clients, browsers and transports.
   ["unit/watch/watch", { SCHEDULES: 100 }],
+  ["integration/reliability/soak", { RUNS: 10_000 }],
   ["integration/language-models/many-turns", { TURNS: 100 }],
   ["browser/watch/page", { BROWSERS: "all" }],
   ["integration/watch/all-transports", { TRANSPORTS: "all" }],
   // Hostile input.
   ...["edit", "chunks"].map((name) => [`integration/untrusted/edits/apply-${name}`, { FUZZ_RUNS: 100_000 }]),
-  ["integration/reliability/mutations", { FRAMES: 5_000 }],
+  ["integration/reliability/mutations", { FRAMES: 10_000 }],
+  ["integration/reliability/mcp-mutations", { FRAMES: 10_000 }],
   ["integration/untrusted/shell-fuzz", { LINES: 200_000 }],
   ["integration/tools/trapped-clone", { RUNS: 50 }],
   ["integration/files/race", { CALLS: 10_000 }],

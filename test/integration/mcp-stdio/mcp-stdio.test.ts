@@ -2,60 +2,17 @@ import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
-import { Client } from "@modelcontextprotocol/sdk/client/index.js";
-import type { Transport } from "@modelcontextprotocol/sdk/shared/transport.js";
-import {
-  ElicitRequestSchema,
-  type ClientCapabilities,
-  type JSONRPCMessage,
-  type Progress,
-} from "@modelcontextprotocol/sdk/types.js";
+import { ElicitRequestSchema, type ClientCapabilities, type Progress } from "@modelcontextprotocol/sdk/types.js";
 import { callStep, textStep } from "../../helpers/fake-model-server.js";
+import { connectMcpClient } from "../../helpers/mcp-client.js";
 import { startModelServer, createServerConfig, waitUntil } from "../../helpers/server-runs.js";
-import { spawnGantry, type GantryServer } from "../../helpers/server.js";
+import { spawnGantry } from "../../helpers/server.js";
 import type { Hooks } from "../../helpers/temp-dir.js";
-
-/** Connects the SDK's client to the stdio of a gantry process. */
-class ProcessTransport implements Transport {
-  onclose?: () => void;
-  onerror?: (error: Error) => void;
-  onmessage?: (message: JSONRPCMessage) => void;
-  readonly #gantry: GantryServer;
-  #partialLine = "";
-
-  constructor(gantry: GantryServer) {
-    this.#gantry = gantry;
-  }
-
-  start(): Promise<void> {
-    const { child } = this.#gantry;
-    child.stdout.on("data", (text: string) => {
-      const lines = (this.#partialLine + text).split("\n");
-      this.#partialLine = lines.pop() ?? "";
-      // A line that is not JSON fails the test.
-      for (const line of lines) this.onmessage?.(JSON.parse(line) as JSONRPCMessage);
-    });
-    child.on("close", () => this.onclose?.());
-    return Promise.resolve();
-  }
-
-  send(message: JSONRPCMessage): Promise<void> {
-    this.#gantry.child.stdin.write(`${JSON.stringify(message)}\n`);
-    return Promise.resolve();
-  }
-
-  close(): Promise<void> {
-    this.#gantry.child.stdin.end();
-    return Promise.resolve();
-  }
-}
 
 async function connectClient(t: Hooks, config: Record<string, unknown> = {}, capabilities: ClientCapabilities = {}) {
   const modelServer = await startModelServer(t);
   const gantry = await spawnGantry(t, { args: ["mcp", "serve"], config: createServerConfig(modelServer, config) });
-  const client = new Client({ name: "a test", version: "1" }, { capabilities });
-  await client.connect(new ProcessTransport(gantry));
-  return { modelServer, gantry, client };
+  return { modelServer, gantry, client: await connectMcpClient(gantry, capabilities) };
 }
 
 type ToolResult = { content: { text: string }[]; isError?: boolean; structuredContent?: Record<string, unknown> };
