@@ -21,7 +21,7 @@ const STEPS = [
   // Several servers on one store.
   ["integration/reliability/processes", { SERVERS: 24, PROMPTS: 50, STORES }],
   ["integration/reliability/background-runs", { KEYS: 100, STORES }],
-  ["postgres/watch/processes", { SCHEDULES: 200, STEPS: 10 }],
+  ["postgres/watch/processes", { STORES, SCHEDULES: 170, SERVER_GROUPS: 4, STEPS: 6, LEASES: 1 }],
   ["postgres/reliability/replicas", { STORES, CLIENTS: 64, TURNS: 20, EVERY: 5_000, ROUNDS: 20 }],
   ["postgres/reliability/replicas-outage", { CLIENTS: 32, TURNS: 12, DOWN: 20, CUTS: 200 }],
   ["postgres/reliability/replicas-hosts", { STORES, LEASES: 1 }],

@@ -9,7 +9,7 @@ const LINE_FEED = 10;
 
 /**
  * A watcher that uses `gantry/client`, which reconnects automatically. About half of its connections drop after a
- * random number of bytes. Each connection goes to the server that `getOrigin` returns. With `isShared` it uses
+ * random number of bytes. With `isShared` it uses
  * `client.watchAll`, and other watches begin and end meanwhile.
  */
 export class ClientWatcher {
@@ -24,15 +24,12 @@ export class ClientWatcher {
   readonly #abort = new AbortController();
   readonly #watchEnd: Promise<void>;
 
-  /** `getOrigin` returns the origin of a server, which may be down; undefined if none is running. */
-  constructor(sessionId: string, getOrigin: () => string | undefined, random: () => number, isShared = false) {
+  /** `fetchAny` sends a request to any server; it rejects if none is running. */
+  constructor(sessionId: string, fetchAny: typeof fetch, random: () => number, isShared = false) {
     const client = new GantryClient({
       url: "http://gantry.invalid",
       fetch: async (input, init) => {
-        const origin = getOrigin();
-        if (origin === undefined) throw new TypeError("no server is up");
-        const { pathname, search } = new URL(String(input));
-        const response = await fetch(new URL(pathname + search, origin), init);
+        const response = await fetchAny(input, init);
         return this.#limitResponse(response, random() < 0.5 ? Infinity : Math.ceil(random() * MAX_DROP_BYTES));
       },
     });
@@ -48,7 +45,7 @@ export class ClientWatcher {
   }
 
   get #options() {
-    const onConnection = (state: string) => void this.page.trace.push(`connection ${state}`);
+    const onConnection = (state: string) => void this.page.trace.push(`client ${state}`);
     return { signal: this.#abort.signal, after: this.mirror.cursor, onConnection };
   }
 

@@ -15,8 +15,14 @@ export class CheckedPage extends EventPage {
   readonly faults: string[] = [];
   /** Short form of all events and connection starts. */
   readonly trace: string[] = [];
+  /** Descriptions of wrong states of runs. A store that loses writes may cause them. */
+  readonly stateFaults: string[] = [];
+  /** Contents of all user messages ever received, by id. */
+  readonly prompts = new Map<string, unknown>();
   /** Cursors since the last rewind. */
   #cursors = new Set<string>();
+  /** Newest known states of all runs ever received, in the order of the runs. */
+  readonly #runs = new Map<string, WireRun>();
 
   override apply(event: WireEvent): void {
     const { type, id, data } = event as WireEvent & { data: { seq?: number; message?: WireMessage } };
@@ -31,6 +37,9 @@ export class CheckedPage extends EventPage {
     this.trace.push(`${type} ${id ?? ""}`);
     const storedMessage = this.getMessage(data.seq ?? data.message?.seq ?? 0);
     if (type === "message" && storedMessage) this.repeatedMessages += 1;
+    if (type === "message" && data.message?.["role"] === "user")
+      this.prompts.set(String(data.message["id"]), data.message.content);
+    if (type === "state") this.#checkRun((data as { run?: WireRun | null }).run ?? undefined);
     if ((type === "delta" || type === "message_end") && storedMessage?.["finished"] !== false)
       this.faults.push(
         `${type} of a message that ${storedMessage ? "is finished" : "was not sent"}: ${JSON.stringify(data)}`,
@@ -42,6 +51,34 @@ export class CheckedPage extends EventPage {
     };
     for (const text of [content, reasoning]) if (typeof text === "string") this.characters += text.length;
   }
+
+  /** Checks that a session's newest run follows the earlier runs, and that a run that has ended stays so. */
+  #checkRun(run: WireRun | undefined): void {
+    const newestId = [...this.#runs.keys()].at(-1);
+    if (!run) {
+      if (newestId !== undefined) this.stateFaults.push(`no run after the run ${newestId}`);
+      return;
+    }
+    const { id, state } = run;
+    const lastRun = this.#runs.get(id);
+    if (lastRun && id !== newestId) this.stateFaults.push(`the run ${id} after the later run ${newestId}`);
+    if (lastRun && hasEnded(lastRun) && state !== lastRun.state)
+      this.stateFaults.push(`the run ${id}, which was ${lastRun.state}, is ${state}`);
+    if (lastRun?.state !== state) this.trace.push(`run ${id} ${state}`);
+    this.#runs.set(id, run);
+  }
+}
+
+interface WireRun {
+  id: string;
+  state: string;
+  error: { code: string } | null;
+}
+
+/** Whether no repeated request can continue the run. */
+function hasEnded({ state, error }: WireRun): boolean {
+  const isRestartable = error?.code === "shutting_down" || error?.code === "store";
+  return ["finished", "failed", "cancelled"].includes(state) && !isRestartable;
 }
 
 /**
@@ -60,6 +97,7 @@ export class HttpWatcher {
   refusedCursors = 0;
   readonly #path: string;
   readonly #getOrigin: () => string | undefined;
+  readonly #getHeaders: () => Record<string, string>;
   readonly #random: () => number;
   readonly #abort = new AbortController();
   #watchEnd: Promise<void>;
@@ -67,9 +105,15 @@ export class HttpWatcher {
   #reconnectsByHeader = false;
 
   /** `getOrigin` returns the origin of a server, which may be down; undefined if none is running. */
-  constructor(path: string, getOrigin: () => string | undefined, random: () => number) {
+  constructor(
+    path: string,
+    getOrigin: () => string | undefined,
+    random: () => number,
+    getHeaders: () => Record<string, string> = () => ({}),
+  ) {
     this.#path = path;
     this.#getOrigin = getOrigin;
+    this.#getHeaders = getHeaders;
     this.#random = random;
     this.#watchEnd = this.#watch();
   }
@@ -96,7 +140,7 @@ export class HttpWatcher {
     // A fifth of the connections does not drop; the others drop within the first events or after several events.
     const maxBytes = lengthKind < 0.2 ? Infinity : Math.ceil(random() * (lengthKind < 0.5 ? 900 : 9_000));
     const url = new URL(this.#path, origin);
-    const headers: Record<string, string> = {};
+    const headers = { ...this.#getHeaders() };
     const { lastId } = this.page;
     const isQueryUsed = lastId !== "" && !this.#reconnectsByHeader && random() < 0.5;
     if (isQueryUsed) url.searchParams.set("after", lastId);
@@ -114,7 +158,9 @@ export class HttpWatcher {
             this.refusedCursors += 1;
             this.#reconnectsByHeader = true;
             if (!isQueryUsed) this.page.faults.push("the server rejected the cursor of an automatic reconnect");
-          } else if (response.statusCode !== 503)
+          } else if (response.statusCode === 404) this.page.isDeleted = true;
+          // A suspended server finds the request too late.
+          else if (response.statusCode !== 503 && response.statusCode !== 408)
             this.page.faults.push(`the server answered with ${response.statusCode}`);
           response.resume();
         }

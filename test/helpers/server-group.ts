@@ -1,72 +1,44 @@
-import { cp, mkdir, rm } from "node:fs/promises";
-import { Agent, defineTool, type AgentOptions } from "gantry";
-import { SqliteDriver } from "gantry/adapters/sqlite-driver";
-import type { ScriptedProvider } from "gantry/testing";
 import type { FakeModelServer } from "./fake-model-server.js";
-import { createServerConfig } from "./server-runs.js";
-import { startServer, type GantryServer } from "./server.js";
-import { tempDir, type Hooks, type TempDir } from "./temp-dir.js";
+import { createGroupStore, type GroupStore } from "./group-stores.js";
+import { createServerConfig, pause } from "./server-runs.js";
+import { startServer, type GantryOptions, type GantryServer } from "./server.js";
+import { skewedClock } from "./skewed-clock.js";
+import { tempDir, type Hooks } from "./temp-dir.js";
 
-export interface ServerGroupCounts {
-  /** Number of servers that `restart` killed with SIGKILL. */
-  kills: number;
-  /** Number of servers that `restart` stopped with SIGTERM. */
-  restarts: number;
-  diskRollbacks: number;
-}
+/** Differences of the servers' clocks from the clock of this process, in ms. */
+const CLOCK_OFFSETS_MS = [5_400_000, 0, -3_600_000];
 
-/** A tool that always succeeds without any effect. */
-const noop = defineTool({ name: "noop", description: "Does nothing.", run: () => "done" });
-
-/** Several servers on one store, each of which may be down, and an agent of this process on the same store. */
+/** Several servers on one store, each of which may be down or suspended. */
 export class ServerGroup {
-  readonly counts: ServerGroupCounts = { kills: 0, restarts: 0, diskRollbacks: 0 };
+  /** Numbers of faults. `kills`: with SIGKILL; `restarts`: with SIGTERM. */
+  readonly counts = { kills: 0, restarts: 0, suspensions: 0, fullDisks: 0, answerCuts: 0, diskRollbacks: 0 };
+  readonly store: GroupStore;
   readonly #hooks: Hooks;
-  readonly #config: Record<string, unknown>;
-  readonly #homeFolder: TempDir;
-  readonly #projectFolder: TempDir;
-  readonly #createProvider: () => ScriptedProvider;
+  readonly #options: GantryOptions & { home: string };
   readonly #servers: (GantryServer | undefined)[];
-  #agent: Agent;
+  #startCount = 0;
+  /** Headers of requests from this process, which servers in another user namespace cannot identify. */
+  headers: Record<string, string> = {};
 
-  /** Starts `count` listening servers. `createProvider` creates the models of this process's agent. */
-  static async start(
-    hooks: Hooks,
-    models: FakeModelServer,
-    createProvider: () => ScriptedProvider,
-    count = 2,
-  ): Promise<ServerGroup> {
+  /** Starts the servers, each with another clock: three, or one if the store permits only one process. */
+  static async start(hooks: Hooks, driver: string, models: FakeModelServer): Promise<ServerGroup> {
     const [home, project] = [await tempDir(hooks), await tempDir(hooks)];
+    const store = await createGroupStore(hooks, home, project.path, driver);
     // A small context window, so that runs compact often.
-    const config = createServerConfig(models, {
-      compaction: { context_window: 7_000, keep_messages: 4 },
-    });
-    const group = new ServerGroup(hooks, config, home, project, createProvider, count);
-    hooks.after(() => group.#agent.close());
-    await Promise.all(Array.from({ length: count }, (_, n) => group.#startServer(n)));
+    const compaction = { context_window: 7_000, keep_messages: 4 };
+    const config = createServerConfig(models, { compaction, session: store.session });
+    const options = { config, home: home.path, projectDir: project.path, ...store.serverOptions };
+    const group = new ServerGroup(hooks, store, options);
+    // Only the first server creates the store.
+    for (const [index] of group.#servers.entries()) await group.#startServer(index);
     return group;
   }
 
-  private constructor(
-    hooks: Hooks,
-    config: Record<string, unknown>,
-    home: TempDir,
-    project: TempDir,
-    createProvider: () => ScriptedProvider,
-    count: number,
-  ) {
+  private constructor(hooks: Hooks, store: GroupStore, options: GantryOptions & { home: string }) {
     this.#hooks = hooks;
-    this.#config = config;
-    this.#homeFolder = home;
-    this.#projectFolder = project;
-    this.#createProvider = createProvider;
-    this.#servers = Array.from({ length: count }, () => undefined);
-    this.#agent = this.#openAgent();
-  }
-
-  /** The agent of this process, on the same store. */
-  get agent(): Agent {
-    return this.#agent;
+    this.store = store;
+    this.#options = options;
+    this.#servers = CLOCK_OFFSETS_MS.slice(0, store.maxServers).map(() => undefined);
   }
 
   /** A running server; undefined if none is running. */
@@ -75,71 +47,83 @@ export class ServerGroup {
     return runningServers[Math.floor(random() * runningServers.length)];
   }
 
+  /** A function like `fetch` that sends each request to a random server, whichever the host of its URL. */
+  createFetch(random: () => number): typeof fetch {
+    return async (input, init) => {
+      const server = this.pickServer(random);
+      if (!server) throw new TypeError("no server is up");
+      const { pathname, search } = new URL(input instanceof Request ? input.url : input, "http://gantry.invalid");
+      const headers = new Headers(init?.headers);
+      for (const [name, value] of Object.entries(this.headers)) headers.set(name, value);
+      return fetch(new URL(pathname + search, server.url), { ...init, headers });
+    };
+  }
+
   /** Kills or stops a server, and starts a new server in its place. Does nothing if the server is already down. */
-  async restart(index: number, signal: "SIGKILL" | "SIGTERM"): Promise<void> {
-    const server = this.#servers[index];
+  async restart(random: () => number, signal: "SIGKILL" | "SIGTERM"): Promise<void> {
+    const server = this.pickServer(random);
     if (!server) return;
     this.counts[signal === "SIGKILL" ? "kills" : "restarts"] += 1;
+    const index = this.#servers.indexOf(server);
     this.#servers[index] = undefined;
     await server.stop(signal);
     await this.#startServer(index);
   }
 
+  /** Stops a server with SIGSTOP for `ms`; the server stays in the group. */
+  async suspend(random: () => number, ms: number): Promise<void> {
+    const server = this.pickServer(random);
+    if (!server) return;
+    this.counts.suspensions += 1;
+    server.child.kill("SIGSTOP");
+    await pause(ms);
+    server.child.kill("SIGCONT");
+  }
+
+  /** Uses up the store's disk for `ms`. */
+  async fillDisk(ms: number): Promise<void> {
+    if (!this.store.disk) return;
+    this.counts.fullDisks += 1;
+    await this.store.disk.fill();
+    await pause(ms);
+    await this.store.disk.free();
+  }
+
+  /** Loses the next answers of the store. */
+  cutAnswers(random: () => number): void {
+    if (!this.store.cutAnswers) return;
+    this.counts.answerCuts += 1;
+    this.store.cutAnswers(random);
+  }
+
   /** Kills all servers and saves a copy of the store. */
   async saveDisk(): Promise<void> {
-    await this.#withStoppedServers(async () => {
-      await rm(this.#homeFolder.at("kept"), { recursive: true, force: true });
-      await mkdir(this.#homeFolder.at("kept"));
-      await this.#copyStore(this.#homeFolder.path, this.#homeFolder.at("kept"));
-    });
+    await this.#withStoppedServers(async () => this.store.copy?.save());
   }
 
   /** Kills all servers and restores the saved store, as if later writes had never reached the disk. */
   async rollBackDisk(): Promise<void> {
-    await this.#withStoppedServers(async () => {
-      for (const name of STORE_FILES) await rm(this.#homeFolder.at(name), { recursive: true, force: true });
-      await this.#copyStore(this.#homeFolder.at("kept"), this.#homeFolder.path);
-    });
+    await this.#withStoppedServers(async () => this.store.copy?.restore());
     this.counts.diskRollbacks += 1;
   }
 
   async #withStoppedServers(work: () => Promise<void>): Promise<void> {
-    const stops = this.#servers.map((server, n) => {
-      this.#servers[n] = undefined;
-      return server?.stop("SIGKILL");
-    });
-    await Promise.all([this.#agent.close(), ...stops]);
+    await Promise.all(
+      this.#servers.map(async (server, n) => {
+        this.#servers[n] = undefined;
+        await server?.stop("SIGKILL");
+      }),
+    );
     await work();
-    this.#agent = this.#openAgent();
     await Promise.all(this.#servers.map((_, n) => this.#startServer(n)));
   }
 
-  async #copyStore(source: string, target: string): Promise<void> {
-    for (const name of STORE_FILES.filter((name) => !name.endsWith("-shm")))
-      await cp(`${source}/${name}`, `${target}/${name}`, { recursive: true }).catch((error: NodeJS.ErrnoException) => {
-        if (error.code !== "ENOENT") throw error;
-      });
-  }
-
-  async #startServer(n: number): Promise<void> {
-    this.#servers[n] = await startServer(this.#hooks, {
-      config: this.#config,
-      home: this.#homeFolder.path,
-      projectDir: this.#projectFolder.path,
-    });
-  }
-
-  #openAgent(): Agent {
-    const options: AgentOptions = {
-      driver: new SqliteDriver({ path: this.#homeFolder.at("sessions.db") }),
-      providers: [this.#createProvider()],
-      tools: [noop],
-      projectDir: this.#projectFolder.path,
-      compaction: { strategy: "sliding-window", threshold: 0.01 },
-    };
-    return new Agent(options);
+  async #startServer(index: number): Promise<void> {
+    // A single server has another clock after each start.
+    const clock = this.#servers.length === 1 ? (this.#startCount += 1) : index;
+    const env = skewedClock(CLOCK_OFFSETS_MS[clock % CLOCK_OFFSETS_MS.length] ?? 0);
+    const server = await startServer(this.#hooks, { ...this.#options, env });
+    this.headers = server.personHeaders;
+    this.#servers[index] = server;
   }
 }
-
-/** Files of the SQLite store. */
-const STORE_FILES = ["sessions.db", "sessions.db-wal", "sessions.db-shm"];

@@ -1,257 +1,295 @@
-import { callTools, ScriptedProvider, type ScriptedChunk, type ScriptedReply } from "gantry/testing";
-import type { FakePiece, FakeStep } from "./fake-model-server.js";
+import { GantryClient } from "gantry/client";
 import { ClientWatcher } from "./client-watcher.js";
 import type { ServerGroup } from "./server-group.js";
-import { HttpWatcher, type CheckedPage } from "./http-watcher.js";
+import { HttpWatcher } from "./http-watcher.js";
+import { describePageFault } from "./page-faults.js";
 import { pause, waitUntil } from "./server-runs.js";
 import { createRandom } from "./random.js";
+import { checkTexts, MAX_ATTEMPTS, type SentText } from "./sent-texts.js";
 
-/** Counts of a schedule's actions and of its watchers' events. `ServerGroupCounts` has the counts of the servers. */
-export interface ScheduleCounts {
-  runs: number;
-  cancels: number;
-  steers: number;
-  reverts: number;
-  restores: number;
-  compactions: number;
-  connections: number;
-  drops: number;
-  /** Number of drops within an event. */
-  splitEvents: number;
-  refusedCursors: number;
-  events: number;
-  characters: number;
-  rewinds: number;
-  repeatedMessages: number;
-}
+/** Counts of a schedule's actions and of its watchers' events. `ServerGroup.counts` has the faults of the servers. */
+const COUNT_NAMES = [
+  "prompts",
+  "acceptedPrompts",
+  "cancels",
+  "steers",
+  "reverts",
+  "restores",
+  "compactions",
+  "connections",
+  "drops",
+  "splitEvents",
+  "refusedCursors",
+  "events",
+  "characters",
+  "rewinds",
+  "repeatedMessages",
+] as const;
+export type ScheduleCounts = Record<(typeof COUNT_NAMES)[number], number>;
 
-/** Random words; some contain an emoji that is split into its halves. */
-function createWords(random: () => number, name: string, count: number): string[] {
-  return Array.from({ length: count }, (_, n) => {
-    const kind = random();
-    return kind < 0.06 ? ["\ud83d", "\ude42 "] : [`${name}${n}${kind < 0.1 ? "\u2028" : ""} `];
-  }).flat();
-}
-
-/** A random answer on a wire: reasoning, text in pieces, calls. Some answers are interrupted. */
-export function createRandomStep(random: () => number): FakeStep {
-  const say: FakePiece[] = [];
-  if (random() < 0.4) say.push({ reasoning: createWords(random, "why", 1 + random() * 8) });
-  say.push({ text: createWords(random, "word", 1 + random() * 70) });
-  if (random() < 0.35) say.push({ call: { name: "glob", arguments: { pattern: "*" } } });
-  return {
-    say,
-    pace: Math.floor(random() * 6),
-    ...(random() < 0.1 ? { breaks: { at: random(), by: random() < 0.5 ? ("reset" as const) : ("cut" as const) } } : {}),
-  };
-}
-
-/** Random answers for the agent of this process. */
-export function createRandomProvider(random: () => number): ScriptedProvider {
-  const fallback = (): ScriptedReply => {
-    const chunks: ScriptedChunk[] = [];
-    if (random() < 0.4)
-      for (const text of createWords(random, "why", 1 + random() * 8))
-        chunks.push({ type: "reasoning", block: "r", text });
-    for (const text of createWords(random, "word", 1 + random() * 50)) {
-      chunks.push({ type: "text", block: "0", text });
-      if (random() < 0.3) chunks.push(Math.floor(random() * 12));
-    }
-    if (random() < 0.15) return { chunks, fault: new Error("the line is dead") };
-    return random() < 0.35 ? [...chunks, ...callTools(["noop", {}, `own-${random()}`])] : { chunks };
-  };
-  return new ScriptedProvider([], { name: "lab", models: [{ id: "m1", name: "m1", ownedBy: "lab" }], fallback });
+/** Time after which a suspended process has lost its leases, in ms. */
+const LONG_SUSPENSION_MS = 33_000;
+/** Options of a schedule. */
+export interface ScheduleOptions {
+  seed: number;
+  steps: number;
+  /** Whether processes are also suspended for longer than a lease. */
+  expiresLeases?: boolean;
 }
 
 /**
- * Runs a random schedule on one session: runs of this process and of servers, cancels, steering, reverts and restores.
- * Servers are killed or stopped, a disk loses writes, and connections of watchers drop. Resolves when each watcher has
- * the stored messages. Throws if a watcher does not get them, or has received a message twice.
+ * A random schedule on one session: runs, cancels, steering, reverts and restores through any server. Servers are
+ * killed, restarted or suspended, the disk is full or loses writes, answers of the store are lost, and connections of
+ * watchers drop.
  */
-export async function runSchedule(group: ServerGroup, seed: number, steps: number): Promise<ScheduleCounts> {
-  const random = createRandom(seed);
-  const pick = (count: number): number => Math.floor(random() * count);
-  const counts: ScheduleCounts = {
-    runs: 0,
-    cancels: 0,
-    steers: 0,
-    reverts: 0,
-    restores: 0,
-    compactions: 0,
-    connections: 0,
-    drops: 0,
-    splitEvents: 0,
-    refusedCursors: 0,
-    events: 0,
-    characters: 0,
-    rewinds: 0,
-    repeatedMessages: 0,
-  };
-  const losesWrites = random() < 0.2;
-  const session = await group.agent.sessions.create();
-  const path = `/api/sessions/${session.id}`;
-  // Each watcher has its own random numbers, so that the number of drops does not change the actions.
-  const [httpRandom, clientRandom, sharedRandom] = [1, 2, 3].map((n) => createRandom(seed * 10 + n)) as [
-    () => number,
-    () => number,
-    () => number,
-  ];
-  const watchers = [
-    new HttpWatcher(`${path}/events`, () => group.pickServer(httpRandom)?.url, httpRandom),
-    new ClientWatcher(session.id, () => group.pickServer(clientRandom)?.url, clientRandom),
-    new ClientWatcher(session.id, () => group.pickServer(sharedRandom)?.url, sharedRandom, true),
-  ];
-  /** Ignores errors that concurrent actions can cause. */
-  const attempt = async <T>(work: () => Promise<T>): Promise<T | undefined> => work().catch(() => undefined);
-  const post = (url: string, body: object, signal?: AbortSignal): Promise<string | undefined> =>
-    attempt(async () => {
-      const init = { method: "POST", body: JSON.stringify(body), ...(signal && { signal }) };
-      const response = await fetch(new URL(url, group.pickServer(random)?.url), init);
-      return await response.text();
-    });
-  const snapshotIds: string[] = [];
-  const pendingWork: Promise<unknown>[] = [];
-  const startPrompt = (n: number): void => {
-    counts.runs += 1;
-    const message = `prompt ${n} ${random() < 0.3 ? "filler ".repeat(600) : ""}`;
-    const abortSignal = AbortSignal.timeout(20 + pick(400));
-    if (random() < 0.4)
-      pendingWork.push(
-        attempt(async () => {
-          const signal = random() < 0.2 ? abortSignal : new AbortController().signal;
-          const run = await group.agent.run({ message, sessionId: session.id, signal });
-          await run.result;
-        }),
-      );
-    else {
-      const requestKind = random();
-      const body = { message, session_id: session.id };
-      if (requestKind < 0.4) pendingWork.push(post("/api/run", { ...body, background: true }));
-      else
-        pendingWork.push(
-          post("/api/run", { ...body, stream: requestKind < 0.8 }, random() < 0.3 ? abortSignal : undefined),
-        );
-    }
-  };
-  const ACTIONS: readonly (readonly [share: number, act: () => Promise<unknown>])[] = [
-    [4, () => Promise.all(pendingWork.splice(0))],
-    [
-      2,
-      () => {
-        counts.cancels += 1;
-        return random() < 0.5
-          ? post(`${path}/cancel`, {})
-          : attempt(async () => {
-              const [run] = await group.agent.runs.list({ sessionId: session.id, limit: 1 });
-              if (run) await group.agent.runs.cancel(run.id);
-            });
-      },
-    ],
-    [
-      2,
-      () => {
-        counts.steers += 1;
-        return post(`${path}/steer`, { message: `steer ${random()}` });
-      },
-    ],
-    [
-      3,
-      () =>
-        attempt(async () => {
-          await Promise.all(pendingWork.splice(0));
-          const messages = await group.agent.sessions.messages(session.id);
-          const targetMessage = messages[pick(messages.length)];
-          if (!targetMessage) return;
-          snapshotIds.push((await group.agent.sessions.revert(session.id, targetMessage.id)).id);
-          counts.reverts += 1;
-        }),
-    ],
-    [
-      2,
-      () =>
-        attempt(async () => {
-          const snapshotId = snapshotIds.pop();
-          if (snapshotId === undefined) return;
-          const newSnapshot = await group.agent.sessions.restore(session.id, snapshotId);
-          if (newSnapshot) snapshotIds.push(newSnapshot.id);
-          counts.restores += 1;
-        }),
-    ],
-    [1, () => attempt(() => group.agent.sessions.update(session.id, { title: `title ${random()}` }))],
-    [1.5, () => group.restart(pick(2), "SIGKILL")],
-    [0.7, () => group.restart(pick(2), "SIGTERM")],
-  ];
-  const totalShare = ACTIONS.reduce((sum, [share]) => sum + share, 0);
+export class Schedule {
+  readonly counts = Object.fromEntries(COUNT_NAMES.map((name) => [name, 0])) as ScheduleCounts;
+  readonly #group: ServerGroup;
+  readonly #options: ScheduleOptions;
+  readonly #random: () => number;
+  readonly #fetch: typeof fetch;
+  readonly #client: GantryClient;
+  readonly #losesWrites: boolean;
+  readonly #texts: SentText[] = [];
+  readonly #snapshotIds: string[] = [];
+  readonly #pendingWork: Promise<unknown>[] = [];
+  /** Faults of servers and of the disk that end later. */
+  readonly #faults: Promise<unknown>[] = [];
+  #watchers: (HttpWatcher | ClientWatcher)[] = [];
+  #sessionId = "";
+  #stored = "";
 
-  try {
-    for (let step = 0; step < steps; step += 1) {
-      startPrompt(step);
-      if (losesWrites && step === Math.floor(steps / 3)) await group.saveDisk();
-      for (let n = pick(3); n > 0; n -= 1) {
-        // Pauses of the schedule, which the seed determines.
-        await pause(random() * 150);
-        let remainingShare = random() * totalShare;
-        await ACTIONS.find(([share]) => (remainingShare -= share) < 0)?.[1]();
+  constructor(group: ServerGroup, options: ScheduleOptions) {
+    this.#group = group;
+    this.#options = options;
+    this.#random = createRandom(options.seed);
+    this.#fetch = group.createFetch(this.#random);
+    this.#client = new GantryClient({ url: "http://gantry.invalid", fetch: this.#fetch });
+    this.#losesWrites = group.store.copy !== undefined && this.#random() < 0.2;
+  }
+
+  /**
+   * Runs the schedule. Throws if a watcher does not get the stored messages, or gets a message twice or a wrong state,
+   * or if the store has lost a prompt or has it twice.
+   */
+  async run(): Promise<ScheduleCounts> {
+    const { steps } = this.#options;
+    this.#sessionId = (await this.#client.start({ message: "the start" })).session_id;
+    this.#watchers = this.#createWatchers();
+    try {
+      for (let step = 0; step < steps; step += 1) {
+        this.#pendingWork.push(this.#sendPrompt(step));
+        if (this.#losesWrites && step === Math.floor(steps / 3)) {
+          await Promise.all(this.#faults);
+          await this.#group.saveDisk();
+        }
+        for (let n = this.#pick(3); n > 0; n -= 1) {
+          // Pauses of the schedule, which the seed determines.
+          await pause(this.#random() * 150);
+          await this.#act();
+        }
+        if (this.#losesWrites && step === Math.floor((steps * 2) / 3)) {
+          // Time for writes that the disk will lose.
+          await pause(100);
+          await Promise.all(this.#faults);
+          await this.#group.rollBackDisk();
+        }
       }
-      if (losesWrites && step === Math.floor((steps * 2) / 3)) {
-        // Time for writes that the disk will lose.
-        await pause(100);
-        await group.rollBackDisk();
-      }
+      await Promise.all([...this.#faults, ...this.#pendingWork.splice(0)]);
+      await this.#check();
+      await this.#client.sessions.delete(this.#sessionId);
+      await waitUntil(() => this.#watchers.every(({ page }) => page.isDeleted));
+    } finally {
+      for (const watcher of this.#watchers) await watcher.end();
+      await Promise.all([...this.#faults, ...this.#pendingWork]);
     }
-    await Promise.all(pendingWork.splice(0));
-    const listOpenRuns = () =>
-      group.agent.runs.list({ sessionId: session.id, states: ["running", "waiting"], limit: 1 });
-    const fetchMessagesText = async () =>
-      (await fetch(new URL(`${path}/messages`, group.pickServer(random)?.url))).text();
-    let expectedText = "";
-    // Fetches the messages in each check, because a late instruction may start another run.
-    const isSettled = async (): Promise<boolean> => {
-      if ((await listOpenRuns()).length > 0) return false;
-      expectedText = await fetchMessagesText();
-      return watchers.every(({ page }) => toJson(page) === expectedText);
+    for (const watcher of this.#watchers) {
+      const { connections, drops, splitEvents, refusedCursors } = watcher;
+      const { events, characters, rewinds, repeatedMessages } = watcher.page;
+      const added = { connections, drops, splitEvents, refusedCursors, events, characters, rewinds, repeatedMessages };
+      for (const [name, count] of Object.entries(added)) this.counts[name as keyof ScheduleCounts] += count;
+    }
+    return this.counts;
+  }
+
+  /** Whether texts may be missing: watchers may miss messages that a revert hides, and the disk may lose texts. */
+  get #hidesTexts(): boolean {
+    return this.counts.reverts > 0 || this.#losesWrites;
+  }
+
+  #pick(count: number): number {
+    return Math.floor(this.#random() * count);
+  }
+
+  /** Each watcher has its own random numbers, so that the number of drops does not change the actions. */
+  #createWatchers(): (HttpWatcher | ClientWatcher)[] {
+    const { seed } = this.#options;
+    const [http, single, shared] = [1, 2, 3].map((n) => createRandom(seed * 10 + n)) as [
+      () => number,
+      () => number,
+      () => number,
+    ];
+    const path = `/api/sessions/${this.#sessionId}/events`;
+    const group = this.#group;
+    return [
+      new HttpWatcher(
+        path,
+        () => group.pickServer(http)?.url,
+        http,
+        () => group.headers,
+      ),
+      new ClientWatcher(this.#sessionId, group.createFetch(single), single),
+      new ClientWatcher(this.#sessionId, group.createFetch(shared), shared, true),
+    ];
+  }
+
+  /** Sends a prompt in a random way. Resolves when a server has answered or the request has failed. Never rejects. */
+  async #sendPrompt(step: number): Promise<void> {
+    this.counts.prompts += 1;
+    const key = this.#random() < 0.3 ? `${this.#sessionId}-${step}` : undefined;
+    const message = `prompt ${step} ${this.#random() < 0.3 ? "filler ".repeat(600) : ""}`;
+    const kind = this.#random();
+    const queue = this.#random() < 0.5;
+    const body = { message, session_id: this.#sessionId, queue, background: kind < 0.4, stream: kind > 0.7 };
+    const canAbort = kind >= 0.4 && this.#random() < 0.3;
+    const signal = canAbort ? AbortSignal.timeout(20 + this.#pick(400)) : new AbortController().signal;
+    const sent: SentText = { text: message, hasKey: key !== undefined, canBeDropped: queue, runIds: new Set() };
+    this.#texts.push(sent);
+    const init = {
+      method: "POST",
+      body: JSON.stringify(body),
+      signal,
+      ...(key !== undefined && { headers: { "idempotency-key": key } }),
     };
+    for (let attempt = 0; attempt < (key === undefined ? 1 : MAX_ATTEMPTS); attempt += 1) {
+      try {
+        const response = await this.#fetch("/api/run", init);
+        const text = response.ok && body.background ? await response.text() : "";
+        const runId = response.headers.get("x-run-id") ?? (/"run_id":"([^"]*)"/.exec(text)?.[1] || undefined);
+        if (response.ok && runId !== undefined) sent.runIds.add(runId);
+        if (text === "") await response.text();
+        if (response.status !== 503) break;
+      } catch {
+        if (signal.aborted) break;
+      }
+      // The server may be down or its store unavailable.
+      await pause(50);
+    }
+    if (sent.runIds.size > 0) this.counts.acceptedPrompts += 1;
+  }
+
+  /** Ignores errors that concurrent actions and faults can cause. */
+  async #attempt<T>(work: () => Promise<T>): Promise<T | undefined> {
+    return work().catch(() => undefined);
+  }
+
+  /** Performs a random action. */
+  async #act(): Promise<void> {
+    const { sessions, runs } = this.#client;
+    const id = this.#sessionId;
+    const group = this.#group;
+    const random = this.#random;
+    const actions: readonly (readonly [share: number, act: () => unknown])[] = [
+      [4, () => Promise.all(this.#pendingWork.splice(0))],
+      [2, () => this.#cancel()],
+      [2, () => this.#steer()],
+      [3, () => this.#revert()],
+      [2, () => this.#restore()],
+      [1, () => this.#attempt(() => sessions.update(id, { title: `title ${random()}` }))],
+      [0.5, () => this.#attempt(() => runs.list({ sessionId: id }))],
+      [1.5, () => group.restart(random, "SIGKILL")],
+      [0.7, () => group.restart(random, "SIGTERM")],
+      [1, () => this.#faults.push(group.suspend(random, this.#pickSuspensionMs()))],
+      [1, () => this.#faults.push(group.fillDisk(random() * 1_500))],
+      [1, () => group.cutAnswers(random)],
+    ];
+    let remainingShare = random() * actions.reduce((sum, [share]) => sum + share, 0);
+    await actions.find(([share]) => (remainingShare -= share) < 0)?.[1]();
+  }
+
+  #pickSuspensionMs(): number {
+    const isLong = this.#random() < 0.05 && this.#options.expiresLeases === true;
+    return this.#random() * 1_500 + (isLong ? LONG_SUSPENSION_MS : 0);
+  }
+
+  async #cancel(): Promise<void> {
+    this.counts.cancels += 1;
+    const { sessions, runs } = this.#client;
+    await this.#attempt(async () => {
+      if (this.#random() < 0.5) return sessions.cancel(this.#sessionId);
+      const [run] = await runs.list({ sessionId: this.#sessionId, size: 1 });
+      return run && runs.cancel(run.id);
+    });
+  }
+
+  async #steer(): Promise<void> {
+    this.counts.steers += 1;
+    const text = `steer ${this.#random()}`;
+    const sent: SentText = { text, hasKey: false, canBeDropped: true, runIds: new Set() };
+    this.#texts.push(sent);
+    const accepted = await this.#attempt(() => this.#client.sessions.steer(this.#sessionId, text));
+    if (accepted) sent.runIds.add(accepted.run_id);
+  }
+
+  async #revert(): Promise<void> {
+    await Promise.all(this.#pendingWork.splice(0));
+    await this.#attempt(async () => {
+      const messages = await this.#client.sessions.messages(this.#sessionId);
+      const messageId = messages[this.#pick(messages.length)]?.id;
+      if (messageId === undefined) return;
+      // The answer of a revert that succeeds may be lost.
+      this.counts.reverts += 1;
+      this.#snapshotIds.push((await this.#client.sessions.rewind(this.#sessionId, { messageId })).snapshot_id);
+    });
+  }
+
+  async #restore(): Promise<void> {
+    const snapshotId = this.#snapshotIds.pop() ?? "";
+    if (snapshotId === "") return;
+    this.counts.restores += 1;
+    await this.#attempt(async () => {
+      this.#snapshotIds.push(await this.#client.sessions.restore(this.#sessionId, snapshotId));
+    });
+  }
+
+  /** Whether no run is open and all watchers have the stored messages and the current state. */
+  async #isSettled(): Promise<boolean> {
+    // Time: the interval of the checks, because watchers may wait for seconds before they connect again.
+    await pause(100);
+    const runs = await this.#client.runs.list({ sessionId: this.#sessionId });
+    if (runs.some(({ state }) => OPEN_STATES.has(state))) return false;
+    // Reads again for each check, because a late instruction may start another run.
+    this.#stored = await (await this.#fetch(`/api/sessions/${this.#sessionId}/messages`)).text();
+    const descriptions = this.#watchers.map(({ page }) =>
+      describePageFault(page, this.#stored, runs, this.#losesWrites),
+    );
+    // A fault stays; a difference may be late.
+    return descriptions.every((text) => text === "" || text.startsWith("received"));
+  }
+
+  async #check(): Promise<void> {
+    const settle = () => waitUntil(() => this.#isSettled()).catch(() => undefined);
     // The checks below report which watcher differs.
-    await waitUntil(isSettled).catch(() => undefined);
+    await settle();
     // A late or repeated event arrives before the events of another run.
-    await attempt(async () => (await group.agent.run({ message: "the end", sessionId: session.id })).result);
-    await waitUntil(isSettled).catch(() => undefined);
-    const faults = watchers.map(({ page }) => describeFault(page, expectedText, losesWrites));
-    const messages = await group.agent.sessions.messages(session.id);
-    counts.compactions = new Set(messages.map(({ sessionId }) => sessionId)).size - 1;
-    for (const [n, fault] of faults.entries()) {
-      const { page } = watchers[n]!;
+    await this.#client.run({ message: "the end", session_id: this.#sessionId, queue: true });
+    await settle();
+    const runs = await this.#client.runs.list({ sessionId: this.#sessionId, size: 100 });
+    const openRuns = runs.filter(({ state }) => OPEN_STATES.has(state));
+    if (openRuns.length > 0) throw new Error(`open runs: ${JSON.stringify(openRuns)}`);
+    for (const [n, { page }] of this.#watchers.entries()) {
+      const fault = describePageFault(page, this.#stored, runs, this.#losesWrites);
       if (fault !== "") throw new Error(`watcher ${n} ${fault}\n${page.trace.slice(-100).join("\n")}`);
     }
-  } finally {
-    for (const watcher of watchers) {
-      await watcher.end();
-      const { page, connections, drops, splitEvents, refusedCursors } = watcher;
-      for (const [name, count] of Object.entries({ connections, drops, splitEvents, refusedCursors }))
-        counts[name as keyof ScheduleCounts] += count;
-      for (const name of ["events", "characters", "rewinds", "repeatedMessages"] as const) counts[name] += page[name];
-    }
-    await Promise.all(pendingWork.splice(0));
+    checkTexts(
+      this.#texts,
+      this.#watchers.map(({ page }) => page.prompts),
+      runs,
+      !this.#hidesTexts,
+    );
+    const messages = await this.#client.sessions.messages(this.#sessionId);
+    this.counts.compactions = new Set(messages.map(({ session_id }) => session_id)).size - 1;
   }
-  return counts;
 }
 
-function toJson({ messages }: CheckedPage): string {
-  return JSON.stringify({ messages });
-}
-
-/** Description of a page's faults; "" if it has none. */
-function describeFault(page: CheckedPage, expectedText: string, losesWrites: boolean): string {
-  if (toJson(page) !== expectedText)
-    return `differs from the stored messages: ${describeDifference(toJson(page), expectedText)}`;
-  if (page.faults.length > 0) return `received ${page.faults.join("; ").slice(0, 2_000)}`;
-  return page.repeatedMessages > 0 && !losesWrites ? `received ${page.repeatedMessages} messages twice` : "";
-}
-
-/** Position where two texts differ, with their contents around it. */
-function describeDifference(actualText: string, expectedText: string): string {
-  let offset = 0;
-  while (offset < actualText.length && actualText[offset] === expectedText[offset]) offset += 1;
-  const excerpt = (text: string) => text.slice(Math.max(0, offset - 200), offset + 300);
-  return `at ${offset} of ${actualText.length} and ${expectedText.length}\n${excerpt(actualText)}\nand not\n${excerpt(expectedText)}`;
-}
+const OPEN_STATES: ReadonlySet<string> = new Set(["queued", "running", "waiting"]);
