@@ -43,8 +43,12 @@ export function createPackagesPlugin() {
       };
     });
     build.onResolve({ filter: /^\.\/deferred-/ }, ({ path }) => ({ path, external: true }));
-    // better-sqlite3 uses `bindings` to find its addon. The driver passes the addon's path instead.
-    build.onResolve({ filter: /^bindings$/ }, ({ path }) => ({ path, namespace: "absent" }));
+    // better-sqlite3 uses `bindings` to find its addon. The driver passes the addon's path instead, and defines no tables
+    // or aggregates in JavaScript.
+    build.onResolve({ filter: /^(bindings|\.\/methods\/(table|aggregate))$/ }, ({ path }) => ({
+      path,
+      namespace: "absent",
+    }));
     build.onLoad({ filter: /.*/, namespace: "absent" }, () => ({ contents: "" }));
     // koa-body fills in default options with zod: 34 ms.
     build.onResolve({ filter: /^zod$/ }, ({ importer }) =>
