@@ -15,8 +15,7 @@ const STEPS = [
   ]),
   // Killed servers and writers.
   ["integration/reliability/killed-server", { TRIALS: 20, STORES }],
-  ["integration/sqlite-driver/processes", { TRIALS: 100 }],
-  ["integration/lowdb-json-driver/processes", { TRIALS: 100 }],
+  ...["sqlite", "lowdb-json"].map((name) => [`integration/${name}-driver/processes`, { TRIALS: 100 }]),
   ["postgres/postgres-driver/processes", { TRIALS: 100 }],
   // Several servers on one store.
   ["integration/reliability/processes", { SERVERS: 24, PROMPTS: 50, STORES }],
@@ -35,8 +34,7 @@ const STEPS = [
   ["integration/watch/all-transports", { TRANSPORTS: "all" }],
   // Hostile input.
   ...["edit", "chunks"].map((name) => [`integration/untrusted/edits/apply-${name}`, { FUZZ_RUNS: 100_000 }]),
-  ["integration/reliability/mutations", { FRAMES: 10_000 }],
-  ["integration/reliability/mcp-mutations", { FRAMES: 10_000 }],
+  ...["mutations", "mcp-mutations"].map((name) => [`integration/reliability/${name}`, { FRAMES: 10_000 }]),
   ["integration/untrusted/shell-fuzz", { LINES: 200_000 }],
   ["integration/tools/trapped-clone", { RUNS: 50 }],
   ["integration/files/race", { CALLS: 10_000 }],

@@ -14,7 +14,7 @@ const FRAME_COUNT = Number(process.env["FRAMES"] ?? 250);
 /** Maximum growth of the heap between a fifth of the frames and the end. */
 const MAX_GROWTH_MB = 16;
 /** Calls of all tools between two starts of the server. */
-const ROUND_COUNT = 20;
+const ROUND_COUNT = Math.min(20, Math.ceil(FRAME_COUNT / 50));
 /** These tools end the server, never return, or return far more than a message. */
 const EXCLUDED_TOOLS = /die|hang|nag|flood|endless|big|sample/;
 
