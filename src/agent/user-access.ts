@@ -50,8 +50,7 @@ export class UserAccess {
   async findVisible(id: string): Promise<Session | undefined> {
     const store = await this.#store();
     if (!store.separatesUsers) throw new ConfigError(`the session store ${store.name} cannot separate users`);
-    const session = await store.get(id);
-    const root = session && session.chain.root !== session.id ? await store.get(session.chain.root) : session;
+    const root = await readRoot(store, id);
     return root && isVisibleTo(root, this.filter.visibleTo) ? root : undefined;
   }
 
@@ -76,6 +75,12 @@ export class UserAccess {
   toStoredKey(key: string): string {
     return `${this.user.name}${KEY_SEPARATOR}${key}`;
   }
+}
+
+/** Reads the first session of a chain. `id`: any id of the chain, or an alias. */
+export async function readRoot(store: SessionDriver, id: string): Promise<Session | undefined> {
+  const session = await store.get(id);
+  return session && session.chain.root !== session.id ? store.get(session.chain.root) : session;
 }
 
 /** Whether a folder is one of the roots, or inside one. Symbolic links are resolved. */

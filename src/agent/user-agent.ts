@@ -10,7 +10,8 @@ import type { Asks } from "../run/permissions/asks.js";
 import type { CommandQuery, ListedCommand } from "../run/prompt/slash-commands.js";
 import type { Runs } from "../run/queue/runs.js";
 import type { Sessions } from "../sessions/sessions.js";
-import { isInAny, UserAccess } from "./user-access.js";
+import { SessionAccess } from "./session-access.js";
+import { isInAny, readRoot, UserAccess } from "./user-access.js";
 import { limitToDailyBudget } from "./user-budget.js";
 import { UserEvents } from "./user-events.js";
 import { restrictAsks, restrictRuns, restrictSessions } from "./user-members.js";
@@ -47,6 +48,7 @@ class UserAgent implements RestrictedMembers {
   readonly #agent: CompleteAgent;
   readonly #access: UserAccess;
   readonly #store: () => Promise<SessionDriver>;
+  readonly #sessionAccess: SessionAccess;
   readonly #events: UserEvents;
   readonly sessions: Sessions;
   readonly runs: Runs;
@@ -54,14 +56,21 @@ class UserAgent implements RestrictedMembers {
   /** The agent's folder, or the first of the user's folders if the user may not work in it. */
   readonly projectDir: string;
 
-  constructor(agent: CompleteAgent, user: User, projectDir: string, { store, channels: { logger } }: UserServices) {
+  constructor(
+    agent: CompleteAgent,
+    user: User,
+    projectDir: string,
+    { store, channels: { logger } }: UserServices,
+    sessionAccess: SessionAccess,
+  ) {
     const access = new UserAccess(user, store);
     this.#agent = agent;
     this.#access = access;
     this.#store = store;
     this.projectDir = projectDir;
-    this.#events = new UserEvents(agent, async (id) => (await access.findVisible(id)) !== undefined, logger);
-    this.sessions = restrictSessions(agent.sessions, access, projectDir, (id) => this.#events.markVisible(id));
+    this.#sessionAccess = sessionAccess;
+    this.#events = new UserEvents(agent, sessionAccess, access.filter.visibleTo, logger);
+    this.sessions = restrictSessions(agent.sessions, access, projectDir, (root) => sessionAccess.remember(root));
     this.runs = restrictRuns(agent.runs, access);
     this.asks = restrictAsks(agent.asks, access);
   }
@@ -76,11 +85,13 @@ class UserAgent implements RestrictedMembers {
     const access = this.#access;
     access.require("run");
     const session = input.sessionId === undefined ? undefined : await access.requireVisible(input.sessionId);
+    // The client of the run may answer its questions, before any event of the session.
+    if (session) this.#sessionAccess.remember(session);
     const { projectDir = session?.projectDir ?? this.projectDir, folders, mode } = input;
     await access.checkFolders(projectDir, folders);
     if (mode !== undefined) access.checkMode(mode, session?.mode ?? this.#agent.mode);
     const { name } = access.user;
-    const run = await this.#agent.run({
+    return this.#agent.run({
       ...(await limitToDailyBudget(this.#agent, access.user, input, await this.#store())),
       ...(!session && { projectDir }),
       ...this.#limitAnswers(input),
@@ -89,8 +100,6 @@ class UserAgent implements RestrictedMembers {
       clientName: name,
       logFields: { ...input.logFields, user: name },
     });
-    this.#events.markVisible(run.sessionId);
-    return run;
   };
 
   readonly commands = async (query: CommandQuery = {}): Promise<ListedCommand[]> => {
@@ -106,9 +115,7 @@ class UserAgent implements RestrictedMembers {
 
   readonly addResponder = (canAnswer: (sessionId: string) => boolean = () => true): (() => void) =>
     this.#access.has("approve")
-      ? this.#agent.addResponder(
-          (id) => (this.#access.has("admin") || this.#events.isKnownVisible(id)) && canAnswer(id),
-        )
+      ? this.#agent.addResponder((id) => this.#events.isKnownVisible(id) && canAnswer(id))
       : () => undefined;
 
   /** Without the scope `approve`, the client of the run answers only questions of tools. */
@@ -122,25 +129,39 @@ class UserAgent implements RestrictedMembers {
   }
 }
 
-/** The agents for users, by the complete agent. */
-const userAgentsByAgent = new WeakMap<object, WeakMap<User, Promise<object>>>();
+/** Shared state of the users of one agent. */
+interface AgentUsers {
+  readonly sessionAccess: SessionAccess;
+  /** An entry is released with its user. */
+  readonly agents: WeakMap<User, Promise<object>>;
+}
 
-/** Returns the agent for a user: the same for the same `user`, so that transports share what it knows of sessions. */
+const usersByAgent = new WeakMap<object, AgentUsers>();
+
+/** Returns the agent for a user: the same for the same `user`. */
 export function getUserAgent<A extends CompleteAgent>(agent: A, user: User, services: UserServices): Promise<A> {
-  const userAgents = userAgentsByAgent.get(agent) ?? new WeakMap<User, Promise<object>>();
-  userAgentsByAgent.set(agent, userAgents);
-  const userAgent = userAgents.get(user) ?? createUserAgent(agent, user, services);
-  userAgents.set(user, userAgent);
+  const users = usersByAgent.get(agent) ?? {
+    sessionAccess: new SessionAccess(agent, async (id) => readRoot(await services.store(), id)),
+    agents: new WeakMap(),
+  };
+  usersByAgent.set(agent, users);
+  const userAgent = users.agents.get(user) ?? createUserAgent(agent, user, services, users.sessionAccess);
+  users.agents.set(user, userAgent);
   // The map has only what was created for this agent.
   return userAgent as Promise<A>;
 }
 
 /** Members that are not listed here do not exist for a user. */
-async function createUserAgent<A extends CompleteAgent>(agent: A, user: User, services: UserServices): Promise<A> {
+async function createUserAgent<A extends CompleteAgent>(
+  agent: A,
+  user: User,
+  services: UserServices,
+  sessionAccess: SessionAccess,
+): Promise<A> {
   const { projectRoots } = user;
   const isServed = !projectRoots || (await isInAny(agent.projectDir, projectRoots));
   const projectDir = isServed ? agent.projectDir : (projectRoots[0] ?? agent.projectDir);
-  const userAgent = new UserAgent(agent, user, projectDir, services);
+  const userAgent = new UserAgent(agent, user, projectDir, services, sessionAccess);
   return new Proxy(agent, {
     get: (_, name): unknown => {
       if (name in userAgent) return Reflect.get(userAgent, name);

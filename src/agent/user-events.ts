@@ -1,84 +1,53 @@
 import type { BusEvents } from "../ports/bus-events.js";
 import type { Logger } from "../ports/logger.js";
-
-/** The agent's member that `UserEvents` uses. */
-interface EventSource {
-  on<E extends keyof BusEvents>(event: E, listener: (payload: BusEvents[E]) => void): () => void;
-}
-
-/** Maximum number of sessions whose visibility is remembered. Beyond it, all are forgotten. */
-const MAX_SESSIONS = 10_000;
+import { isVisibleTo } from "../sessions/visible-to.js";
+import type { Access, EventSource, SessionAccess } from "./session-access.js";
 
 /** The bus of an agent without the events of sessions that a user may not see. Events of one session keep their order. */
 export class UserEvents {
   readonly #agent: EventSource;
-  readonly #isVisible: (id: string) => Promise<boolean>;
+  readonly #sessionAccess: SessionAccess;
+  /** Undefined for a user who sees all sessions. */
+  readonly #user: string | undefined;
   readonly #logger: Logger;
-  /** Whether the user may see a session, by its id. A promise while the session is read. */
-  readonly #visibility = new Map<string, boolean | Promise<boolean>>();
 
-  /** `isVisible` reads whether the user may see a session. */
-  constructor(agent: EventSource, isVisible: (id: string) => Promise<boolean>, logger: Logger) {
+  constructor(agent: EventSource, sessionAccess: SessionAccess, user: string | undefined, logger: Logger) {
     this.#agent = agent;
-    this.#isVisible = isVisible;
+    this.#sessionAccess = sessionAccess;
+    this.#user = user;
     this.#logger = logger;
-    agent.on("session.updated", ({ sessionId, fields }) => {
-      if (fields.includes("shared")) this.#visibility.delete(sessionId);
-    });
   }
 
   /** Like `Agent.on`. */
   on<E extends keyof BusEvents>(event: E, listener: (payload: BusEvents[E]) => void): () => void {
     return this.#agent.on(event, (payload) => {
-      // Nothing can be read of a deleted session. A client that never saw it needs no event.
-      if ("ids" in payload) {
+      if (this.#user === undefined) listener(payload);
+      else if ("ids" in payload) {
+        // Nothing can be read of a deleted session. A client that never saw it needs no event.
         const ids = payload.ids.filter((id) => this.isKnownVisible(id));
         if (ids.length > 0) listener({ ...payload, ids });
-        return;
-      }
-      this.#deliver(findSessionId(payload), () => listener(payload));
+      } else this.#deliver(findSessionId(payload), this.#user, () => listener(payload));
     });
   }
 
   /** Whether the session is known to be visible. Reads an unknown session for the next call. */
   isKnownVisible(id: string): boolean {
-    return this.#read(id) === true;
+    return this.#user === undefined || this.#isVisible(this.#sessionAccess.peek(id, this.#user));
   }
 
-  /** Remembers a session that the user may see. */
-  markVisible(id: string): void {
-    this.#remember(id, true);
+  #deliver(id: string, user: string, deliver: () => void): void {
+    const access = this.#sessionAccess.get(id, user);
+    if (!(access instanceof Promise)) {
+      if (this.#isVisible(access)) deliver();
+      return;
+    }
+    void access
+      .then((currentAccess) => this.#isVisible(currentAccess) && deliver())
+      .catch((error: unknown) => this.#logger.error("event listener failed", { error }));
   }
 
-  #deliver(id: string, deliver: () => void): void {
-    const isVisible = this.#read(id);
-    if (isVisible === true) deliver();
-    else if (isVisible !== false)
-      void isVisible
-        .then((isVisibleNow) => isVisibleNow && deliver())
-        .catch((error: unknown) => this.#logger.error("event listener failed", { error }));
-  }
-
-  #read(id: string): boolean | Promise<boolean> {
-    const isVisible = this.#visibility.get(id);
-    if (isVisible !== undefined) return isVisible;
-    const reading = this.#isVisible(id).then(
-      (isVisible) => {
-        this.#remember(id, isVisible);
-        return isVisible;
-      },
-      () => {
-        this.#visibility.delete(id);
-        return false;
-      },
-    );
-    this.#remember(id, reading);
-    return reading;
-  }
-
-  #remember(id: string, isVisible: boolean | Promise<boolean>): void {
-    if (this.#visibility.size >= MAX_SESSIONS) this.#visibility.clear();
-    this.#visibility.set(id, isVisible);
+  #isVisible(access: Access | undefined): boolean {
+    return access !== undefined && isVisibleTo(access, this.#user);
   }
 }
 

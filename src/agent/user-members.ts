@@ -6,6 +6,7 @@ import type { WatchOptions } from "../ports/watch.js";
 import type { Asks } from "../run/permissions/asks.js";
 import type { Runs } from "../run/queue/runs.js";
 import type { Sessions } from "../sessions/sessions.js";
+import { isVisibleTo } from "../sessions/visible-to.js";
 import type { UserAccess } from "./user-access.js";
 
 const READING_SESSION_METHODS = new Set<PropertyKey>([
@@ -19,12 +20,15 @@ const SHARE_CHECK_INTERVAL_MS = 500;
 type Method = (...args: unknown[]) => unknown;
 type Methods<T> = { [Name in keyof T]?: T[Name] };
 
-/** The agent's sessions for a user. `projectDir`: default folder of new sessions. `onVisible`: called for a watched one. */
+/**
+ * The agent's sessions for a user. `projectDir`: default folder of new sessions. `onVisible`: called with the first session
+ * of a watched chain.
+ */
 export function restrictSessions(
   sessions: Sessions,
   access: UserAccess,
   projectDir: string,
-  onVisible: (id: string) => void,
+  onVisible: (root: Session) => void,
 ): Sessions {
   const { name } = access.user;
   const requireOwner = async (id: string): Promise<Session> => {
@@ -77,18 +81,20 @@ export function restrictSessions(
 async function* watchVisible(
   sessions: Sessions,
   access: UserAccess,
-  onVisible: (id: string) => void,
+  onVisible: (root: Session) => void,
   id: string,
   options: WatchOptions = {},
 ): ReturnType<Sessions["watch"]> {
   access.require("read");
   const root = await access.requireVisible(id);
-  onVisible(root.id);
+  onVisible(root);
   let checkedMs = monotonicMs();
   // `true` would count for the asks of all sessions.
   const canAnswer = access.has("approve") && (options.canAnswer === true ? () => true : options.canAnswer);
   for await (const event of sessions.watch(id, { ...options, canAnswer })) {
-    // The owner may have stopped to share the session.
+    // The owner may have stopped sharing the session. The state reports it at once, but follows all stored messages, which
+    // a slow reader may read for a long time.
+    if (event.type === "state" && !isVisibleTo(event.state.session, access.filter.visibleTo)) return;
     if (!access.isOwner(root) && monotonicMs() - checkedMs >= SHARE_CHECK_INTERVAL_MS) {
       if (!(await access.findVisible(id))) return;
       checkedMs = monotonicMs();

@@ -127,8 +127,10 @@ export class Sessions extends SessionServices {
     const set: SessionFields = { ...fields, ...(fields.title === undefined ? {} : { hasFinalTitle: true }) };
     await store.write(head.newest.id, { fence: null, sync: true, set });
     if (fields.shared !== undefined)
-      for (const id of await listSubagentSessionIds(store, root))
+      for (const id of await listSubagentSessionIds(store, root)) {
         await store.write(id, { fence: null, sync: true, set: { shared: fields.shared } });
+        this.#options.notifyWatchers(id, false);
+      }
     const session = await requireSession(store, root);
     this.#options.notifyWatchers(root, false);
     this.#options.bus.emit("session.updated", { sessionId: root, fields: Object.keys(fields), session });
