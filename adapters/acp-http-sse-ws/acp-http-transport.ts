@@ -167,7 +167,8 @@ class AcpListener extends ListeningBase implements Clients {
       void unusedClient.close(CLOSE_CODES.tryAgainLater, "too many connections");
     }
     const id = randomBytes(CONNECTION_ID_BYTES).toString("base64url");
-    const client = new ClientConnection(servers.get(user), {
+    const { server, release } = servers.open(user);
+    const client = new ClientConnection(server, {
       id,
       user,
       address,
@@ -175,7 +176,10 @@ class AcpListener extends ListeningBase implements Clients {
       heartbeatMs: options.heartbeatMs,
       idleMs: options.idleMs,
       unusedMs: options.unusedMs,
-      onClosed: () => void this.#clients.delete(id),
+      onClosed: () => {
+        this.#clients.delete(id);
+        release();
+      },
     });
     this.#clients.set(id, client);
     return client;

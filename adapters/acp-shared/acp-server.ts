@@ -74,6 +74,11 @@ export class AcpServer {
   async close(): Promise<void> {
     for (const unsubscribe of this.#unsubscribers.splice(0)) unsubscribe();
     for (const connection of [...this.#connections]) this.disconnect(connection);
+    await this.waitForIdle();
+  }
+
+  /** Resolves when the runs of all prompts and the watches of all disconnected clients have ended. Never rejects. */
+  async waitForIdle(): Promise<void> {
     await Promise.all([this.#turns.waitForIdle(), ...this.#pendingCloses]);
   }
 }

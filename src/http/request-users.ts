@@ -23,6 +23,8 @@ export interface UserOptions {
 /** Interval of the checks whether the file has changed or a token has expired, in ms. A revoke ends streams after it. */
 const CHECK_INTERVAL_MS = 400;
 const MINUTE_MS = 60_000;
+/** Maximum number of users without a token. Beyond it, the least recently used ones without connections are forgotten. */
+const MAX_PROXY_USERS = 1000;
 
 /** The user who has the token of gantry's home. */
 const LOCAL_USER: User = { name: LOCAL_USER_NAME, scopes: ["admin"] };
@@ -33,6 +35,8 @@ interface KnownUser {
   readonly token: UserToken | undefined;
   /** Connections of the requests that are being answered, and upgraded connections. */
   readonly connections: Set<{ readonly socket: Duplex }>;
+  /** Whether the expiry of the token was handled. */
+  readonly hasEnded: boolean;
   /** Requests that the user may still make, as of `countedAtMs`. */
   remainingRequests: number;
   countedAtMs: number;
@@ -49,7 +53,7 @@ export class RequestUsers {
   readonly #namedByProxy = new WeakSet<IncomingMessage>();
   readonly #localUser = createKnownUser(LOCAL_USER, undefined);
   #usersByHash = new Map<string, KnownUser>();
-  /** Users without a token, whom the proxy has named. */
+  /** Users without a token, whom the proxy has named, the most recently used last. */
   readonly #proxyUsers = new Map<string, KnownUser>();
   /** Message of the last failed read; `""` after a successful one. */
   #lastFailure = "";
@@ -137,16 +141,26 @@ export class RequestUsers {
   #findProxyUser(name: string): KnownUser | Refusal {
     const tokenUser = [...this.#usersByHash.values()].find(({ user }) => user.name === name);
     if (tokenUser) return isExpired(tokenUser) ? createUnauthorized("the token has expired") : tokenUser;
-    const knownUser = this.#proxyUsers.get(name);
-    if (knownUser) return knownUser;
     try {
       checkUserName(name);
     } catch (error) {
       return createUnauthorized((error as Error).message);
     }
-    const newUser = createKnownUser({ name, scopes: ["read", "run", "approve"] }, undefined);
-    this.#proxyUsers.set(name, newUser);
-    return newUser;
+    const knownUser =
+      this.#proxyUsers.get(name) ?? createKnownUser({ name, scopes: ["read", "run", "approve"] }, undefined);
+    this.#proxyUsers.delete(name);
+    this.#forgetProxyUser();
+    this.#proxyUsers.set(name, knownUser);
+    return knownUser;
+  }
+
+  #forgetProxyUser(): void {
+    if (this.#proxyUsers.size < MAX_PROXY_USERS) return;
+    for (const [name, { connections }] of this.#proxyUsers)
+      if (connections.size === 0) {
+        this.#proxyUsers.delete(name);
+        return;
+      }
   }
 
   async #load(): Promise<void> {
@@ -183,8 +197,12 @@ export class RequestUsers {
     } finally {
       this.#check = undefined;
     }
-    for (const knownUser of this.#usersByHash.values())
-      if (isExpired(knownUser)) this.#end(knownUser, "a token has expired");
+    for (const [hash, knownUser] of this.#usersByHash) {
+      if (!isExpired(knownUser) || knownUser.hasEnded) continue;
+      this.#end(knownUser, "a token has expired");
+      // The transports keep an agent for each object of a user.
+      this.#usersByHash.set(hash, { ...knownUser, user: { ...knownUser.user }, hasEnded: true });
+    }
   }
 
   #end({ user, connections }: KnownUser, message: string): void {
@@ -196,7 +214,7 @@ export class RequestUsers {
 
 function createKnownUser(user: User, token: UserToken | undefined): KnownUser {
   const remainingRequests = token?.requestsPerMinute ?? Infinity;
-  return { user, token, connections: new Set(), remainingRequests, countedAtMs: monotonicMs() };
+  return { user, token, connections: new Set(), hasEnded: false, remainingRequests, countedAtMs: monotonicMs() };
 }
 
 function createUnauthorized(message: string): Refusal {
