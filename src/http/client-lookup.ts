@@ -48,6 +48,8 @@ export class ClientLookup {
   readonly #logger: Logger;
   readonly #loggedMessages = new Set<string>();
   readonly #peerLookup = new PeerLookup();
+  /** The last other user that was identified. */
+  #otherUid = -1;
 
   constructor(logger: Logger) {
     this.#logger = logger;
@@ -64,21 +66,26 @@ export class ClientLookup {
     }
     if (owner === "none") return "gone";
     if (!this.#trustedUids.has(owner.uid)) {
-      this.#warnOnce(
-        `refused a process of another user of this machine (uid ${owner.uid}); server.required_headers lets it ` +
-          "authenticate, server.allow_other_users admits all users",
-      );
+      this.#otherUid = owner.uid;
       return "other_user";
     }
     // Open files of root's processes are not visible. Root can run commands without gantry, so no check is needed.
     if (owner.uid !== process.getuid?.() && owner.uid !== process.geteuid?.()) return "outside";
     const origin = await findProcessOrigin(owner.inode);
-    if (origin === "command")
-      this.#warnOnce("refused a request of a command, an MCP server or a background process of gantry");
     if (origin !== "unseen") return origin;
     // The process that opened the connection may have ended meanwhile.
     const currentOwner = await this.#peerLookup.findOwner(socket);
     return typeof currentOwner === "object" && currentOwner.inode === owner.inode ? "unseen" : "gone";
+  }
+
+  /** Logs that a request of a client was refused, once for each kind and user. */
+  reportRefusal(client: "other_user" | "command"): void {
+    this.#warnOnce(
+      client === "command"
+        ? "refused a request of a command, an MCP server or a background process of gantry"
+        : `refused a process of another user of this machine (uid ${this.#otherUid}); server.tokens or ` +
+            "server.required_headers lets it authenticate, server.allow_other_users admits all users",
+    );
   }
 
   #warnOnce(message: string): void {

@@ -85,6 +85,7 @@ export class HttpGate {
   /** Clients by socket. `client` is undefined until `identification` resolves. */
   readonly #clientsBySocket = new WeakMap<object, { client: ClientKind | undefined; identification: Promise<void> }>();
   #lookupPromise: Promise<ClientLookup> | undefined;
+  #lookup: ClientLookup | undefined;
   #token: PersonToken | undefined;
   /** Undefined: the listener has no users. */
   #users: RequestUsers | undefined;
@@ -132,7 +133,7 @@ export class HttpGate {
     this.#lookupPromise ??= import("./client-lookup.js").then(({ ClientLookup }) => new ClientLookup(this.#logger));
     // A client that cannot be identified because of an error is rejected.
     const identifiedClient = this.#lookupPromise
-      .then((lookup) => lookup.identify(socket))
+      .then((lookup) => (this.#lookup = lookup).identify(socket))
       .catch((): ClientKind => "gone");
     entry.identification = identifiedClient.then((client) => void (entry.client = client));
     this.#clientsBySocket.set(socket, entry);
@@ -245,8 +246,10 @@ export class HttpGate {
 
   #findClientRefusal(request: IncomingMessage, isBrowserPath: boolean): Refusal | undefined {
     const client = this.#clientOf(request);
-    if (client === "other_user") return this.refusesOtherUsers ? OTHER_USER_REFUSAL : undefined;
-    if (client === "command") return COMMAND_REFUSAL;
+    if (client === "command" || (client === "other_user" && this.refusesOtherUsers)) {
+      this.#lookup?.reportRefusal(client);
+      return client === "command" ? COMMAND_REFUSAL : OTHER_USER_REFUSAL;
+    }
     // A client that has disconnected may have been a command.
     if (client === "gone") return this.#isLoopback ? OTHER_USER_REFUSAL : undefined;
     const isUnseen = client === "unseen" && this.#isLoopback;

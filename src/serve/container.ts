@@ -171,7 +171,7 @@ export async function provideHttpHost(root: DependencyContainer): Promise<void> 
 }
 
 function createRemedy(section: "acp" | "server"): { authenticate: string; listen: string } {
-  const authenticate = `${section}.required_headers`;
+  const authenticate = `server.tokens or ${section}.required_headers`;
   return { authenticate, listen: `set ${authenticate} in the config, or server.insecure: true (--insecure)` };
 }
 

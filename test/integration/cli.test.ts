@@ -319,15 +319,18 @@ describe("gantry serve with an invalid setup", () => {
     const publicArgs = ["serve", "--port", "0", "--host", "0.0.0.0"];
     assertRefused(
       await runGantry(t, publicArgs),
-      /set server\.required_headers in the config, or .*--insecure.*127\.0\.0\.1/,
+      /set server\.tokens or server\.required_headers in the config, or .*--insecure.*127\.0\.0\.1/,
     );
     assertRefused(
       await runGantry(t, [...publicArgs, "--acp"]),
-      /set acp\.required_headers in the config, or .*--insecure/,
+      /set server\.tokens or acp\.required_headers in the config, or .*--insecure/,
     );
     const server = await startServer(t, { args: ["serve", "--port", "0", "--host", "0.0.0.0", "--insecure"] });
     assert.match(server.stdout, /^http server listening on http:\/\/0\.0\.0\.0:\d+\n$/);
-    assert.match(server.stderr, /no authentication: every client that can reach http:\/\/0\.0\.0\.0:[1-9]\d* can run/);
+    assert.match(
+      server.stderr,
+      /no authentication: every client that can reach http:\/\/0\.0\.0\.0:[1-9]\d* can run .*; server\.tokens or server\.required_headers requires/,
+    );
   });
 
   it("reports an incompatible or missing SQLite addon with a rebuild command, and does not listen", async (t) => {

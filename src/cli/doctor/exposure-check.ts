@@ -17,7 +17,8 @@ import {
 } from "./finding.js";
 
 const HEALTH_TIMEOUT_MS = 2_000;
-const AUTHENTICATE = "set server.required_headers to a header with a secret value, or bind to 127.0.0.1";
+const AUTHENTICATE =
+  "set server.tokens, or server.required_headers to a header with a secret value, or bind to 127.0.0.1";
 
 /** The clients that can reach the server, and whether they authenticate. */
 export const exposureCheck: DoctorCheck = {
@@ -41,8 +42,13 @@ function attemptNames({ loadedConfig, home }: DoctorContext): string[] {
 
 /** Whether a client on another machine can reach the server and needs no secret. */
 export function isOpenToOthers({ loadedConfig: { config } }: Pick<DoctorContext, "loadedConfig">): boolean {
-  const { host, requiredHeaders } = config.server;
-  return !isLoopbackHost(host) && !authenticates(requiredHeaders);
+  return (
+    !isLoopbackHost(config.server.host) && !hasUsers(config.server) && !authenticates(config.server.requiredHeaders)
+  );
+}
+
+function hasUsers({ tokens, trustedUserHeader }: DoctorContext["loadedConfig"]["config"]["server"]): boolean {
+  return tokens !== "" || trustedUserHeader !== "";
 }
 
 function isLoopbackHost(host: string): boolean {
@@ -51,14 +57,15 @@ function isLoopbackHost(host: string): boolean {
 
 function checkBind({ loadedConfig }: DoctorContext, names: readonly string[]): Finding {
   const { host, requiredHeaders, insecure } = loadedConfig.config.server;
-  const hasAuthentication = authenticates(requiredHeaders);
+  const authenticatesAcp = hasUsers(loadedConfig.config.server) || !names.includes("acp-http-sse-ws");
+  const hasAuthentication = hasUsers(loadedConfig.config.server) || authenticates(requiredHeaders);
   if (isLoopbackHost(host))
     return createOk(
       "exposure.bind",
       `${host} is reachable from this machine only`,
       hasAuthentication ? "clients authenticate" : "processes of this user need no authentication",
     );
-  if (hasAuthentication && !names.includes("acp-http-sse-ws"))
+  if (hasAuthentication && authenticatesAcp)
     return createOk("exposure.bind", `${host} is reachable from other machines; clients authenticate`);
   if (hasAuthentication)
     return createOk("exposure.bind", `${host} is reachable from other machines`, "ACP needs acp.required_headers");
