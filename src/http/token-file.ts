@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { readFile, rename, rm, writeFile } from "node:fs/promises";
 import { isAbsolute } from "node:path";
-import { newId, randomBytes } from "../base/ids.js";
+import { randomBytes } from "../base/ids.js";
 import { isRecord } from "../base/json.js";
 import type { User, UserScope } from "../ports/user.js";
 
@@ -62,13 +62,17 @@ export async function readTokenFile(file: string): Promise<UserToken[]> {
   }
 }
 
-/** Replaces the file, so that readers see either the old or the new tokens. */
+/** Replaces the file, so that readers see either the old or the new tokens. Rejects with an `Error` that names the file. */
 export async function writeTokenFile(file: string, tokens: readonly UserToken[]): Promise<void> {
-  const temporaryFile = `${file}.${newId()}`;
+  // A command that was killed may have left this file. The caller's lock keeps other commands away.
+  const temporaryFile = `${file}.new`;
   try {
     const text = `${JSON.stringify({ version: FORMAT_VERSION, tokens }, undefined, 2)}\n`;
-    await writeFile(temporaryFile, text, { mode: 0o600, flag: "wx" });
+    await writeFile(temporaryFile, text, { mode: 0o600 });
     await rename(temporaryFile, file);
+  } catch (error) {
+    // The error of a full disk names no file.
+    throw new Error(`${file} cannot be written and was not changed: ${(error as Error).message}`, { cause: error });
   } finally {
     await rm(temporaryFile, { force: true });
   }
