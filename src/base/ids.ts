@@ -56,3 +56,9 @@ export function randomBytes(count: number, source = "/dev/urandom"): Uint8Array<
 export function now(clock: SharedClock = {}): string {
   return new Date(nowMs(clock)).toISOString();
 }
+
+/** Like `now`, but not before `earliest`, because a clock may have been set back since then. */
+export function nowNotBefore(earliest: string, clock: SharedClock): string {
+  const currentTime = now(clock);
+  return currentTime > earliest ? currentTime : earliest;
+}

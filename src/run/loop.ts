@@ -1,4 +1,4 @@
-import { now } from "../base/ids.js";
+import { nowNotBefore } from "../base/ids.js";
 import { openWindow } from "../compaction/context-window.js";
 import { createMessage, createToolMessage, toolCalls } from "../conversation/messages.js";
 import { withState } from "../conversation/conversation.js";
@@ -113,7 +113,12 @@ async function addUserMessages(
   changes: { readonly consumedInstructions?: readonly string[] } = {},
 ): Promise<Message[]> {
   const messages = texts.map((text) => conversation.compose(createMessage("user", text)));
-  await recorder.write({ sync: true, add: messages, ...changes, set: { updatedAt: now(store) } });
+  await recorder.write({
+    sync: true,
+    add: messages,
+    ...changes,
+    set: { updatedAt: nowNotBefore(recorder.run.startedAt, store) },
+  });
   for (const message of messages) conversation.add(message);
   return messages;
 }

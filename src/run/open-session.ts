@@ -1,5 +1,5 @@
 import type { AsyncScope } from "../base/async-scope.js";
-import { now } from "../base/ids.js";
+import { nowNotBefore } from "../base/ids.js";
 import { createLoggerWithFields } from "../base/log.js";
 import { Conversation } from "../conversation/conversation.js";
 import { Recorder } from "../conversation/recorder.js";
@@ -229,8 +229,7 @@ function openChannels(
  */
 function selectStartTime(root: Session, store: SessionDriver): string {
   const afterLastChange = root.lastSeq === 0 ? "" : new Date(Date.parse(root.updatedAt) + 1).toISOString();
-  const currentTime = now(store);
-  return currentTime > afterLastChange ? currentTime : afterLastChange;
+  return nowNotBefore(afterLastChange, store);
 }
 
 /** Reads the attachments when a reader slot is free. Returns the input with these attachments. */

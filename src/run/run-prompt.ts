@@ -1,6 +1,6 @@
 import type { AsyncScope } from "../base/async-scope.js";
 import type { Bus } from "../base/bus.js";
-import { now } from "../base/ids.js";
+import { nowNotBefore } from "../base/ids.js";
 import {
   createMessage,
   createToolMessage,
@@ -215,7 +215,8 @@ export async function persistPrompt(session: OpenedSession, prompt: RunPrompt, b
   }
   // A new session and its first message are stored in one write.
   const message = conversation.compose(prompt.message);
-  await recorder.createSession({ ...conversation.session, lastSeq: message.seq }, message);
+  const { startedAt: updatedAt } = recorder.run;
+  await recorder.createSession({ ...conversation.session, updatedAt, lastSeq: message.seq }, message);
   conversation.add(message);
   bus.emit("session.created", { session: conversation.session, runId });
 }
@@ -241,11 +242,9 @@ async function continueSession(
   const deadRuns = unfinished.filter((record) => !writtenIds.includes(record.id) && !isQueued(record, store));
   // The key is freed in the same change, so that no other run can take it in between.
   const runsWithoutKey = replacedRun ? [{ ...replacedRun, idempotencyKey: "", fingerprint: "" }] : [];
-  const { startedAt } = recorder.run;
-  const currentTime = now(store);
   const change = {
     sync: "later",
-    set: { ...fields, updatedAt: currentTime > startedAt ? currentTime : startedAt },
+    set: { ...fields, updatedAt: nowNotBefore(recorder.run.startedAt, store) },
     add: messages,
   } as const;
   await recorder.write({ ...change, runs: [...deadRuns.map(toInterruptedRun), ...runsWithoutKey, recorder.run] });

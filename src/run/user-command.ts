@@ -1,7 +1,7 @@
 import { setMaxListeners } from "node:events";
 import { onAbort } from "../base/abort.js";
 import { AsyncScope } from "../base/async-scope.js";
-import { newId, now } from "../base/ids.js";
+import { newId, nowNotBefore } from "../base/ids.js";
 import { Conversation } from "../conversation/conversation.js";
 import { createMessage } from "../conversation/messages.js";
 import { CommandsDisabledError, InputError, RunCancelledError, SessionNotFoundError } from "../ports/errors.js";
@@ -155,7 +155,7 @@ async function storeCommand(
     store.write(session.id, {
       ...{ fence: lease.fence, sync: true, release: true },
       add: [message],
-      set: { updatedAt: now(store), ...(head.root.archived && { archived: false }) },
+      set: { updatedAt: nowNotBefore(head.root.updatedAt, store), ...(head.root.archived && { archived: false }) },
     }),
   );
   channels.liveSessions().notifyMessageChange(root, store);

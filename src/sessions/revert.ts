@@ -1,5 +1,5 @@
 import { PointNotFoundError } from "../ports/errors.js";
-import { newId, now } from "../base/ids.js";
+import { newId, now, nowNotBefore } from "../base/ids.js";
 import { requireHead } from "./require-session.js";
 import type { Message } from "../ports/message.js";
 import type { SessionDriver } from "../ports/session-driver.js";
@@ -25,7 +25,7 @@ export async function revert(
   if (!lastMessage) throw new PointNotFoundError("message");
   const snapshot = { ...createSnapshot(lastMessage.seq, store), id: snapshotId };
   const { root } = await requireHead(store, id);
-  const set = { rewinds: [...root.rewinds, lastMessage.seq], updatedAt: now(store) };
+  const set = { rewinds: [...root.rewinds, lastMessage.seq], updatedAt: nowNotBefore(root.updatedAt, store) };
   await store.write(lastMessage.sessionId, { fence, sync: true, revert: snapshot, set });
   return snapshot;
 }
@@ -60,7 +60,10 @@ export async function restore(
     sync: true,
     ...(hiddenBranch ? { revert: hiddenBranch } : {}),
     restore: snapshotId,
-    set: { rewinds: [...head.root.rewinds, baseMessage.seq], updatedAt: now(store) },
+    set: {
+      rewinds: [...head.root.rewinds, baseMessage.seq],
+      updatedAt: nowNotBefore(head.root.updatedAt, store),
+    },
   });
   // If another branch was restored first, the snapshot of that step contains the messages that were visible before.
   return branchRestore ? branchRestore.snapshot : hiddenBranch;

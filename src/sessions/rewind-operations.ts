@@ -1,5 +1,5 @@
 import type { Bus } from "../base/bus.js";
-import { now } from "../base/ids.js";
+import { nowNotBefore } from "../base/ids.js";
 import type { BusEvents } from "../ports/bus-events.js";
 import { InputError, PointNotFoundError } from "../ports/errors.js";
 import type { FileHistory, UndoneFile } from "../ports/file-history.js";
@@ -144,7 +144,7 @@ export class RewindOperations {
     const { root } = session.chain;
     const paths = files.flatMap(({ path, outcome }) => (CHANGED_OUTCOMES.has(outcome) ? [path] : []));
     if (paths.length === 0) return;
-    await store.write(session.id, { fence, sync: false, set: { updatedAt: now(store) } });
+    await store.write(session.id, { fence, sync: false, set: { updatedAt: nowNotBefore(session.updatedAt, store) } });
     this.#services.notifyWatchers(root, false);
     this.#services.bus.emit("session.files_restored", { sessionId: root, paths });
   }

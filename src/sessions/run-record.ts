@@ -1,5 +1,5 @@
 import type { SharedClock } from "../base/clock.js";
-import { now } from "../base/ids.js";
+import { nowNotBefore } from "../base/ids.js";
 import { redact } from "../base/redact.js";
 import { NO_USAGE } from "../conversation/usage.js";
 import { GantryError, hasCode, RunCancelledError } from "../ports/errors.js";
@@ -28,8 +28,7 @@ export function createRunRecord(
 
 /** Returns the time at which a run ends: the current time of its store, but not before the run's start. */
 export function selectEndTime({ startedAt }: Pick<RunRecord, "startedAt">, store: SharedClock): string {
-  const currentTime = now(store);
-  return currentTime > startedAt ? currentTime : startedAt;
+  return nowNotBefore(startedAt, store);
 }
 
 /** Returns the changed fields of a run that finished with a result. */

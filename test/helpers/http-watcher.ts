@@ -19,6 +19,8 @@ export class CheckedPage extends EventPage {
   readonly stateFaults: string[] = [];
   /** Contents of all user messages ever received, by id. */
   readonly prompts = new Map<string, unknown>();
+  /** Runs that were `interrupted` before another state. */
+  readonly resumedRunIds = new Set<string>();
   /** Cursors since the last rewind. */
   #cursors = new Set<string>();
   /** Newest known states of all runs ever received, in the order of the runs. */
@@ -52,9 +54,14 @@ export class CheckedPage extends EventPage {
     for (const text of [content, reasoning]) if (typeof text === "string") this.characters += text.length;
   }
 
+  /** Ids of all runs ever received, oldest first. */
+  get runIds(): string[] {
+    return [...this.#runs.keys()];
+  }
+
   /** Checks that a session's newest run follows the earlier runs, and that a run that has ended stays so. */
   #checkRun(run: WireRun | undefined): void {
-    const newestId = [...this.#runs.keys()].at(-1);
+    const newestId = this.runIds.at(-1);
     if (!run) {
       if (newestId !== undefined) this.stateFaults.push(`no run after the run ${newestId}`);
       return;
@@ -64,6 +71,7 @@ export class CheckedPage extends EventPage {
     if (lastRun && id !== newestId) this.stateFaults.push(`the run ${id} after the later run ${newestId}`);
     if (lastRun && hasEnded(lastRun) && state !== lastRun.state)
       this.stateFaults.push(`the run ${id}, which was ${lastRun.state}, is ${state}`);
+    if (lastRun?.state === "interrupted" && state !== "interrupted") this.resumedRunIds.add(id);
     if (lastRun?.state !== state) this.trace.push(`run ${id} ${state}`);
     this.#runs.set(id, run);
   }

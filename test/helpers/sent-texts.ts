@@ -35,3 +35,12 @@ export function checkTexts(
     if (isComplete && mustBeStored && count === 0) throw new Error(`lost text, ${summary}`);
   }
 }
+
+/** Describes a run that was interrupted and continued, although no request with its key can have continued it. */
+export function describeResumedRun(resumedIds: ReadonlySet<string>, texts: readonly SentText[]): string {
+  const keyedTexts = texts.filter(({ hasKey }) => hasKey);
+  // The run of a request without an answer is unknown.
+  if (keyedTexts.some(({ runIds }) => runIds.size === 0)) return "";
+  const id = [...resumedIds].find((resumedId) => !keyedTexts.some(({ runIds }) => runIds.has(resumedId)));
+  return id === undefined ? "" : `has the run ${id} as interrupted, which continues`;
+}

@@ -5,7 +5,7 @@ import { HttpWatcher } from "./http-watcher.js";
 import { describePageFault } from "./page-faults.js";
 import { pause, waitUntil } from "./server-runs.js";
 import { createRandom } from "./random.js";
-import { checkTexts, MAX_ATTEMPTS, type SentText } from "./sent-texts.js";
+import { checkTexts, describeResumedRun, MAX_ATTEMPTS, type SentText } from "./sent-texts.js";
 
 /** Counts of a schedule's actions and of its watchers' events. `ServerGroup.counts` has the faults of the servers. */
 const COUNT_NAMES = [
@@ -271,14 +271,22 @@ export class Schedule {
     const settle = () => waitUntil(() => this.#isSettled()).catch(() => undefined);
     // The checks below report which watcher differs.
     await settle();
+    const oldRuns = new Set(
+      (await this.#client.runs.list({ sessionId: this.#sessionId, size: 100 })).map(({ id }) => id),
+    );
     // A late or repeated event arrives before the events of another run.
     await this.#client.run({ message: "the end", session_id: this.#sessionId, queue: true });
     await settle();
     const runs = await this.#client.runs.list({ sessionId: this.#sessionId, size: 100 });
     const openRuns = runs.filter(({ state }) => OPEN_STATES.has(state));
     if (openRuns.length > 0) throw new Error(`open runs: ${JSON.stringify(openRuns)}`);
+    const resumesRuns = this.#losesWrites || this.#options.expiresLeases === true;
     for (const [n, { page }] of this.#watchers.entries()) {
-      const fault = describePageFault(page, this.#stored, runs, this.#losesWrites);
+      const newestId = page.runIds.at(-1) ?? "";
+      const fault =
+        describePageFault(page, this.#stored, runs, this.#losesWrites) ||
+        (oldRuns.has(newestId) ? `has the newest run ${newestId}` : "") ||
+        (resumesRuns ? "" : describeResumedRun(page.resumedRunIds, this.#texts));
       if (fault !== "") throw new Error(`watcher ${n} ${fault}\n${page.trace.slice(-100).join("\n")}`);
     }
     checkTexts(

@@ -2,7 +2,7 @@ import { createDeadline } from "../../base/abort.js";
 import { toPrintable } from "../../base/printable.js";
 import { TaskSet } from "../../base/task-set.js";
 import type { ThrottledOutput } from "../../base/throttled-output.js";
-import { now } from "../../base/ids.js";
+import { nowNotBefore } from "../../base/ids.js";
 import { InputError } from "../../ports/errors.js";
 import type { Run } from "../../ports/run.js";
 import type { Session } from "../../ports/session.js";
@@ -139,7 +139,8 @@ export function addUsageToParent({ parentRun, usageTasks }: SubagentCall, runId:
   const { recorder, store } = parentRun.session;
   const { allowance } = parentRun.budget;
   const amount = allowance?.findReservation(runId);
-  const usageWrite = recorder.write({ sync: false, usage, set: { updatedAt: now(store) } }).then(
+  const set = { updatedAt: nowNotBefore(recorder.run.startedAt, store) };
+  const usageWrite = recorder.write({ sync: false, usage, set }).then(
     () => undefined,
     // The error that prevents the write also ends the parent run.
     (error: unknown) => parentRun.channels.logger.debug("subagent usage was not stored in the parent run", { error }),
