@@ -43,12 +43,8 @@ export function createPackagesPlugin() {
       };
     });
     build.onResolve({ filter: /^\.\/deferred-/ }, ({ path }) => ({ path, external: true }));
-    // better-sqlite3 uses `bindings` to find its addon. The driver passes the addon's path instead, and defines no tables
-    // or aggregates in JavaScript.
-    build.onResolve({ filter: /^(bindings|\.\/methods\/(table|aggregate))$/ }, ({ path }) => ({
-      path,
-      namespace: "absent",
-    }));
+    // The driver passes the path of better-sqlite3's addon, so that no `bindings` find it, and defines no virtual tables.
+    build.onResolve({ filter: /^(bindings|\.\/methods\/table)$/ }, ({ path }) => ({ path, namespace: "absent" }));
     build.onLoad({ filter: /.*/, namespace: "absent" }, () => ({ contents: "" }));
     // koa-body fills in default options with zod: 34 ms.
     build.onResolve({ filter: /^zod$/ }, ({ importer }) =>
