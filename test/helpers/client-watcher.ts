@@ -1,4 +1,4 @@
-import { GantryClient, SessionMirror, type WatchAll } from "gantry/client";
+import { GantryClient, NotFoundError, SessionMirror, type WatchAll } from "gantry/client";
 import { CheckedPage } from "./http-watcher.js";
 
 /** Maximum bytes of a connection that drops. */
@@ -79,7 +79,11 @@ export class ClientWatcher {
         if (shouldEnd()) break;
       }
     } catch (error) {
-      this.page.faults.push(String(error));
+      // A watch that begins after the delete.
+      if (error instanceof NotFoundError && this.page.events > 0) {
+        this.mirror.apply({ type: "deleted" });
+        this.page.apply({ type: "deleted", id: undefined, data: {} });
+      } else this.page.faults.push(String(error));
     }
     if (JSON.stringify(this.mirror.messages) !== JSON.stringify(this.page.messages))
       this.page.faults.push("the client's messages differ from those of the page");

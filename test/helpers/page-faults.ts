@@ -1,20 +1,27 @@
 import type { ApiRun } from "gantry/client";
 import type { CheckedPage } from "./http-watcher.js";
 
-/**
- * Description of a page's faults; "" if it has none. `storedText`: JSON of the stored messages. `losesWrites`: whether
- * the store has lost writes, after which watchers get messages again.
- */
+/** The store and its runs, for the check of a page. */
+export interface ExpectedPage {
+  /** JSON of the stored messages. */
+  storedText: string;
+  runs: readonly ApiRun[];
+  /** Runs that are not the newest. */
+  oldRunIds: ReadonlySet<string>;
+  /** Whether the store has lost writes, after which watchers get messages again. */
+  losesWrites: boolean;
+}
+
+/** Description of a page's faults; "" if it has none. */
 export function describePageFault(
   page: CheckedPage,
-  storedText: string,
-  runs: readonly ApiRun[],
-  losesWrites: boolean,
+  { storedText, runs, oldRunIds, losesWrites }: ExpectedPage,
 ): string {
   const receivedText = JSON.stringify({ messages: page.messages });
   if (receivedText !== storedText)
     return `differs from the stored messages: ${describeDifference(receivedText, storedText)}`;
   const { id, state } = ((page.state ?? {}) as { run?: ApiRun }).run ?? { id: "none", state: "" };
+  if (oldRunIds.has(id)) return `has the old run ${id} as the newest`;
   const storedState = runs.find((run) => run.id === id)?.state;
   if (storedState !== state) return `has the run ${id} as ${state}, which is ${storedState}`;
   const faults = [...page.faults, ...(losesWrites ? [] : page.stateFaults)];

@@ -1,7 +1,7 @@
-import { GantryClient } from "gantry/client";
+import { GantryClient, type ApiRun } from "gantry/client";
 import { ClientWatcher } from "./client-watcher.js";
 import type { ServerGroup } from "./server-group.js";
-import { HttpWatcher } from "./http-watcher.js";
+import { HttpWatcher, type CheckedPage } from "./http-watcher.js";
 import { describePageFault } from "./page-faults.js";
 import { pause, waitUntil } from "./server-runs.js";
 import { createRandom } from "./random.js";
@@ -18,8 +18,6 @@ const COUNT_NAMES = [
   "compactions",
   "connections",
   "drops",
-  "splitEvents",
-  "refusedCursors",
   "events",
   "characters",
   "rewinds",
@@ -57,6 +55,8 @@ export class Schedule {
   readonly #faults: Promise<unknown>[] = [];
   #watchers: (HttpWatcher | ClientWatcher)[] = [];
   #sessionId = "";
+  /** Runs before the last one. */
+  #oldRunIds: ReadonlySet<string> = new Set();
   #stored = "";
 
   constructor(group: ServerGroup, options: ScheduleOptions) {
@@ -104,9 +104,9 @@ export class Schedule {
       await Promise.all([...this.#faults, ...this.#pendingWork]);
     }
     for (const watcher of this.#watchers) {
-      const { connections, drops, splitEvents, refusedCursors } = watcher;
+      const { connections, drops } = watcher;
       const { events, characters, rewinds, repeatedMessages } = watcher.page;
-      const added = { connections, drops, splitEvents, refusedCursors, events, characters, rewinds, repeatedMessages };
+      const added = { connections, drops, events, characters, rewinds, repeatedMessages };
       for (const [name, count] of Object.entries(added)) this.counts[name as keyof ScheduleCounts] += count;
     }
     return this.counts;
@@ -185,7 +185,7 @@ export class Schedule {
 
   /** Performs a random action. */
   async #act(): Promise<void> {
-    const { sessions, runs } = this.#client;
+    const { sessions } = this.#client;
     const id = this.#sessionId;
     const group = this.#group;
     const random = this.#random;
@@ -196,7 +196,6 @@ export class Schedule {
       [3, () => this.#revert()],
       [2, () => this.#restore()],
       [1, () => this.#attempt(() => sessions.update(id, { title: `title ${random()}` }))],
-      [0.5, () => this.#attempt(() => runs.list({ sessionId: id }))],
       [1.5, () => group.restart(random, "SIGKILL")],
       [0.7, () => group.restart(random, "SIGTERM")],
       [1, () => this.#faults.push(group.suspend(random, this.#pickSuspensionMs()))],
@@ -260,18 +259,20 @@ export class Schedule {
     if (runs.some(({ state }) => OPEN_STATES.has(state))) return false;
     // Reads again for each check, because a late instruction may start another run.
     this.#stored = await (await this.#fetch(`/api/sessions/${this.#sessionId}/messages`)).text();
-    const descriptions = this.#watchers.map(({ page }) =>
-      describePageFault(page, this.#stored, runs, this.#losesWrites),
-    );
+    const descriptions = this.#watchers.map(({ page }) => this.#describeFault(page, runs));
     // A fault stays; a difference may be late.
     return descriptions.every((text) => text === "" || text.startsWith("received"));
   }
 
+  #describeFault(page: CheckedPage, runs: readonly ApiRun[]): string {
+    const oldRunIds = this.#oldRunIds;
+    return describePageFault(page, { storedText: this.#stored, runs, oldRunIds, losesWrites: this.#losesWrites });
+  }
+
   async #check(): Promise<void> {
     const settle = () => waitUntil(() => this.#isSettled()).catch(() => undefined);
-    // The checks below report which watcher differs.
     await settle();
-    const oldRuns = new Set(
+    this.#oldRunIds = new Set(
       (await this.#client.runs.list({ sessionId: this.#sessionId, size: 100 })).map(({ id }) => id),
     );
     // A late or repeated event arrives before the events of another run.
@@ -282,11 +283,8 @@ export class Schedule {
     if (openRuns.length > 0) throw new Error(`open runs: ${JSON.stringify(openRuns)}`);
     const resumesRuns = this.#losesWrites || this.#options.expiresLeases === true;
     for (const [n, { page }] of this.#watchers.entries()) {
-      const newestId = page.runIds.at(-1) ?? "";
       const fault =
-        describePageFault(page, this.#stored, runs, this.#losesWrites) ||
-        (oldRuns.has(newestId) ? `has the newest run ${newestId}` : "") ||
-        (resumesRuns ? "" : describeResumedRun(page.resumedRunIds, this.#texts));
+        this.#describeFault(page, runs) || (resumesRuns ? "" : describeResumedRun(page.resumedRunIds, this.#texts));
       if (fault !== "") throw new Error(`watcher ${n} ${fault}\n${page.trace.slice(-100).join("\n")}`);
     }
     checkTexts(
