@@ -113,7 +113,8 @@ export class AllEvents {
         return;
       } catch (error) {
         if (signal.aborted) return;
-        if (!(hasCode(error, "store") && error.isUnavailable)) return this.#sendFailure(error, watchFields, writer);
+        const isTemporary = hasCode(error, "store") && (error.isUnavailable || error.isFull);
+        if (!isTemporary) return this.#sendFailure(error, watchFields, writer);
         await delay(retryDelayMs, undefined, { signal }).catch(() => undefined);
         retryDelayMs = Math.min(2 * retryDelayMs, RETRY_DELAY_MS.max);
       }

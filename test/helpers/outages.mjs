@@ -7,8 +7,8 @@ import { defineAdapter } from "gantry/plugin";
 import { SqliteDriver } from "gantry/adapters/sqlite-driver";
 
 /**
- * Wraps a driver. While `getState` returns `fail`, calls fail; with `hang`, calls never return; with `slow`, calls are
- * delayed by 20 ms; with "", calls are unchanged.
+ * Wraps a driver. While `getState` returns `fail`, calls fail; with `full`, they fail because of a full disk; with
+ * `hang`, calls never return; with `slow`, calls are delayed by 20 ms; with "", calls are unchanged.
  */
 export function withOutages(driver, getState) {
   return new Proxy(driver, {
@@ -24,6 +24,7 @@ export function withOutages(driver, getState) {
           throw new StoreError("session store postgres://ada@db.internal:5432/secret: connect ECONNREFUSED 10.1.2.3", {
             isUnavailable: true,
           });
+        if (getState() === "full") throw new StoreError("session store: no space left", { isFull: true });
         return value.apply(target, args);
       };
     },

@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { isDeepStrictEqual } from "node:util";
-import { Agent } from "gantry";
+import { Agent, MemoryDriver } from "gantry";
 import { callTools, ScriptedProvider, type ScriptedChunk } from "gantry/testing";
 import { EventPage, readSessionEvents, type WireEvent } from "../../helpers/event-page.js";
 import { createGate, createWaitTool } from "../../helpers/gate.js";
 import { startApi, type TestApi } from "../../helpers/http-api.js";
+import { withOutages } from "../../helpers/outages.mjs";
 import { createRandom, readSeed } from "../../helpers/random.js";
 import { waitUntil } from "../../helpers/server-runs.js";
 import type { Hooks } from "../../helpers/temp-dir.js";
@@ -126,6 +127,24 @@ describe("GET /api/events", () => {
     await api.postRun({ message: "more", session_id: second.id });
     await waitUntil(() => events.some(({ type, data }) => type === "message" && data.message.seq === 4));
   });
+
+  for (const failure of ["fail", "full"] as const)
+    it(`waits while calls of the store ${failure === "full" ? "find the disk full" : "fail"}`, async (t) => {
+      let state: "" | typeof failure = "";
+      let failedCalls = 0;
+      const getState = () => {
+        if (state !== "") failedCalls += 1;
+        return state;
+      };
+      const api = await startApi(t, { agent: { driver: withOutages(new MemoryDriver(), getState) } });
+      const { id } = await api.agent.sessions.create();
+      state = failure;
+      const { events, findLast } = openStream(t, `${api.url}/api/events?watch=${id}`);
+      await waitUntil(() => failedCalls > 0);
+      state = "";
+      await waitUntil(() => findLast("state"));
+      assert.equal(findLast("watch_failed"), undefined, JSON.stringify(events));
+    });
 
   it("sends all open questions first and after each change, and makes its client one that answers", async (t) => {
     const permissions = { name: "strict", judge: () => ({ action: "ask", reason: "it costs" }) as const };
