@@ -15,13 +15,15 @@ export interface SentText {
 
 /**
  * Throws if a text is stored twice, or if an accepted text or its run is lost. `received`: contents of the messages that
- * each watcher has received, by id. `isComplete`: whether the watchers have received all messages.
+ * each watcher has received, by id. `isComplete`: whether the watchers have received all messages. `hasCancels`: whether
+ * a run was cancelled; a cancel that comes too late for the answer still drops the texts that wait.
  */
 export function checkTexts(
   texts: readonly SentText[],
   received: readonly ReadonlyMap<string, unknown>[],
   runs: readonly ApiRun[],
   isComplete: boolean,
+  hasCancels: boolean,
 ): void {
   const contents = [...new Map(received.flatMap((messages) => [...messages])).values()];
   for (const { text, hasKey, canBeDropped, runIds } of texts) {
@@ -31,7 +33,7 @@ export function checkTexts(
     // A run that cannot continue in place starts again, with its own prompt.
     if (count > (hasKey ? MAX_ATTEMPTS : 1)) throw new Error(summary);
     if (isComplete && states.includes(undefined)) throw new Error(`lost run, ${summary}`);
-    const mustBeStored = canBeDropped ? states.includes("finished") : states.length > 0;
+    const mustBeStored = canBeDropped ? !hasCancels && states.includes("finished") : states.length > 0;
     if (isComplete && mustBeStored && count === 0) throw new Error(`lost text, ${summary}`);
   }
 }
