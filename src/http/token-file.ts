@@ -64,11 +64,13 @@ export async function readTokenFile(file: string): Promise<UserToken[]> {
 
 /** Replaces the file, so that readers see either the old or the new tokens. Rejects with an `Error` that names the file. */
 export async function writeTokenFile(file: string, tokens: readonly UserToken[]): Promise<void> {
-  // A command that was killed may have left this file. The caller's lock keeps other commands away.
   const temporaryFile = `${file}.new`;
   try {
     const text = `${JSON.stringify({ version: FORMAT_VERSION, tokens }, undefined, 2)}\n`;
-    await writeFile(temporaryFile, text, { mode: 0o600 });
+    // A command that was killed may have left this file. The caller's lock keeps other commands away.
+    await rm(temporaryFile, { force: true });
+    // `wx` follows no symbolic link.
+    await writeFile(temporaryFile, text, { mode: 0o600, flag: "wx" });
     await rename(temporaryFile, file);
   } catch (error) {
     // The error of a full disk names no file.
