@@ -283,7 +283,6 @@ export class Agent {
     return (this.#localRunsPromise ??= import("../run/local-runs.js").then(({ LocalRuns }) => {
       return (this.#localRuns = new LocalRuns({
         services: this.#services,
-        run: (input) => this.run(input),
         isRejectingRuns: () => this.#isRejectingRuns,
         findInterruptedRun: (key) => this.runs.findInterruptedRun(key),
         freeKey: (key) => this.runs.freeKey(key),

@@ -77,6 +77,7 @@ export function createServices(options: AgentOptions, { closeSignal, ...agentMem
     budget: createBudget(options),
     caches: {
       conversations: new ConversationCache(),
+      lateSteering: new Set(),
       toolStates: new ToolStateCache(),
       promptReports: new PromptReports(),
     },

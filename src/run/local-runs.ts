@@ -1,10 +1,10 @@
+import { newId } from "../base/ids.js";
 import { hasCode, SessionNotFoundError, ShuttingDownError } from "../ports/errors.js";
 import type { Run, RunInput, RunRecord, RunResult } from "../ports/run.js";
 import type { SessionContext } from "../ports/session-context.js";
 import type { UserCommand, UserCommandResult } from "../ports/user-command.js";
 import { checkInput } from "./input/run-input.js";
 import { executeRun } from "./loop.js";
-import { createLateInstructionsInput } from "./queue/inbox.js";
 import type { RunQueue, QueueTicket } from "./queue/queue.js";
 import type { AgentServices, SubagentCall } from "./context/agent-services.js";
 import type { RunContext } from "./context/run-context.js";
@@ -14,8 +14,6 @@ import { startRun } from "./start.js";
 /** The agent's members that `LocalRuns` uses. */
 export interface LocalRunsOptions {
   services: AgentServices;
-  /** Starts a run, like `Agent.run`. */
-  run: (input: RunInput) => Promise<Run>;
   /** Whether new runs are rejected. Runs of subagents may still start. */
   isRejectingRuns: () => boolean;
   /** Like `Runs.findInterruptedRun`. */
@@ -23,6 +21,8 @@ export interface LocalRunsOptions {
   /** Frees an idempotency key, like `Runs.freeKey`. */
   freeKey: (key: string) => Promise<boolean>;
 }
+
+type RunRequest = Omit<Parameters<typeof startRun>[1], "handover">;
 
 interface ActiveRun extends LocalRun {
   readonly caller: RunContext["caller"];
@@ -44,16 +44,22 @@ export class LocalRuns {
 
   /** Starts a run and resolves when it is active. Rejects like `Agent.run`. */
   async start(input: RunInput, ticket: QueueTicket, parentCall: SubagentCall | undefined): Promise<Run> {
+    return this.#start({ input, parentCall, isLateRun: false }, ticket);
+  }
+
+  async #start(request: RunRequest, ticket: QueueTicket): Promise<Run> {
+    const { input } = request;
     checkInput(input);
     const { services, freeKey, findInterruptedRun } = this.#options;
     await services.tools.agentTools.load();
-    const run = await this.#startOrQueue(input, ticket, parentCall).catch(async (error: unknown) => {
+    const run = await this.#startOrQueue(request, ticket).catch(async (error: unknown) => {
       if (!hasCode(error, "run_key_taken")) throw error;
       const interruptedRun = input.sessionId === undefined ? await findInterruptedRun(error.key) : undefined;
-      if (interruptedRun) return this.#startOrQueue({ ...input, sessionId: interruptedRun.sessionId }, ticket);
+      const sessionId = interruptedRun?.sessionId;
+      if (sessionId !== undefined) return this.#startOrQueue({ ...request, input: { ...input, sessionId } }, ticket);
       // The key of a run that died, or that ended more than a day ago, can be reused.
       if (!(await freeKey(error.key))) throw error;
-      return this.#startOrQueue(input, ticket);
+      return this.#startOrQueue(request, ticket);
     });
     const work = executeRun(run);
     const { id, sessionId } = run.info;
@@ -69,7 +75,7 @@ export class LocalRuns {
       if (this.find(sessionId) === localRun) this.#activeRuns.delete(sessionId);
       this.queue?.poll(sessionId);
     });
-    void services.background.tasks.add(localRun.completion.then(() => this.#runLateInstructions(run, input)));
+    void services.background.tasks.add(localRun.completion.then(() => this.#runLateSteering(run, input)));
     void services.background.tasks.add(result);
     // A caller that only reads events must not crash the process through an unhandled rejection.
     result.catch(() => undefined);
@@ -101,18 +107,23 @@ export class LocalRuns {
   async stop(rootId: string): Promise<void> {
     // Otherwise the next queued run would start.
     await this.queue?.cancelAll(rootId, new SessionNotFoundError(rootId));
+    this.#options.services.caches.lateSteering.delete(rootId);
     const localRun = this.find(rootId);
     localRun?.cancel.abort(new SessionNotFoundError(rootId));
     await localRun?.completion;
   }
 
   /** Starts a run that holds its session's lease. Queues it first if the input allows that and the session is busy. */
-  async #startOrQueue(input: RunInput, ticket: QueueTicket, parentCall?: SubagentCall): Promise<RunContext> {
+  async #startOrQueue(request: RunRequest, ticket: QueueTicket): Promise<RunContext> {
+    const { input } = request;
     const { services, isRejectingRuns } = this.#options;
     const canQueue = input.queue === true && input.sessionId !== undefined;
+    // A late run must not take the lease that the next queued run is about to take.
+    const isBehind = request.isLateRun && this.queue?.has(input.sessionId ?? "") === true;
     try {
       // Without a free slot the run is queued too.
-      if (!canQueue || !services.budget.limiter.isFull) return await startRun(services, input, undefined, parentCall);
+      if (!canQueue || !(isBehind || services.budget.limiter.isFull))
+        return await startRun(services, { ...request, handover: undefined });
     } catch (error) {
       if (!canQueue || !hasCode(error, "session_busy")) throw error;
     }
@@ -124,24 +135,32 @@ export class LocalRuns {
       logger: services.channels.logger,
     });
     if (isRejectingRuns()) throw new ShuttingDownError();
-    return this.queue.enqueue(input, ticket, (handover) => startRun(services, input, handover));
+    return this.queue.enqueue(input, ticket, (handover) => startRun(services, { ...request, handover }));
   }
 
-  /** Starts a run for instructions that arrived too late, after the queued runs. Never rejects. */
-  async #runLateInstructions(run: RunContext, input: RunInput): Promise<void> {
+  /** Starts a run for the steering instructions that a run did not read, after the queued runs. Never rejects. */
+  async #runLateSteering({ info: { sessionId }, channels, session }: RunContext, input: RunInput): Promise<void> {
+    const { services, isRejectingRuns } = this.#options;
+    const { store, recorder } = session;
     try {
-      const nextInput = await createLateInstructionsInput(
-        run.info.sessionId,
-        run.channels.inbox,
-        run.session.recorder,
-        input,
-      );
-      if (nextInput && !this.#options.isRejectingRuns()) await this.#options.run(nextInput);
+      const instructions = await channels.inbox.readRemaining();
+      if (instructions.length === 0) return;
+      const { createLateRunInput, dropSteering } = await import("./queue/late-steering.js");
+      const nextInput = await createLateRunInput(instructions, store, recorder.run, input);
+      if (!nextInput || isRejectingRuns()) return;
+      const ticket = { id: newId(), requestedAtMs: Date.now() };
+      const request = { input: nextInput, parentCall: undefined, isLateRun: true };
+      await this.#start(request, ticket).catch(async (error: unknown) => {
+        // A person cancelled the queued run.
+        if (!hasCode(error, "run_cancelled")) throw error;
+        await dropSteering(store, recorder.run);
+      });
     } catch (error) {
       // The session was deleted, so there is nothing to continue.
       if (hasCode(error, "session_not_found")) return;
-      const fields = { session: run.info.sessionId, error };
-      run.channels.logger.warn("late instructions did not start another run", fields);
+      services.caches.lateSteering.add(sessionId);
+      const message = "late steering messages did not start a run; the session's next run reads them";
+      channels.logger.warn(message, { session: sessionId, error });
     }
   }
 }

@@ -4,7 +4,7 @@ import { createLoggerWithFields } from "../base/log.js";
 import { Conversation } from "../conversation/conversation.js";
 import { Recorder } from "../conversation/recorder.js";
 import type { ChosenModel } from "../models/models.js";
-import { SessionBusyError, SessionNotFoundError } from "../ports/errors.js";
+import { RunCancelledError, SessionBusyError, SessionNotFoundError } from "../ports/errors.js";
 import type { Logger } from "../ports/logger.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
 import type { RunInput, RunRecord } from "../ports/run.js";
@@ -33,6 +33,8 @@ export interface RunOrigin {
   readonly handover: QueueHandover | undefined;
   /** Set for the run of a subagent. */
   readonly parentCall: SubagentCall | undefined;
+  /** Whether the run starts with the steering instructions that ended runs of its session did not read. */
+  readonly isLateRun: boolean;
   readonly slot: RunSlot;
   /** Ends the run, also while it starts. */
   readonly cancel: AbortController;
@@ -76,8 +78,10 @@ export interface OpenedSession {
   readonly head: LeaseHead | undefined;
   /** Fields that the run sets in the session. */
   readonly fields: SessionFields;
-  /** The run's input with the attachments that were read. */
+  /** The run's input with the attachments, or the late steering instructions, that were read. */
   readonly input: RunInput;
+  /** Ids of the instructions whose texts are in `input`. */
+  readonly consumedInstructions: readonly string[];
   readonly conversation: Conversation;
   /** Whether the conversation is that of the previous run of this process, unchanged since. */
   readonly isCached: boolean;
@@ -112,12 +116,12 @@ export async function openSession(
   const [lease, leaseHead] = await ActiveLease.takeWithHead(store, id, headRequest, logger, onLeaseLost);
   const releaseLease = scope.defer(() => lease.releaseWithRetries(agent.background));
   await handover?.takeOver();
-  const input = await readAttachments(request);
   if (storedSession && !leaseHead) throw new SessionNotFoundError(id);
   const { continuedRun, replacedRun } = await findKeyOwner(request, id);
   // A continued run was active before the queued runs.
   if (!continuedRun && leaseHead?.unfinished.some((run) => isAhead(run, handover?.record, store)))
     throw new SessionBusyError();
+  const { input, consumedInstructions } = await readInput(request, id);
   const replacesMessages = continuedRun !== undefined || input.rewind !== undefined || input.retry === true;
   const rewoundHead =
     leaseHead && replacesMessages
@@ -145,7 +149,7 @@ export async function openSession(
   const state = await toolStates.load(conversation, store, isCached);
   return {
     ...{ request: ownRequest, id, store, head, fields, input, conversation, isCached, state, lease, releaseLease },
-    ...{ continuedRun, replacedRun, ...channels },
+    ...{ continuedRun, replacedRun, consumedInstructions, ...channels },
   };
 }
 
@@ -230,6 +234,20 @@ function openChannels(
 function selectStartTime(root: Session, store: SessionDriver): string {
   const afterLastChange = root.lastSeq === 0 ? "" : new Date(Date.parse(root.updatedAt) + 1).toISOString();
   return nowNotBefore(afterLastChange, store);
+}
+
+/** Rejects with `RunCancelledError` if there are no late steering instructions, because another run took them. */
+async function readInput(
+  request: ResolvedRequest,
+  sessionId: string,
+): Promise<Pick<OpenedSession, "input" | "consumedInstructions">> {
+  const { store, isLateRun, id } = request;
+  if (!isLateRun) return { input: await readAttachments(request), consumedInstructions: [] };
+  const { joinTexts, takeLateSteering } = await import("./queue/late-steering.js");
+  const steering = await takeLateSteering(store, await store.instructions(sessionId), id);
+  if (steering.length === 0) throw new RunCancelledError();
+  const input = { ...request.input, message: joinTexts(steering) };
+  return { input, consumedInstructions: steering.map((instruction) => instruction.id) };
 }
 
 /** Reads the attachments when a reader slot is free. Returns the input with these attachments. */

@@ -227,7 +227,7 @@ export async function persistPrompt(session: OpenedSession, prompt: RunPrompt, b
  * lease.
  */
 async function continueSession(
-  { store, fields, conversation, isCached, recorder, continuedRun, replacedRun }: OpenedSession,
+  { store, fields, conversation, isCached, recorder, continuedRun, replacedRun, consumedInstructions }: OpenedSession,
   unfinished: readonly RunRecord[],
   prompt: RunPrompt,
 ): Promise<void> {
@@ -246,6 +246,7 @@ async function continueSession(
     sync: "later",
     set: { ...fields, updatedAt: nowNotBefore(recorder.run.startedAt, store) },
     add: messages,
+    ...(consumedInstructions.length > 0 && { consumedInstructions }),
   } as const;
   await recorder.write({ ...change, runs: [...deadRuns.map(toInterruptedRun), ...runsWithoutKey, recorder.run] });
   for (const message of messages) conversation.add(message);

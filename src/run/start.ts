@@ -8,7 +8,6 @@ import { nearestEffort } from "../models/efforts.js";
 import type { ModelPair } from "../models/models.js";
 import { BudgetExceededError, InputError } from "../ports/errors.js";
 import type { ReasoningEffort } from "../ports/model-provider.js";
-import type { RunInput } from "../ports/run.js";
 import type { SessionDriver } from "../ports/session-driver.js";
 import type { NewWorktree } from "../ports/worktrees.js";
 import type { Session } from "../ports/session.js";
@@ -19,48 +18,67 @@ import { toRunError } from "../sessions/run-record.js";
 import { countAttachedBytes, hasCostLimit, isMetered, resolveLimits, RunClock } from "./budget/limits.js";
 import { requirePrices, RunBudget } from "./budget/run-budget.js";
 import { createSubagentSession } from "./calls/spawn.js";
-import type { AgentServices, SubagentCall } from "./context/agent-services.js";
+import type { AgentServices } from "./context/agent-services.js";
 import { EventBuffer } from "./context/event-buffer.js";
 import type { RunContext } from "./context/run-context.js";
 import { openSession, type OpenedSession, type ResolvedRequest, type RunOrigin } from "./open-session.js";
 import { worksOnFiles } from "./prompt/system-prompt.js";
-import type { QueueHandover } from "./queue/queued-run.js";
 import { buildPrompt, openTools, persistPrompt, type RunPrompt } from "./run-prompt.js";
 
 const DEFAULT_CLIENT_NAME = "sdk";
 
 /**
  * Starts a run: takes a slot and the session's lease, and stores the user's message. Rejects like `Agent.run`; then no
- * message is stored, and slot and lease are free. `handover`: set for a run that was queued. `parentCall`: set for the
- * run of a subagent.
+ * message is stored, and slot and lease are free.
  */
 export async function startRun(
   agent: AgentServices,
-  input: RunInput,
-  handover?: QueueHandover,
-  parentCall?: SubagentCall,
+  request: Pick<RunOrigin, "input" | "handover" | "parentCall" | "isLateRun">,
 ): Promise<RunContext> {
+  const { input, handover } = request;
   const scope = new AsyncScope();
   const slot = scope.use(agent.budget.limiter.takeSlot(), (takenSlot) => takenSlot.release());
   const rollbacks: (() => Promise<void>)[] = [];
   const cancel = createCancel(scope, [agent.background.closeSignal, input.signal, handover?.signal]);
   try {
     slot.reserveBytes(countAttachedBytes(input.attachments));
-    const newRequest = await resolveRequest(agent, { input, handover, parentCall, slot, cancel, rollbacks });
+    const newRequest = await resolveRequest(agent, { ...request, slot, cancel, rollbacks });
     const session = await openSession(agent, newRequest, scope);
-    const { request } = session;
-    const tools = await openTools(agent, request, session, scope);
-    const prompt = await buildPrompt(agent, request, session, tools);
+    const { request: ownRequest } = session;
+    const tools = await openTools(agent, ownRequest, session, scope);
+    const prompt = await buildPrompt(agent, ownRequest, session, tools);
     await persistPrompt(session, prompt, agent.channels.bus);
-    await request.worktree?.confirm();
+    await ownRequest.worktree?.confirm();
     session.inbox.listen();
     // Instructions may have arrived while the run was queued.
     if (handover) void session.inbox.read();
-    return createRunContext(agent, request, session, prompt, scope);
+    if (session.continuedRun) await session.inbox.read();
+    await readLateSteering(agent, session);
+    return createRunContext(agent, ownRequest, session, prompt, scope);
   } catch (error) {
     for (const rollBack of rollbacks) await rollBack();
     await scope.close();
     throw toRunError(error, cancel.signal);
+  }
+}
+
+/**
+ * Adds steering instructions that ended runs did not read to a run of another process, or after a failure. The previous
+ * run of this process has handled its own instructions. Never rejects.
+ */
+async function readLateSteering(
+  { caches: { lateSteering } }: AgentServices,
+  { id, head, isCached, inbox, request: { input, logger } }: OpenedSession,
+): Promise<void> {
+  if (!head || (isCached && !lateSteering.has(id))) return;
+  lateSteering.add(id);
+  // A compaction sends no message to the model.
+  if (input.compact) return;
+  try {
+    await inbox.readLateSteering();
+    lateSteering.delete(id);
+  } catch (error) {
+    logger.warn("steering messages of earlier runs could not be read; the next run reads them", { error });
   }
 }
 

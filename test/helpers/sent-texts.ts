@@ -15,15 +15,13 @@ export interface SentText {
 
 /**
  * Throws if a text is stored twice, or if an accepted text or its run is lost. `received`: contents of the messages that
- * each watcher has received, by id. `isComplete`: whether the watchers have received all messages. `hasCancels`: whether
- * a run was cancelled; a cancel that comes too late for the answer still drops the texts that wait.
+ * each watcher has received, by id. `isComplete`: whether the watchers have received all messages.
  */
 export function checkTexts(
   texts: readonly SentText[],
   received: readonly ReadonlyMap<string, unknown>[],
   runs: readonly ApiRun[],
   isComplete: boolean,
-  hasCancels: boolean,
 ): void {
   const contents = [...new Map(received.flatMap((messages) => [...messages])).values()];
   for (const { text, hasKey, canBeDropped, runIds } of texts) {
@@ -33,9 +31,21 @@ export function checkTexts(
     // A run that cannot continue in place starts again, with its own prompt.
     if (count > (hasKey ? MAX_ATTEMPTS : 1)) throw new Error(summary);
     if (isComplete && states.includes(undefined)) throw new Error(`lost run, ${summary}`);
-    const mustBeStored = canBeDropped ? !hasCancels && states.includes("finished") : states.length > 0;
+    const mustBeStored = canBeDropped ? isFinished(runIds, runs) : states.length > 0;
     if (isComplete && mustBeStored && count === 0) throw new Error(`lost text, ${summary}`);
   }
+}
+
+/** Whether one of the runs has finished, and no later run was cancelled that may have had its unread texts. */
+function isFinished(runIds: ReadonlySet<string>, runs: readonly ApiRun[]): boolean {
+  const finishedRun = runs.find(({ id, state }) => runIds.has(id) && state === "finished");
+  return (
+    finishedRun !== undefined &&
+    !runs.some(
+      ({ state, error, started_at: startedAt }) =>
+        state === "cancelled" && error?.code === "run_cancelled" && startedAt >= finishedRun.started_at,
+    )
+  );
 }
 
 /** Describes a run that was interrupted and continued, although no request with its key can have continued it. */

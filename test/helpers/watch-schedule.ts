@@ -292,7 +292,6 @@ export class Schedule {
       this.#watchers.map(({ page }) => page.prompts),
       runs,
       !this.#hidesTexts,
-      this.counts.cancels > 0,
     );
     const messages = await this.#client.sessions.messages(this.#sessionId);
     this.counts.compactions = new Set(messages.map(({ session_id }) => session_id)).size - 1;

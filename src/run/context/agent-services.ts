@@ -67,6 +67,8 @@ export interface AgentServices {
     readonly conversations: ConversationCache;
     readonly toolStates: ToolStateCache;
     readonly promptReports: PromptReports;
+    /** Ids of the chains whose next run must look for unread steering instructions, although its conversation is cached. */
+    readonly lateSteering: Set<string>;
   };
   /**
    * Starts, runs and background work. The agent waits for them before it closes its store. `closeSignal` aborts when

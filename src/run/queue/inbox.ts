@@ -1,8 +1,7 @@
-import type { Recorder } from "../../conversation/recorder.js";
 import type { Ask } from "../../ports/ask.js";
 import { hasCode, RunCancelledError } from "../../ports/errors.js";
 import type { Logger } from "../../ports/logger.js";
-import type { Instruction, RunInput } from "../../ports/run.js";
+import type { Instruction } from "../../ports/run.js";
 import type { SessionDriver } from "../../ports/session-driver.js";
 import { notifierOf } from "../../sessions/polling-notifier.js";
 
@@ -62,17 +61,24 @@ export class Inbox {
     return [...this.#cancelIds];
   }
 
-  /**
-   * Withdraws the run's remaining instructions from the store, and returns the steering instructions among them.
-   * Rejects like the driver.
-   */
-  async takeRemainingSteering(): Promise<Instruction[]> {
+  /** Returns the run's instructions that remained at its end. Rejects like the driver. */
+  async readRemaining(): Promise<Instruction[]> {
     const { store, sessionId, runId } = this.#options;
     // If the final write failed, senders could not know that the run had ended: read the instructions again.
     const remainingInstructions = this.remainingInstructions ?? (await store.instructions(sessionId));
-    const runInstructions = remainingInstructions.filter((instruction) => instruction.runId === runId);
-    const withdrawnInstructions = await withdrawInstructions(store, runInstructions);
-    return withdrawnInstructions.filter(({ kind }) => kind === "steer");
+    return remainingInstructions.filter((instruction) => instruction.runId === runId);
+  }
+
+  /**
+   * Takes the steering instructions that ended runs of the chain did not read, and adds them to those of this run. Call
+   * this when the run is stored. Rejects like the driver.
+   */
+  async readLateSteering(): Promise<void> {
+    const { store, sessionId, runId } = this.#options;
+    const instructions = await store.instructions(sessionId);
+    if (instructions.length === 0) return;
+    const { takeLateSteering } = await import("./late-steering.js");
+    this.#steering.push(...(await takeLateSteering(store, instructions, runId)));
   }
 
   /** Returns a promise of the answered ask, and a function that stops the wait. The ask must belong to this run. */
@@ -163,42 +169,4 @@ export async function withdrawInstructions(
     if (hasCode(error, "session_not_found")) return [];
     throw error;
   }
-}
-
-/**
- * Fields that the next run does not inherit. Mode and model come from the session, because a client may have changed
- * them since.
- */
-const FIELDS_OF_ONE_RUN = [
-  "attachments",
-  "attach",
-  "compact",
-  "commands",
-  "signal",
-  "idempotencyKey",
-  "fingerprint",
-  "onQueued",
-  "mode",
-  "provider",
-  "model",
-  "worktree",
-] as const satisfies readonly (keyof RunInput)[];
-
-/**
- * Returns the input for another run, from steering instructions that arrived too late. Returns undefined without such
- * instructions, or if the run was cancelled. Rejects with `StoreError`.
- */
-export async function createLateInstructionsInput(
-  sessionId: string,
-  inbox: Inbox,
-  recorder: Recorder,
-  input: RunInput,
-): Promise<RunInput | undefined> {
-  const instructions = await inbox.takeRemainingSteering();
-  if (instructions.length === 0 || recorder.run.state === "cancelled") return undefined;
-  const nextInput = { ...input };
-  for (const field of FIELDS_OF_ONE_RUN) delete nextInput[field];
-  // The session works in its worktree, not in the folder from which the worktree was made.
-  if (input.worktree) delete nextInput.projectDir;
-  return { ...nextInput, message: instructions.map(({ text }) => text).join("\n\n"), sessionId, queue: true };
 }

@@ -107,6 +107,11 @@ export class RunQueue<Run> {
     }
   }
 
+  /** Whether runs of this process wait for a chain. */
+  has(rootId: string): boolean {
+    return this.#queuesBySessionId.has(rootId);
+  }
+
   /** Polls the queue of a chain after a run has ended in this process. */
   poll(rootId: string): void {
     this.#queuesBySessionId.get(rootId)?.poll();

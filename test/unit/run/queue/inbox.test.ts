@@ -1,62 +1,16 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { Agent, MemoryDriver, silentLogger, type Message } from "gantry";
-import type { SessionDriver } from "gantry/plugin";
-import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
+import { Agent, MemoryDriver, silentLogger } from "gantry";
+import { ScriptedProvider } from "gantry/testing";
 import { Inbox } from "../../../../src/run/queue/inbox.js";
-import { sendInstruction, withdrawInstruction } from "../../../../src/testing/session-driver/driver-calls.js";
-import { STORES } from "../../../helpers/stores.js";
+import { sendInstruction } from "../../../../src/testing/session-driver/driver-calls.js";
 import { cancelAndWait } from "../../../helpers/cancel-run.js";
 import { waitTurns } from "../../../helpers/fake-time.js";
-import { createGate, createWaitTool } from "../../../helpers/gate.js";
+import { createGate } from "../../../helpers/gate.js";
 import { waitUntil } from "../../../helpers/server-runs.js";
-import { observeDriver } from "../../../helpers/observed-driver.js";
-import { tempDir, type Hooks } from "../../../helpers/temp-dir.js";
-
-const toText = ({ role, parts }: Message): string =>
-  `${role}: ${parts.map((part) => ("text" in part ? part.text : part.type)).join("|")}`;
-
-/** Two agents on one store, like two processes. The first agent has the script and a tool that waits for the gate. */
-async function createAgents(t: Hooks, openDriver: () => SessionDriver, script: readonly ScriptedStep[]) {
-  const folder = await tempDir(t);
-  const toolGate = createGate();
-  const provider = new ScriptedProvider(script);
-  const { driver: localDriver, waitForResult } = observeDriver(openDriver());
-  const [localAgent, remoteAgent] = [localDriver, openDriver()].map(
-    (agentDriver) =>
-      new Agent({
-        driver: agentDriver,
-        providers: [provider],
-        tools: [createWaitTool(toolGate)],
-        projectDir: folder.path,
-      }),
-  ) as [Agent, Agent];
-  t.after(async () => {
-    toolGate.open();
-    await Promise.all([localAgent.close(), remoteAgent.close()]);
-  });
-  const readTexts = async (id: string) => (await remoteAgent.sessions.messages(id)).map(toText);
-  return { localAgent, remoteAgent, toolGate, provider, readTexts, waitForResult };
-}
-
-const WAIT_STEP: ScriptedStep = callTools(["wait", {}]);
-
-/** Sends a text to the next run that ends, after its last read of instructions and before its end is stored. */
-function steerLate(driver: SessionDriver): { text: string } {
-  const lateMessage = { text: "" };
-  const { write } = driver;
-  driver.write = async (id, change) => {
-    const [endedRun] = change.runs ?? [];
-    const { text } = lateMessage;
-    if (endedRun && endedRun.endedAt !== "" && text !== "") {
-      lateMessage.text = "";
-      const instructionFields = { sessionId: id, runId: endedRun.id, createdAt: endedRun.endedAt };
-      await sendInstruction(driver, { id: text, kind: "steer", text, ...instructionFields });
-    }
-    return write.call(driver, id, change);
-  };
-  return lateMessage;
-}
+import { createAgents, WAIT_STEP } from "../../../helpers/steered-agents.js";
+import { STORES } from "../../../helpers/stores.js";
+import { tempDir } from "../../../helpers/temp-dir.js";
 
 it("a notification before or after the creation of a session does not end its run", async (t) => {
   const { path: projectDir } = await tempDir(t);
@@ -187,90 +141,6 @@ for (const [name, makeStore] of STORES)
       const expectedTexts = ["user: hi", "assistant: first", "user: and this", "assistant: second"];
       assert.deepEqual(await agents.readTexts(run.sessionId), expectedTexts);
       assert.equal((await agents.localAgent.runs.list({ sessionId: run.sessionId })).length, 1);
-    });
-
-    it("starts a next run once for a steering message that arrives too late, but not if it was cancelled", async (t) => {
-      const driver = (await makeStore(t))();
-      const agents = await createAgents(t, () => driver, ["first", "second", { hang: true }, "last"]);
-      const lateMessage = steerLate(driver);
-      lateMessage.text = "too late";
-      const run = await agents.localAgent.run({ message: "hi" });
-      await run.result;
-      const { sessionId } = run;
-      await waitUntil(async () => (await agents.readTexts(sessionId)).length >= 4);
-      const expectedTexts = ["user: hi", "assistant: first", "user: too late", "assistant: second"];
-      assert.deepEqual(await agents.readTexts(sessionId), expectedTexts);
-      await waitUntil(async () => !(await agents.localAgent.sessions.isRunning(sessionId)));
-      const thirdRun = await agents.localAgent.run({ message: "third", sessionId });
-      lateMessage.text = "no more";
-      await cancelAndWait(agents.localAgent, thirdRun.id);
-      await assert.rejects(thirdRun.result);
-      await waitUntil(async () => (await driver.instructions(sessionId)).length === 0);
-      // A run that starts from the instruction would come before this run.
-      await (
-        await agents.localAgent.run({ message: "last", sessionId, queue: true })
-      ).result;
-      const lastTexts = ["user: third", "user: last", "assistant: last"];
-      assert.deepEqual(await agents.readTexts(sessionId), [...expectedTexts, ...lastTexts]);
-    });
-
-    it("starts no next run for a late message that was withdrawn, or for a message to another run", async (t) => {
-      const driver = (await makeStore(t))();
-      const agents = await createAgents(t, () => driver, ["done", "last"]);
-      const { write } = driver;
-      let isFirstRun = true;
-      const foreignInstruction = {
-        id: "other",
-        runId: "other",
-        kind: "steer",
-        text: "of a run in line",
-        createdAt: "",
-      } as const;
-      driver.write = async (id, change) => {
-        const [endedRun] = change.runs ?? [];
-        if (change.release !== true || !endedRun || !isFirstRun) return write.call(driver, id, change);
-        isFirstRun = false;
-        const lateInstruction = { ...foreignInstruction, id: "own", runId: endedRun.id, text: "too late" };
-        for (const instruction of [lateInstruction, foreignInstruction])
-          await sendInstruction(driver, { ...instruction, sessionId: id });
-        const result = await write.call(driver, id, change);
-        assert.deepEqual(
-          result.instructions.map(({ id }) => id),
-          ["own", "other"],
-        );
-        assert.equal(await withdrawInstruction(driver, id, "own"), true);
-        return result;
-      };
-      const withdrawal = agents.waitForResult("write", (result) => "consumedInstructions" in result);
-      const run = await agents.localAgent.run({ message: "hi" });
-      await run.result;
-      await withdrawal;
-      // A run that follows the first run would come before this run.
-      const lastInput = { message: "last", sessionId: run.sessionId, queue: true };
-      await (
-        await agents.localAgent.run(lastInput)
-      ).result;
-      const expectedTexts = ["user: hi", "assistant: done", "user: last", "assistant: last"];
-      assert.deepEqual(await agents.readTexts(run.sessionId), expectedTexts);
-      const pending = await driver.instructions(run.sessionId);
-      assert.deepEqual(
-        pending.map(({ id }) => id),
-        ["other"],
-      );
-    });
-
-    it("keeps a mode that was set meanwhile when a late message starts the next run", async (t) => {
-      const driver = (await makeStore(t))();
-      const agents = await createAgents(t, () => driver, [WAIT_STEP, "first", "second"]);
-      steerLate(driver).text = "too late";
-      const run = await agents.localAgent.run({ message: "hi", mode: "auto" });
-      await agents.toolGate.firstWait;
-      await agents.remoteAgent.sessions.update(run.sessionId, { mode: "plan" });
-      agents.toolGate.open();
-      await run.result;
-      const hasEnded = async () => (await agents.readTexts(run.sessionId)).at(-1) === "assistant: second";
-      await waitUntil(hasEnded);
-      assert.equal((await agents.remoteAgent.sessions.get(run.sessionId))?.mode, "plan");
     });
 
     it("accepts 100 pending steering messages, and rejects more from any process", async (t) => {
