@@ -15,12 +15,20 @@ const MEMORY = ":memory:";
 // Header of an SQLite file (https://www.sqlite.org/fileformat.html).
 const HEADER_BYTES = 100;
 const MAGIC_TEXT = "SQLite format 3\0";
+const PAGE_SIZE_OFFSET = 16;
+const FREE_PAGES_OFFSET = 36;
 const USER_VERSION_OFFSET = 60;
 const MAX_REPORTED_FAULTS = 3;
+const NO_RECORDS = { sessions: 0, orphanedLeases: 0, interruptedRuns: 0 };
+
+interface FileSize {
+  readonly bytes: number;
+  /** Bytes of pages that deleted sessions have left, and that new ones use. */
+  readonly freeBytes: number;
+}
 
 /** State of a store file, read without a change to it. */
-export interface SqliteHealth {
-  readonly bytes: number;
+export interface SqliteHealth extends FileSize {
   /** Faults of the file; undefined if the file is too large to be read completely. */
   readonly faults: readonly string[] | undefined;
   readonly sessions: number;
@@ -47,34 +55,35 @@ export async function loadSqlite(): Promise<string> {
  * Without the companion files of a running process, SQLite would create them. A copy is read in that case.
  */
 export async function inspectStore(path: string): Promise<SqliteHealth> {
-  const bytes = readHeader(path);
-  if (existsSync(`${path}-shm`)) return inspectFile(path, bytes);
-  if (bytes > MAX_CHECKED_BYTES)
-    return { bytes, faults: undefined, sessions: 0, orphanedLeases: 0, interruptedRuns: 0 };
+  const size = readHeader(path);
+  if (existsSync(`${path}-shm`)) return inspectFile(path, size);
+  if (size.bytes > MAX_CHECKED_BYTES) return { ...size, faults: undefined, ...NO_RECORDS };
   const folder = mkdtempSync(join(tmpdir(), "gantry-doctor-"));
   try {
     const copy = join(folder, "sessions.db");
     copyFileSync(path, copy);
     if (existsSync(`${path}-wal`)) copyFileSync(`${path}-wal`, `${copy}-wal`);
-    return await inspectFile(copy, bytes);
+    return await inspectFile(copy, size);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
 }
 
-/** Checks the header without SQLite, which could merge a write-ahead log into the file. Returns the size in bytes. */
-function readHeader(path: string): number {
+/** Reads the header without SQLite, which could merge a write-ahead log into the file. */
+function readHeader(path: string): FileSize {
   const file = openSync(path, "r");
   try {
-    const { size } = fstatSync(file);
+    const { size: bytes } = fstatSync(file);
     const header = Buffer.alloc(HEADER_BYTES);
-    if (size === 0) return 0;
+    if (bytes === 0) return { bytes, freeBytes: 0 };
     if (readSync(file, header, 0, HEADER_BYTES, 0) < HEADER_BYTES || !header.toString("latin1").startsWith(MAGIC_TEXT))
       throw new StoreError("the file is damaged or not a database");
     const version = header.readUInt32BE(USER_VERSION_OFFSET);
     if (version > SCHEMA_VERSION)
       throw new StoreError(`written by a newer gantry (version ${version}, this one supports ${SCHEMA_VERSION})`);
-    return size;
+    // A page of 65,536 bytes is stored as 1, because the field has two bytes.
+    const pageSize = header.readUInt16BE(PAGE_SIZE_OFFSET);
+    return { bytes, freeBytes: header.readUInt32BE(FREE_PAGES_OFFSET) * (pageSize === 1 ? 65_536 : pageSize) };
   } finally {
     closeSync(file);
   }
@@ -94,13 +103,12 @@ async function openDatabase(path: string): Promise<Database> {
   return new Sqlite(path, { readonly: path !== MEMORY, nativeBinding: require(addon) as string });
 }
 
-async function inspectFile(path: string, bytes: number): Promise<SqliteHealth> {
-  if (bytes === 0) return { bytes, faults: [], sessions: 0, orphanedLeases: 0, interruptedRuns: 0 };
+async function inspectFile(path: string, size: FileSize): Promise<SqliteHealth> {
+  if (size.bytes === 0) return { ...size, faults: [], ...NO_RECORDS };
   const db = await openDatabase(path);
   try {
-    const faults = bytes > MAX_CHECKED_BYTES ? undefined : findFaults(db);
-    if (faults && faults.length > 0) return { bytes, faults, sessions: 0, orphanedLeases: 0, interruptedRuns: 0 };
-    return { bytes, faults, ...countRecords(db) };
+    const faults = size.bytes > MAX_CHECKED_BYTES ? undefined : findFaults(db);
+    return { ...size, faults, ...(faults && faults.length > 0 ? NO_RECORDS : countRecords(db)) };
   } finally {
     db.close();
   }

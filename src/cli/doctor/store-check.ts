@@ -79,8 +79,8 @@ async function checkSqlite(path: string): Promise<Finding[]> {
   if (!existsSync(path)) return [createOk("store.health", `${path} does not exist; the first start creates it`)];
   try {
     const { inspectStore } = await loadSqliteInspection();
-    const { bytes, faults, sessions, orphanedLeases, interruptedRuns } = await inspectStore(path);
-    const size = `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
+    const { bytes, freeBytes, faults, sessions, orphanedLeases, interruptedRuns } = await inspectStore(path);
+    const size = `${toMebibytes(bytes)}, ${toMebibytes(freeBytes)} of them free for new sessions`;
     if (faults === undefined)
       return [createSkipped("store.health", `${path} is too large to be checked (${size})`, "")];
     if (faults.length > 0)
@@ -114,9 +114,8 @@ async function checkPostgres({ loadedConfig, signal }: DoctorContext): Promise<F
     if (!records)
       return [createOk("store.health", `${location} has no tables yet; the first start creates them`, latency)];
     const { bytes, sessions, orphanedLeases, interruptedRuns } = records;
-    const size = `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
     return [
-      createOk("store.health", `${location}: ${sessions} sessions, ${size}`, latency),
+      createOk("store.health", `${location}: ${sessions} sessions, ${toMebibytes(bytes)}`, latency),
       ...createRecordFindings(orphanedLeases, interruptedRuns),
     ];
   } catch (error) {
@@ -126,6 +125,10 @@ async function checkPostgres({ loadedConfig, signal }: DoctorContext): Promise<F
       createError("store.unreachable", "the session store cannot be used", reason, "correct session.url or the server"),
     ];
   }
+}
+
+function toMebibytes(bytes: number): string {
+  return `${(bytes / 1024 / 1024).toFixed(1)} MiB`;
 }
 
 /** Findings about processes that ended without closing the store. */

@@ -426,6 +426,7 @@ describe("gantry doctor on broken set-ups", { concurrency: 3 }, () => {
     assert.match(text.stdout, new RegExp(`gantry is running on port ${port}`));
     assert.match(text.stdout, /lab answers: \d+ models/);
     assert.match(text.stdout, /sessions\.db is intact: 1 sessions/);
+    assert.match(text.stdout.replace(/\s+/g, " "), /\d\.\d MiB, \d\.\d MiB of them free for new sessions/);
     assert.match(text.stdout, /\d+ ok, \d+ warnings, 0 errors, \d+ skipped\n$/);
     for (const line of text.stdout.split("\n"))
       assert.ok(line.length <= 80 || !line.trim().includes(" ") || /\/\S{30}/.test(line), line);
