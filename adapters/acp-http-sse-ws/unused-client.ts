@@ -1,10 +1,10 @@
 import type { ClientConnection } from "./client-connection.js";
 
 /**
- * Returns an unused client to close, so that `address` can open a connection; undefined if no client can be closed.
+ * Returns the client to close, so that `address` can open a connection. Undefined if no client can be closed.
  *
- * Of the unused clients of the address with the most connections, this is the least recently used one. If this address
- * is `address` or has no unused client, it is the least recently used replaceable client of any address.
+ * If the address with the most connections is not `address`, the candidates are its unused clients. Without such
+ * clients, the candidates are the replaceable clients of all addresses. The least recently used candidate is returned.
  */
 export function findUnusedClient(clients: readonly ClientConnection[], address: string): ClientConnection | undefined {
   const countByAddress = new Map([[address, 0]]);
