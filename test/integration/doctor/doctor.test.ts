@@ -6,19 +6,13 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { describe, it, type TestContext } from "node:test";
 import Database from "better-sqlite3";
+import type { Finding } from "../../../src/cli/doctor/finding.js";
 import { startFakeModelServer, type FakeStep } from "../../helpers/fake-model-server.js";
 import { runGantry, startServer, type GantryOptions } from "../../helpers/server.js";
 import { createServerConfig, startModelServer } from "../../helpers/server-runs.js";
 import { tempDir, type TempDir } from "../../helpers/temp-dir.js";
 
 type Config = Record<string, unknown>;
-interface Finding {
-  id: string;
-  status: string;
-  title: string;
-  detail: string;
-  remedy: string;
-}
 
 /** A set-up under construction. All breaks of a group share one process of `gantry doctor`. */
 interface SetUp {

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { it, type TestContext } from "node:test";
+import type { Finding } from "../../../src/cli/doctor/finding.js";
 import {
   createPostgresDatabase,
   createPostgresSchema,
@@ -11,14 +12,6 @@ import {
 } from "../../helpers/postgres.js";
 import { runGantry, startServer } from "../../helpers/server.js";
 import { createServerConfig, startModelServer, startStreamedRun } from "../../helpers/server-runs.js";
-
-interface Finding {
-  id: string;
-  status: string;
-  title: string;
-  detail: string;
-  remedy: string;
-}
 
 /** The findings about the store, as texts. */
 async function listStoreFindings(t: TestContext, session: object): Promise<string[]> {
