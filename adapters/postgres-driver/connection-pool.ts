@@ -11,6 +11,7 @@ import {
   readServerCapacity,
   type ServerCapacity,
 } from "./server-capacity.js";
+import { WaitingCalls, type ConnectionLoss } from "./waiting-calls.js";
 
 /** Times are in seconds. */
 export interface PoolOptions {
@@ -23,30 +24,11 @@ export interface PoolOptions {
   statementTimeout: number;
 }
 
-interface QueuedRequest {
-  /** Whether the caller waits its full time even for a server that is known to be unreachable. */
-  readonly isPatient: boolean;
-  /** Undefined for a first attempt. */
-  readonly loss: ConnectionLoss | undefined;
-  /** Size of the call's values, in characters. */
-  readonly size: number;
-  accept(connection: Connection): void;
-  reject(error: Error): void;
-}
-
-/** Loss of a connection: the reason, and a note for the error if no other connection is available. */
-export interface ConnectionLoss {
-  readonly reason: string;
-  readonly note: string;
-}
-
 export interface ConnectionRequest {
   loss?: ConnectionLoss | undefined;
   isPatient?: boolean;
 }
 
-/** Maximum number of waiting calls, and of characters in their values. Further calls are rejected at once. */
-const MAX_QUEUE = { calls: 10_000, characters: 64 * 1024 * 1024 };
 /** Minimum time limit of one attempt to connect. It is longer if calls wait for longer than twice this time. */
 const MIN_ATTEMPT_MS = 5000;
 // Delays between two attempts while the server is unreachable. The delay doubles with each failure.
@@ -74,8 +56,7 @@ export class ConnectionPool {
   readonly #idle: Connection[] = [];
   readonly #connectTasks = new Set<Promise<void>>();
   readonly #closeTasks = new Set<Promise<void>>();
-  readonly #waitingCalls: QueuedRequest[] = [];
-  #waitingCharacters = 0;
+  readonly #waitingCalls = new WaitingCalls();
   /** Number of failed attempts since the last success. */
   #failureCount = 0;
   #retryAtMs = 0;
@@ -125,36 +106,12 @@ export class ConnectionPool {
       await sleep(REJECTION_DELAY_MS);
       throw this.#createUnavailableError("", loss);
     }
-    const isQueueFull =
-      this.#waitingCalls.length >= MAX_QUEUE.calls || this.#waitingCharacters + size > MAX_QUEUE.characters;
-    if (isQueueFull && this.#waitingCalls.length > 0) throw this.#createUnavailableError("too many calls wait; ");
-    return new Promise((resolve, reject) => {
-      const timer = setTimeout(
-        () => {
-          this.#waitingCalls.splice(this.#waitingCalls.indexOf(request), 1);
-          this.#waitingCharacters -= size;
-          reject(this.#createUnavailableError("", loss));
-        },
-        Math.max(0, deadlineMs - Date.now()),
-      );
-      const request: QueuedRequest = {
-        size,
-        isPatient,
-        loss,
-        accept: (connection) => {
-          clearTimeout(timer);
-          resolve(connection);
-        },
-        reject: (error) => {
-          clearTimeout(timer);
-          reject(error);
-        },
-      };
-      if (loss) this.#waitingCalls.unshift(request);
-      else this.#waitingCalls.push(request);
-      this.#waitingCharacters += size;
-      this.#openConnections();
-    });
+    if (this.#waitingCalls.isFullFor(size)) throw this.#createUnavailableError("too many calls wait; ");
+    const connection = this.#waitingCalls.add({ size, isPatient, loss }, deadlineMs, () =>
+      this.#createUnavailableError("", loss),
+    );
+    this.#openConnections();
+    return connection;
   }
 
   /** Gives a connection to a waiting call, or to the idle connections. A lost connection is already removed. */
@@ -174,12 +131,9 @@ export class ConnectionPool {
       track(this.#closeTasks, connection.end());
       return;
     }
-    const request = this.#takeWaitingCall();
-    connection.setProcessHold(request !== undefined);
-    if (request) {
-      request.accept(connection);
-      return;
-    }
+    const isTaken = this.#waitingCalls.accept(connection);
+    connection.setProcessHold(isTaken);
+    if (isTaken) return;
     connection.idleSinceMs = idleSinceMs;
     this.#idle.push(connection);
     if (this.#capacity !== "scarce") return;
@@ -221,7 +175,7 @@ export class ConnectionPool {
     this.#lifetime = undefined;
     for (const timer of [this.#retryTimer, this.#sweepTimer, this.#holdTimer]) clearTimeout(timer);
     this.#retryTimer = this.#sweepTimer = this.#holdTimer = undefined;
-    this.#rejectWaitingCalls(() => new StoreError(`session store ${this.#address.location}: it was closed`));
+    this.#waitingCalls.reject(() => new StoreError(`session store ${this.#address.location}: it was closed`));
     for (const connection of this.#idle.splice(0)) track(this.#closeTasks, connection.end());
     if (this.#connections.size > 0) {
       let timer: NodeJS.Timeout | undefined;
@@ -238,27 +192,9 @@ export class ConnectionPool {
     this.#outage.reset();
   }
 
-  #takeWaitingCall(): QueuedRequest | undefined {
-    const request = this.#waitingCalls.shift();
-    if (request) this.#waitingCharacters -= request.size;
-    return request;
-  }
-
   /** Whether the server has been unreachable for two seconds and attempts continue. */
   get isAway(): boolean {
     return this.#connections.size === 0 && this.#outage.isLong;
-  }
-
-  /** Rejects the waiting calls that `matches` selects. Default: all, including patient ones. */
-  #rejectWaitingCalls(toError: (request: QueuedRequest) => Error, matches = (_: QueuedRequest): boolean => true): void {
-    const rejectedCalls = this.#waitingCalls.filter(matches);
-    if (rejectedCalls.length === 0) return;
-    const remainingCalls = this.#waitingCalls.filter((request) => !matches(request));
-    this.#waitingCalls.splice(0, Infinity, ...remainingCalls);
-    for (const request of rejectedCalls) {
-      this.#waitingCharacters -= request.size;
-      request.reject(toError(request));
-    }
   }
 
   #createUnavailableError(prefix = "", loss?: ConnectionLoss): StoreError {
@@ -289,7 +225,7 @@ export class ConnectionPool {
     const maxConnections = this.#capacity === "scarce" ? 1 : this.#options.size;
     // One attempt continues without waiting calls, to detect that the server is back.
     const needsConnection = (): boolean => {
-      const calls = Math.max(this.#waitingCalls.length, this.isAway ? 1 : 0);
+      const calls = Math.max(this.#waitingCalls.count, this.isAway ? 1 : 0);
       return connectTasks.size < calls && this.#connections.size + connectTasks.size < maxConnections;
     };
     if (!this.#lifetime || !needsConnection()) return;
@@ -312,7 +248,7 @@ export class ConnectionPool {
         this.#address,
         Math.max(MIN_ATTEMPT_MS, (this.#options.connectTimeout * 1000) / 2),
         signal,
-        this.#waitingCalls.length > 0,
+        this.#waitingCalls.count > 0,
       );
       this.#failureCount = 0;
       this.#outage.recordSuccess();
@@ -337,9 +273,9 @@ export class ConnectionPool {
     // Up to two failures are not reported as an outage: waiting calls may not notice them.
     this.#outage.recordFailure(startedAtMs, { reason, isTemporary: !isPermanent && !isScarce }, this.#failureCount > 2);
     if (isPermanent && this.#connections.size === 0)
-      this.#rejectWaitingCalls(() => new StoreError(`session store ${this.#address.location}: ${reason}`));
+      this.#waitingCalls.reject(() => new StoreError(`session store ${this.#address.location}: ${reason}`));
     if (!this.isAway) return;
-    this.#rejectWaitingCalls(
+    this.#waitingCalls.reject(
       ({ loss }) => this.#createUnavailableError("", loss),
       ({ isPatient }) => !isPatient,
     );

@@ -2,8 +2,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Logger, StoreError } from "gantry";
 import { parseAddress, type Address } from "./address.js";
 import { isConflict, isConnectionLost, describeError, toUnavailableError, removeUserText } from "./errors.js";
-import { ConnectionPool, type ConnectionLoss, type PoolOptions } from "./connection-pool.js";
+import { ConnectionPool, type PoolOptions } from "./connection-pool.js";
 import { StatementTimeout, type ParameterValue } from "./connection.js";
+import type { ConnectionLoss } from "./waiting-calls.js";
 
 export type { ParameterValue } from "./connection.js";
 

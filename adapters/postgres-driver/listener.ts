@@ -1,19 +1,13 @@
-import { createHash, randomBytes } from "node:crypto";
-import { setTimeout as sleep } from "node:timers/promises";
 import { ChainListeners } from "gantry/plugin";
 import type { Logger } from "gantry";
 import type { Notifier } from "gantry/plugin";
 import type { Address } from "./address.js";
+import { ANY_CHAIN, ChangePublisher, toShortName } from "./change-publisher.js";
 import type { Connections } from "./connections.js";
 import { describeError } from "./errors.js";
 import { Connection } from "./connection.js";
 import { CAPACITY_CHECK_INTERVAL_MS, readServerCapacity, type ServerCapacity } from "./server-capacity.js";
 
-/** Minimum interval between two notification statements. Changes in between share the next statement. */
-const PUBLISH_INTERVAL_MS = 50;
-/** A server limits messages to 8,000 bytes. For more chains than this, a message contains `*` (any chain). */
-const MAX_CHAINS_PER_MESSAGE = 400;
-const ANY_CHAIN = "*";
 /** Polling interval of watched chains while messages arrive. A message may be lost with its sender or in transit. */
 const POLL_INTERVAL_MS = 1000;
 /** Polling interval of watched chains without messages. */
@@ -26,7 +20,6 @@ const CONNECT_TIMEOUT_MS = 5000;
 /** Delay after the first failure to listen. Doubles with each failure. */
 const INITIAL_RETRY_DELAY_MS = 100;
 const MAX_RETRY_DELAY_MS = 5000;
-const CLOSE_TIMEOUT_MS = 1000;
 
 export interface NotifierOptions {
   /** Address of the server itself, if the other connections use a pooler. */
@@ -53,7 +46,7 @@ interface WatchedChain {
  * notifier then polls four times a second.
  */
 export class PostgresNotifier implements Notifier {
-  readonly #connections: Connections;
+  readonly #publisher: ChangePublisher;
   readonly #channel: string;
   readonly #address: Address;
   readonly #logger: Logger | undefined;
@@ -64,11 +57,7 @@ export class PostgresNotifier implements Notifier {
   readonly #readStates: NotifierOptions["readStates"];
   #activePoll: Promise<void> | undefined;
   #firstPollTimer: NodeJS.Timeout | undefined;
-  readonly #senderId = randomBytes(6).toString("base64url");
   #lifetime: AbortController | undefined = new AbortController();
-  readonly #unpublishedNames = new Set<string>();
-  #activePublish: Promise<void> | undefined;
-  #publishTimer: NodeJS.Timeout | undefined;
   #connection: Connection | undefined;
   #activeConnect: Promise<void> | undefined;
   #failureCount = 0;
@@ -81,7 +70,7 @@ export class PostgresNotifier implements Notifier {
 
   /** Opens no connection. `channel` has at most 63 bytes. */
   constructor(connections: Connections, channel: string, { address, readStates, logger }: NotifierOptions) {
-    this.#connections = connections;
+    this.#publisher = new ChangePublisher(connections, channel, logger);
     this.#channel = channel;
     this.#address = address;
     this.#readStates = readStates;
@@ -89,12 +78,7 @@ export class PostgresNotifier implements Notifier {
   }
 
   publish(rootId: string): void {
-    if (!this.#lifetime) return;
-    this.#unpublishedNames.add(this.#unpublishedNames.size < MAX_CHAINS_PER_MESSAGE ? toShortName(rootId) : ANY_CHAIN);
-    if (this.#activePublish) return;
-    // Keeps the process alive until the change is published.
-    if (this.#publishTimer) this.#publishTimer.ref();
-    else this.#activePublish = this.#publishAll();
+    this.#publisher.publish(rootId);
   }
 
   subscribe(rootId: string, hint: () => void): () => void {
@@ -123,53 +107,17 @@ export class PostgresNotifier implements Notifier {
     if (!this.#lifetime) return;
     this.#lifetime.abort();
     this.#lifetime = undefined;
-    for (const timer of [
-      this.#publishTimer,
-      this.#retryTimer,
-      this.#pollTimer,
-      this.#firstPollTimer,
-      this.#idleTimer,
-      this.#capacityTimer,
-    ])
+    for (const timer of [this.#retryTimer, this.#pollTimer, this.#firstPollTimer, this.#idleTimer, this.#capacityTimer])
       clearTimeout(timer);
-    this.#publishTimer = this.#retryTimer = this.#pollTimer = this.#firstPollTimer = this.#idleTimer = undefined;
-    const publishRemaining = async (): Promise<void> => {
-      await this.#activePublish;
-      if (this.#unpublishedNames.size > 0) await this.#publishAll();
-    };
-    await Promise.race([publishRemaining(), sleep(CLOSE_TIMEOUT_MS, undefined, { ref: false })]);
+    this.#retryTimer = this.#pollTimer = this.#firstPollTimer = this.#idleTimer = undefined;
+    await this.#publisher.close();
     await Promise.all([this.#activeConnect, this.#connection?.end()]);
   }
 
   open(): void {
     this.#lifetime ??= new AbortController();
+    this.#publisher.open();
     if (this.#watchedChainsByName.size > 0) this.#listen();
-  }
-
-  /** Publishes all pending changes at once. If that fails, other processes find them within a second by polling. */
-  async #publishAll(): Promise<void> {
-    const names = this.#unpublishedNames.has(ANY_CHAIN) ? ANY_CHAIN : [...this.#unpublishedNames].join();
-    this.#unpublishedNames.clear();
-    try {
-      // A separate commit without a sync: no other commit waits for it, and it need not survive a crash.
-      await this.#connections.query(
-        "SELECT pg_notify($1, $2), set_config('synchronous_commit', 'off', true)",
-        [this.#channel, `${this.#senderId}:${names}`],
-        "read",
-      );
-    } catch (error) {
-      this.#logger?.debug("change notification not sent; other processes find it by polling", {
-        reason: describeError(error).reason,
-      });
-    }
-    this.#activePublish = undefined;
-    if (!this.#lifetime) return;
-    const publishNext = (): void => {
-      this.#publishTimer = undefined;
-      if (this.#unpublishedNames.size > 0) this.#activePublish = this.#publishAll();
-    };
-    this.#publishTimer = setTimeout(publishNext, PUBLISH_INTERVAL_MS);
-    if (this.#unpublishedNames.size === 0) this.#publishTimer.unref();
   }
 
   #listen(): void {
@@ -289,16 +237,9 @@ export class PostgresNotifier implements Notifier {
     this.#retryTimer = setTimeout(listen, delayMs * (0.5 + Math.random() / 2)).unref();
   }
 
-  /** Handles a message. Ignores the messages of this process, which the server sends back. */
   #receive(payload: string): void {
-    const [, sender, names = ""] = /^([^:]*):(.*)$/.exec(payload) ?? [];
-    if (sender === undefined || sender === this.#senderId) return;
-    if (names === ANY_CHAIN) this.#poll();
-    else for (const name of names.split(",")) this.#listeners.notify(name);
+    const names = this.#publisher.readForeignNames(payload);
+    if (names.includes(ANY_CHAIN)) this.#poll();
+    else for (const name of names) this.#listeners.notify(name);
   }
-}
-
-/** Returns a short name of fixed length, without user text. A collision only causes an unneeded notification. */
-function toShortName(rootId: string): string {
-  return createHash("sha256").update(rootId).digest("base64url").slice(0, 16);
 }
