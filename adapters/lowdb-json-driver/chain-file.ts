@@ -6,9 +6,7 @@ import { StoreError } from "gantry";
 import { isRecord } from "gantry/plugin";
 import type { Adapter } from "lowdb";
 import { readJson, syncFolder } from "./files.js";
-
-/** Version of the file format that this code reads and writes. */
-export const LAYOUT_VERSION = 5;
+import { LAYOUT_VERSION } from "./layout.js";
 
 export interface ChainFileDocument {
   version: number;

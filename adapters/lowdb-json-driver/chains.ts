@@ -1,6 +1,9 @@
-import { contentChain, DocumentMap, type StoredDocument } from "gantry/plugin";
+import { contentChain, currentDocument, DocumentMap, type StoredDocument } from "gantry/plugin";
 import type { Low } from "lowdb";
 import type { ChainFile } from "./chain-file.js";
+
+/** Maximum number of chains with all documents in memory. */
+const MAX_COMPLETE_CHAINS = 64;
 
 /**
  * A document in a log line. A null value deletes the document. `version` is set if it differs from the line's version.
@@ -12,6 +15,19 @@ export interface LogLine {
   version: number;
   set?: readonly LogEntry[];
   filed?: readonly (readonly [chain: string, upTo: number])[];
+}
+
+/** Parses a log line. Updates documents of older versions of gantry. Throws if the text is not a log line. */
+export function parseLine(text: string): LogLine {
+  const line = JSON.parse(text) as Partial<LogLine>;
+  if (typeof line.version !== "number") throw new Error("it has no version");
+  const set = line.set?.map(([chain, key, value, ...version]): LogEntry => [
+    chain,
+    key,
+    currentDocument(key, value),
+    ...version,
+  ]);
+  return { ...(line as LogLine), ...(set && { set }) };
 }
 
 export interface CachedChain {
@@ -39,6 +55,8 @@ export class Chains {
   readonly smallDocuments = new DocumentMap();
   /** Version of the last change. */
   version = 0;
+  /** Ids of chains by the last read or write of their files, most recent last. */
+  readonly #recentRoots = new Set<string>();
   readonly #createLow: (root: string) => Low<ChainFile>;
 
   constructor(createLow: (root: string) => Low<ChainFile>) {
@@ -86,6 +104,22 @@ export class Chains {
     const { documents } = chain.low.data;
     for (const key in documents)
       if ((documents[key]?.version ?? 0) <= chain.filedVersion && !isSmall(key)) delete documents[key];
+  }
+
+  /** Records a read or write of a chain's file. */
+  recordUse(root: string): void {
+    this.#recentRoots.delete(root);
+    this.#recentRoots.add(root);
+  }
+
+  /** Removes the filed documents of the least recently used chains, down to `MAX_COMPLETE_CHAINS`. */
+  unloadOldest(): void {
+    for (const root of this.#recentRoots) {
+      if (this.#recentRoots.size <= MAX_COMPLETE_CHAINS) return;
+      const chain = this.chainsByRoot.get(root);
+      if (chain) this.dropFiledDocuments(chain);
+      this.#recentRoots.delete(root);
+    }
   }
 
   /** Log lines with everything that the files lack, and all small documents. */

@@ -1,18 +1,17 @@
-import { currentDocument } from "gantry/plugin";
-import { copyFileSync, existsSync, readdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, existsSync, readdirSync, rmSync } from "node:fs";
 import { rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { SessionExistsError, StoreError, type Logger } from "gantry";
+import { SessionExistsError, type Logger } from "gantry";
 import { createFolder, DiskReserve, isNearlyFull, withoutLease } from "gantry/plugin";
 import type { DocumentChange, DocumentStore, StoredDocument } from "gantry/plugin";
 import type { Low } from "lowdb";
-import { ChainFileAdapter, createDamagedError, LAYOUT_VERSION, readChainFile, type ChainFile } from "./chain-file.js";
-import { Chains, isSmall, type CachedChain, type LogEntry, type LogLine } from "./chains.js";
-import { toFileName, readJson, syncFolder } from "./files.js";
+import { ChainFileAdapter, createDamagedError, readChainFile, type ChainFile } from "./chain-file.js";
+import { Chains, isSmall, parseLine, type CachedChain, type LogEntry, type LogLine } from "./chains.js";
+import { toFileName, syncFolder } from "./files.js";
+import { checkLayout, LAYOUT_VERSION, writeLayoutVersion } from "./layout.js";
 import { Log } from "./log.js";
 import { StoreLock } from "./store-lock.js";
 
-const VERSION_FILE = "version.json";
 const TEMP_FOLDER = "temp";
 /** Maximum number of files written concurrently; they share disk syncs. */
 const MAX_CONCURRENT_WRITES = 16;
@@ -26,8 +25,6 @@ const LOG_GROWTH_BYTES = 2 * 1024 * 1024;
 const PROBE_BYTES = 16_384;
 /** Estimated size of a rewritten log per chain; used until the first rewrite. */
 const LOG_BYTES_PER_CHAIN = 4_000;
-/** Maximum number of chains with all documents in memory. */
-const MAX_COMPLETE_CHAINS = 64;
 
 /**
  * Documents in a folder, for one process. A change is a log line; soon after the change, lowdb writes the file of the
@@ -47,8 +44,6 @@ export class JsonDocuments implements DocumentStore {
   readonly #reserve: DiskReserve;
   /** Ids of chains with incomplete files. */
   readonly #unfiledRoots = new Set<string>();
-  /** Ids of chains by the last read or write of their files, most recent last. */
-  readonly #recentRoots = new Set<string>();
   #filingTimer: NodeJS.Timeout | undefined;
   #lastFiling: Promise<void> = Promise.resolve();
   #filingDelayMs = FILING_INTERVAL_MS;
@@ -78,7 +73,7 @@ export class JsonDocuments implements DocumentStore {
       const documents = new JsonDocuments(path, lock, await import("lowdb"), logger);
       await documents.#readLog();
       documents.#applyFileChanges();
-      writeVersion(join(logFolder, VERSION_FILE));
+      writeLayoutVersion(logFolder);
       return documents;
     } catch (error) {
       lock.release();
@@ -99,7 +94,7 @@ export class JsonDocuments implements DocumentStore {
       keys.map((key) => this.#chains.findIncompleteChain(key)).find((chain) => chain !== undefined);
     for (let chain = findIncompleteChain(); chain; chain = findIncompleteChain()) await this.#loadChain(chain);
     const documents = keys.map((key) => this.#chains.findDocument(key));
-    this.#unloadOldestChains();
+    this.#chains.unloadOldest();
     return documents;
   }
 
@@ -185,21 +180,7 @@ export class JsonDocuments implements DocumentStore {
     if (file.upTo > this.#chains.version) throw createDamagedError(this.#pathOf(root), "it is newer than the log");
     for (const [key, document] of Object.entries(file.documents)) if (!isSmall(key)) documents[key] ??= document;
     chain.isComplete = true;
-    this.#recordUse(root);
-  }
-
-  #recordUse(root: string): void {
-    this.#recentRoots.delete(root);
-    this.#recentRoots.add(root);
-  }
-
-  #unloadOldestChains(): void {
-    for (const root of this.#recentRoots) {
-      if (this.#recentRoots.size <= MAX_COMPLETE_CHAINS) return;
-      const chain = this.#chains.chainsByRoot.get(root);
-      if (chain) this.#chains.dropFiledDocuments(chain);
-      this.#recentRoots.delete(root);
-    }
+    this.#chains.recordUse(root);
   }
 
   #scheduleFiling(): void {
@@ -247,7 +228,7 @@ export class JsonDocuments implements DocumentStore {
     // The chain may have been deleted meanwhile.
     if (this.#chains.chainsByRoot.get(root) !== chain) return;
     this.#append({ version: this.#chains.version, filed: [[root, upTo]] });
-    this.#recordUse(root);
+    this.#chains.recordUse(root);
   }
 
   async #rewriteLog(): Promise<void> {
@@ -308,41 +289,4 @@ export class JsonDocuments implements DocumentStore {
     const chain = this.#chains.chainsByRoot.get(root);
     if (chain) this.#chains.dropFiledDocuments(chain);
   }
-}
-
-function writeVersion(path: string): void {
-  if (existsSync(path)) return;
-  writeFileSync(`${path}.new`, JSON.stringify({ version: LAYOUT_VERSION }), { mode: 0o600, flush: true });
-  renameSync(`${path}.new`, path);
-}
-
-/** Throws if the text is not a log line. */
-function parseLine(text: string): LogLine {
-  const line = JSON.parse(text) as Partial<LogLine>;
-  if (typeof line.version !== "number") throw new Error("it has no version");
-  const set = line.set?.map(([chain, key, value, ...version]): LogEntry => [
-    chain,
-    key,
-    currentDocument(key, value),
-    ...version,
-  ]);
-  return { ...(line as LogLine), ...(set && { set }) };
-}
-
-/** Throws `StoreError` for a store of another layout. */
-function checkLayout(path: string, logFolder: string): void {
-  let layout: unknown = "unknown";
-  try {
-    const versionFile = readJson(join(logFolder, VERSION_FILE));
-    // Layout 1 had an index and no version file. Without both files the store is new, or the log folder was lost.
-    const isLayout1 = versionFile === undefined && existsSync(join(logFolder, "index.jsonl"));
-    layout = isLayout1 ? 1 : versionFile === undefined ? LAYOUT_VERSION : (versionFile as { version: unknown }).version;
-  } catch {
-    // The version file is damaged.
-  }
-  if (layout === LAYOUT_VERSION) return;
-  throw new StoreError(
-    `session store ${path}: its layout is ${String(layout)}, and this gantry uses layout ${LAYOUT_VERSION}; it was not modified. ` +
-      `Keep the folders ${path} and ${logFolder}, and set another session.path`,
-  );
 }
