@@ -1,17 +1,9 @@
 import { useComputed, useSignal, signal } from "@preact/signals";
 import type { ApiDiff } from "gantry/client";
 import { useEffect, useMemo } from "preact/hooks";
-import {
-  groupRows,
-  compareTexts,
-  compareInSteps,
-  countChanges,
-  pairRows,
-  findChangedWords,
-  type DiffBlock,
-  type DiffRow,
-  type TextRange,
-} from "./diff-lines.js";
+import { findChangedWords, type TextRange } from "./changed-words.js";
+import { compareInSteps, compareTexts } from "./diff-lines.js";
+import { countChanges, groupRows, pairRows, type DiffBlock, type DiffRow } from "./diff-rows.js";
 import { isolateRightToLeft } from "./content/right-to-left.js";
 import { Icon } from "./parts/icon.js";
 

@@ -1,15 +1,7 @@
 import assert from "node:assert/strict";
 import { it } from "node:test";
-import {
-  groupRows,
-  compareTexts,
-  compareInSteps,
-  countChanges,
-  pairRows,
-  findChangedWords,
-  type DiffRow,
-  type TextRange,
-} from "../../../adapters/web-console/app/diff-lines.js";
+import { compareInSteps, compareTexts } from "../../../adapters/web-console/app/diff-lines.js";
+import { countChanges, type DiffRow } from "../../../adapters/web-console/app/diff-rows.js";
 
 function compareRows(oldText: string, newText: string): DiffRow[] {
   const comparison = compareInSteps(oldText, newText);
@@ -110,48 +102,4 @@ it("compareTexts finds a small change and a rewrite of 10,000 lines, and compare
 it("compareTexts rejects with the reason of an aborted signal", async () => {
   const abortedSignal = AbortSignal.abort(new Error("gone"));
   await assert.rejects(compareTexts("a\n", "b\n", abortedSignal), /gone/);
-});
-
-it("findChangedWords returns the ranges of differing words, and nothing if most of a line differs or the line is long", () => {
-  const getMarkedTexts = (text: string, spans: readonly TextRange[] = []) =>
-    spans.map(([start, end]) => text.slice(start, end));
-  const [oldLine, newLine] = ["const total = price * count;", "const total = price * (count + 1);"];
-  const marks = findChangedWords(oldLine, newLine);
-  assert.deepEqual(getMarkedTexts(oldLine, marks?.oldRanges), []);
-  assert.deepEqual(getMarkedTexts(newLine, marks?.newRanges), ["(", " + 1)"]);
-  const renameMarks = findChangedWords("let größe = 1", "let länge = 1");
-  assert.deepEqual(getMarkedTexts("let größe = 1", renameMarks?.oldRanges), ["größe"]);
-  assert.equal(findChangedWords("return a;", "throw new Error(message)"), undefined);
-  assert.equal(findChangedWords("a ".repeat(500), "a ".repeat(501)), undefined);
-});
-
-it("groupRows folds lines far from a change, and shows the lines next to a change", () => {
-  const lines = Array.from({ length: 30 }, (_, index) => `${index + 1}`);
-  const rows = compareRows(`${lines.join("\n")}\n`, `${lines.toSpliced(14, 1, "new").join("\n")}\n`);
-  assert.deepEqual(
-    groupRows(rows).map(({ kind, rows }) => [kind, rows.length]),
-    [
-      ["folded", 11],
-      ["shown", 8],
-      ["folded", 12],
-    ],
-  );
-  // Two lines take less space than the line that reports them as hidden.
-  assert.deepEqual(
-    groupRows(compareRows("1\n2\n3\n4\n5\nx\n", "1\n2\n3\n4\n5\ny\n")).map(({ kind, rows }) => [kind, rows.length]),
-    [["shown", 7]],
-  );
-});
-
-it("pairRows pairs a removed line with the line that replaces it", () => {
-  const pairs = pairRows(compareRows("a\nb\nc\n", "a\nB\nC\nD\n"));
-  assert.deepEqual(
-    pairs.map(([left, right]) => [left?.text, right?.text]),
-    [
-      ["a", "a"],
-      ["b", "B"],
-      ["c", "C"],
-      [undefined, "D"],
-    ],
-  );
 });

@@ -1,4 +1,4 @@
-import type { TextRange } from "../diff-lines.js";
+import type { TextRange } from "../changed-words.js";
 
 /** A part of a line. `className` of the highlighter, or `""`. */
 export interface LinePart {

@@ -1,4 +1,5 @@
-import { findChangedWords, pairRows, type DiffRow, type TextRange } from "../diff-lines.js";
+import { findChangedWords, type TextRange } from "../changed-words.js";
+import { pairRows, type DiffRow } from "../diff-rows.js";
 import { isolateRightToLeft } from "../content/right-to-left.js";
 import { markRanges, type LinePart } from "./coloured-lines.js";
 import type { Hunk } from "./hunks.js";

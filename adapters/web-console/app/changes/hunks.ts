@@ -1,5 +1,5 @@
 import type { ApiHunk } from "gantry/client";
-import { groupRows, type DiffRow } from "../diff-lines.js";
+import { groupRows, type DiffRow } from "../diff-rows.js";
 
 /** Changed lines with the unchanged lines around them. */
 export interface Hunk {

@@ -1,5 +1,6 @@
 import type { ApiChangedFile } from "gantry/client";
-import { compareTexts, type DiffRow } from "../diff-lines.js";
+import { compareTexts } from "../diff-lines.js";
+import type { DiffRow } from "../diff-rows.js";
 import { toHunks, type Hunk } from "./hunks.js";
 
 /** A unified diff, and the number of files that it cannot contain. */

@@ -1,5 +1,6 @@
 import type { ApiDiff } from "gantry/client";
-import { compareInSteps, countChanges } from "../diff-lines.js";
+import { compareInSteps } from "../diff-lines.js";
+import { countChanges } from "../diff-rows.js";
 
 /** Maximum characters of changes whose lines are counted. Counting longer texts would delay a frame. */
 const MAX_COMPARED_CHARACTERS = 200_000;
