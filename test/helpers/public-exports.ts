@@ -1,6 +1,6 @@
 import path from "node:path";
 import ts from "typescript";
-import type { Sources } from "./architecture.js";
+import type { Sources } from "./architecture/modules.js";
 
 /**
  * Entry points that share one namespace: only one entry point exports a name. The client has a namespace of its own,

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { describe, it } from "node:test";
-import { findArchitectureFaults, parseSources } from "../helpers/architecture.js";
+import { findArchitectureFaults } from "../helpers/architecture.js";
+import { parseSources } from "../helpers/architecture/modules.js";
 import { ROOT } from "../helpers/source-paths.js";
 import { MAX_FUNCTION_LINES, findLongFunctions } from "../helpers/source-size.js";
 
