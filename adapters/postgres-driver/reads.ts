@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import { currentMessage } from "gantry/plugin";
 import { SessionNotFoundError } from "gantry";
 import type { Ask, Message, Session } from "gantry";
@@ -16,10 +15,10 @@ import type {
 } from "gantry/plugin";
 import { LONG_STATEMENT_SECONDS } from "./call-batcher.js";
 import type { ParameterValue } from "./connections.js";
+import { listReaders } from "./readers.js";
 import { toAsk, toInstruction, toMessage, toRunRecord, toStoredRun, toSession, toSnapshot } from "./rows.js";
 import type { AskRow, ReadRow, RunRow } from "./rows.js";
 import type { SchemaStore } from "./store.js";
-import { MAX_INDEXED_BYTES } from "./tables.js";
 import { encodeText, decodeText } from "./text-encoding.js";
 
 /** Greatest possible `seq`. */
@@ -179,17 +178,11 @@ function listVisibleSources(
   addValue: (parameter: ParameterValue) => string,
 ): string[] {
   if (visibleTo === undefined) return ["true"];
-  const reader = addValue(toReader(encodeText(visibleTo)));
+  const readers = listReaders(visibleTo).map(addValue);
   // The other criteria match few rows.
   if (id !== undefined || sessionId !== undefined || idempotencyKey !== undefined)
-    return [`r.reader IN (${reader}, 'shared')`];
-  return [reader, "'shared'"].map((value) => `r.reader = ${value} AND r.reader <> ''`);
-}
-
-/** The value of the column `reader` for an owner. */
-function toReader(owner: string): string {
-  if (Buffer.byteLength(owner) <= MAX_INDEXED_BYTES) return `owner:${owner}`;
-  return `long:${createHash("sha256").update(owner).digest("hex")}`;
+    return [`r.reader IN (${readers.join(", ")})`];
+  return readers.map((reader) => `r.reader = ${reader} AND r.reader <> ''`);
 }
 
 export async function listInstructions(store: SchemaStore, sessionId: string): Promise<Instruction[]> {

@@ -1,8 +1,10 @@
 import type { SessionPage, SessionQuery } from "gantry/plugin";
 import type { ParameterValue } from "./connections.js";
+import { hashText, listReaders } from "./readers.js";
 import { toSqlLimit } from "./reads.js";
 import { toSession } from "./rows.js";
 import type { SchemaStore } from "./store.js";
+import { READER_LIST_CONDITION } from "./tables.js";
 import { encodeText } from "./text-encoding.js";
 
 /**
@@ -32,10 +34,12 @@ export function buildListStatement(query: SessionQuery): { sql: string; values: 
     return { sql: "SELECT * FROM @.of_dir@v($1, $2)", values: [encodeText(projectDir), toSqlLimit(query.limit)] };
   const values: ParameterValue[] = [];
   const addValue = (parameter: ParameterValue): string => `$${values.push(parameter)}`;
-  const conditions = ["s.idx = 0"];
+  const hasReader = visibleTo !== undefined && spawnedBy === undefined;
+  const conditions = hasReader ? [READER_LIST_CONDITION] : ["s.idx = 0"];
   let scope = "''";
-  if (spawnedBy === undefined) conditions.push("s.spawner IS NULL");
-  else {
+  if (spawnedBy === undefined) {
+    if (!hasReader) conditions.push("s.spawner IS NULL");
+  } else {
     const spawner = addValue(encodeText(spawnedBy));
     // The same expression as in the index.
     conditions.push(`left(s.spawner, 200) = left(${spawner}, 200)`, `s.spawner = ${spawner}`);
@@ -43,21 +47,26 @@ export function buildListStatement(query: SessionQuery): { sql: string; values: 
   if (query.projectDir !== undefined) {
     const dir = addValue(encodeText(query.projectDir));
     scope = `@.scope@v(${dir})`;
-    // The same expression as in the index.
-    conditions.push(`left(s.project_dir, 200) = left(${dir}, 200)`, `s.project_dir = ${dir}`);
+    // The same expression as in the index. PostgreSQL would count a second equality twice when it estimates the rows.
+    conditions.push(
+      `left(s.project_dir, 200) = left(${dir}, 200)`,
+      `CASE WHEN s.project_dir = ${dir} THEN true ELSE false END`,
+    );
   }
   if (query.emptyBefore !== undefined)
     conditions.push("s.empty", `s.updated_at < ${addValue(encodeText(query.emptyBefore))}`);
   if (query.search) conditions.push(`strpos(s.search, ${addValue(encodeText(query.search.toLowerCase()))}) > 0`);
-  const sources = listSources(query, visibleTo === undefined ? "" : addValue(encodeText(visibleTo)));
-  const needsCount = search !== "" || ![emptyBefore, spawnedBy, visibleTo].every(isUndefined) || archived === "only";
+  const sources = listSources(query, addValue);
+  const needsCount =
+    search !== "" || ![emptyBefore, spawnedBy].every(isUndefined) || (archived === "only" && !hasReader);
   const buildCountSql = (condition: string): string => buildCount(sources, [...conditions, condition]);
-  // The stored totals include archived sessions.
-  const archivedSql = archived === "exclude" ? ` - (${buildCountSql("s.archived")})` : "";
-  if (archived !== "include") conditions.push(archived === "only" ? "s.archived" : "NOT s.archived");
+  // The stored totals of all users include archived sessions.
+  const archivedSql = archived === "exclude" && !hasReader ? ` - (${buildCountSql("s.archived")})` : "";
+  if (archived !== "include" && !hasReader) conditions.push(toArchivedCondition(archived === "only"));
   const totalSql = needsCount
     ? buildCountSql("true")
-    : `SELECT coalesce(sum(t.n), 0)${archivedSql} AS total FROM @.totals t WHERE t.scope = ${scope}`;
+    : `SELECT coalesce(sum(t.n), 0)${archivedSql} AS total FROM @.totals t
+       WHERE t.scope = ${hasReader ? `ANY (${addValue(listReaderScopes(visibleTo, query))})` : scope}`;
   if (query.before)
     conditions.push(
       `(s.updated_at, s.id) < (${addValue(encodeText(query.before.updatedAt))}, ${addValue(encodeText(query.before.id))})`,
@@ -89,15 +98,34 @@ function buildPage(sources: readonly string[][], conditions: readonly string[], 
 }
 
 /**
- * Lists the conditions of the sources of a list. The sessions of a user and the shared sessions are two sources, so that
- * each is read in the order of an index. `user`: SQL for the user of the query.
+ * Lists the conditions of the sources of a list. The sessions of a user and the shared sessions, and of both the archived
+ * ones, are separate sources, so that each is read in the order of an index.
  */
-function listSources({ visibleTo, spawnedBy }: SessionQuery, user: string): string[][] {
+function listSources(
+  { visibleTo, spawnedBy, archived }: SessionQuery,
+  addValue: (parameter: ParameterValue) => string,
+): string[][] {
   if (visibleTo === undefined) return [[]];
-  if (spawnedBy !== undefined) return [[`(s.owner = ${user} OR s.shared)`]];
-  // The same expressions as in the index.
-  const ownConditions = [`left(s.owner, 200) = left(${user}, 200)`, `s.owner = ${user}`, "s.owner <> ''"];
-  return [ownConditions, ["s.shared", `s.owner <> ${user}`]];
+  const readers = listReaders(visibleTo).map(addValue);
+  if (spawnedBy !== undefined) return [[`s.reader IN (${readers.join(", ")})`]];
+  return readers.flatMap((reader) =>
+    listArchivedValues(archived).map((value) => [`s.reader = ${reader}`, toArchivedCondition(value)]),
+  );
+}
+
+/** Lists the values of `archived` that a list contains. */
+function listArchivedValues(archived: SessionQuery["archived"]): boolean[] {
+  return [false, true].filter((value) => archived !== (value ? "exclude" : "only"));
+}
+
+const toArchivedCondition = (value: boolean): string => (value ? "s.archived" : "NOT s.archived");
+
+/** Lists the scopes of the totals that count the sessions of a user's list. The trigger `count_readers` keeps these totals. */
+function listReaderScopes(visibleTo: string, { projectDir, archived }: SessionQuery): string[] {
+  const dirHash = projectDir === undefined ? "" : hashText(encodeText(projectDir));
+  return listReaders(visibleTo).flatMap((reader) =>
+    listArchivedValues(archived).map((value) => `reader:${Number(value)}:${dirHash}:${reader}`),
+  );
 }
 
 function isUndefined(value: unknown): boolean {

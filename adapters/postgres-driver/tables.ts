@@ -1,11 +1,20 @@
 /** Maximum size of an owner in an index. Longer owners are hashed, because an index entry has a maximum size. */
-export const MAX_INDEXED_BYTES = 1000;
+export const MAX_INDEXED_BYTES = 200;
 
-/** The value of the column `reader` in the rows of a chain, by the name of the row of its first session. */
-const createReaderValue = (session: string): string =>
-  `CASE WHEN ${session}.shared THEN 'shared' WHEN ${session}.owner = '' THEN ''
-      WHEN octet_length(${session}.owner) <= ${MAX_INDEXED_BYTES} THEN 'owner:' || ${session}.owner
-      ELSE 'long:' || encode(sha256(convert_to(${session}.owner, getdatabaseencoding()::name)), 'hex') END`;
+/**
+ * The condition of the sessions in lists by reader. As a `CASE`, PostgreSQL cannot derive from it the condition of another
+ * index, whose scan would read the sessions of all users.
+ */
+export const READER_LIST_CONDITION = "CASE WHEN idx = 0 AND spawner IS NULL THEN reader <> '' END";
+
+const createHash = (text: string): string => `encode(sha256(convert_to(${text}, getdatabaseencoding()::name)), 'hex')`;
+
+/** The scopes of `totals` that count a session for its readers: in all folders, and in its folder. */
+const createReaderScopes = (session: string): string => {
+  const [start, end] = [`'reader:' || ${session}.archived::integer || ':'`, `':' || ${session}.reader`];
+  return `CASE WHEN ${session}.reader <> '' THEN
+      ARRAY[${start} || ${end}, ${start} || ${createHash(`${session}.project_dir`)} || ${end}] END`;
+};
 
 /** The column `reader` of a table with rows of chains, its indexes, and the trigger for new rows. */
 const createReader = (table: string, time: string): string =>
@@ -201,31 +210,62 @@ export const MIGRATIONS: readonly string[] = [
   CREATE INDEX sessions_archived ON @.sessions (updated_at, id) WHERE idx = 0 AND spawner IS NULL AND archived;
   `,
   `
-  -- owner: empty without an owner. Servers of the previous version create sessions without owners. The indexes contain only
-  -- sessions with an owner, or shared ones; only the start of an owner, because an index entry has a maximum size.
+  -- owner: empty without an owner. Servers of the previous version create sessions without owners.
+  -- reader: 'shared' in a shared session, else 'owner:' and the owner (a hash of a long one), else empty. Runs and asks have
+  -- the reader of their chain's first session. Triggers keep it and the totals by reader, so that both are also correct after
+  -- changes by servers of the previous version.
   ALTER TABLE @.sessions ADD COLUMN owner text COLLATE "C" NOT NULL DEFAULT '';
   ALTER TABLE @.sessions ADD COLUMN shared boolean NOT NULL DEFAULT false;
-  CREATE INDEX sessions_of_owner ON @.sessions (left(owner, 200), updated_at, id) WHERE idx = 0 AND spawner IS NULL AND owner <> '';
-  CREATE INDEX sessions_shared ON @.sessions (updated_at, id) WHERE idx = 0 AND spawner IS NULL AND shared;
+  ALTER TABLE @.sessions ADD COLUMN reader text COLLATE "C" NOT NULL DEFAULT '';
+  CREATE INDEX sessions_of_reader ON @.sessions (reader, archived, updated_at, id) WHERE ${READER_LIST_CONDITION};
+  CREATE INDEX sessions_of_reader_dir ON @.sessions (reader, left(project_dir, 200), archived, updated_at, id)
+  WHERE ${READER_LIST_CONDITION};
 
-  -- reader of runs and asks: 'shared' in a shared chain, else 'owner:' and the owner (a hash of a long one), else empty.
-  -- Triggers keep it, so that it is also correct after changes by servers of the previous version.
+  CREATE FUNCTION @.set_session_reader() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    NEW.reader := CASE WHEN NEW.shared THEN 'shared' WHEN NEW.owner = '' THEN ''
+      WHEN octet_length(NEW.owner) <= ${MAX_INDEXED_BYTES} THEN 'owner:' || NEW.owner
+      ELSE 'long:' || ${createHash("NEW.owner")} END;
+    RETURN NEW;
+  END $$;
   CREATE FUNCTION @.set_reader() RETURNS trigger LANGUAGE plpgsql AS $$
   BEGIN
-    NEW.reader := coalesce(
-      (SELECT ${createReaderValue("s")} FROM @.sessions s WHERE s.chain = NEW.chain AND s.idx = 0), '');
+    NEW.reader := coalesce((SELECT s.reader FROM @.sessions s WHERE s.chain = NEW.chain AND s.idx = 0), '');
     RETURN NEW;
   END $$;
   CREATE FUNCTION @.update_readers() RETURNS trigger LANGUAGE plpgsql AS $$
   BEGIN
-    UPDATE @.runs r SET reader = ${createReaderValue("NEW")} WHERE r.chain = NEW.chain;
-    UPDATE @.asks a SET reader = ${createReaderValue("NEW")} WHERE a.chain = NEW.chain;
+    UPDATE @.runs r SET reader = NEW.reader WHERE r.chain = NEW.chain;
+    UPDATE @.asks a SET reader = NEW.reader WHERE a.chain = NEW.chain;
+    RETURN NULL;
+  END $$;
+  CREATE FUNCTION @.count_readers() RETURNS trigger LANGUAGE plpgsql AS $$
+  DECLARE
+    v_shard integer := (SELECT c.shard FROM @.chains c WHERE c.chain = coalesce(NEW.chain, OLD.chain));
+    v_old text[] := ${createReaderScopes("OLD")};
+    v_new text[] := ${createReaderScopes("NEW")};
+  BEGIN
+    INSERT INTO @.totals AS t (scope, shard, n) SELECT c.scope, v_shard, sum(c.n)
+    FROM (SELECT unnest(v_old) AS scope, -1 AS n UNION ALL SELECT unnest(v_new), 1) c
+    GROUP BY c.scope HAVING sum(c.n) <> 0 ORDER BY c.scope
+    ON CONFLICT (scope, shard) DO UPDATE SET n = t.n + excluded.n;
+    DELETE FROM @.totals t WHERE t.scope = ANY (v_old) AND t.shard = v_shard AND t.n = 0;
     RETURN NULL;
   END $$;
   ${createReader("runs", "started_at")}
   ${createReader("asks", "created_at")}
+  CREATE TRIGGER sessions_reader BEFORE INSERT OR UPDATE OF shared ON @.sessions
+  FOR EACH ROW EXECUTE FUNCTION @.set_session_reader();
   CREATE TRIGGER sessions_readers AFTER UPDATE OF shared ON @.sessions FOR EACH ROW
-  WHEN (NEW.idx = 0 AND NEW.shared <> OLD.shared) EXECUTE FUNCTION @.update_readers();
+  WHEN (NEW.idx = 0 AND NEW.reader <> OLD.reader) EXECUTE FUNCTION @.update_readers();
+  CREATE TRIGGER sessions_inserted AFTER INSERT ON @.sessions FOR EACH ROW
+  WHEN (NEW.idx = 0 AND NEW.spawner IS NULL AND NEW.reader <> '') EXECUTE FUNCTION @.count_readers();
+  CREATE TRIGGER sessions_deleted AFTER DELETE ON @.sessions FOR EACH ROW
+  WHEN (OLD.idx = 0 AND OLD.spawner IS NULL AND OLD.reader <> '') EXECUTE FUNCTION @.count_readers();
+  CREATE TRIGGER sessions_moved AFTER UPDATE OF shared, archived, project_dir ON @.sessions FOR EACH ROW
+  WHEN (NEW.idx = 0 AND NEW.spawner IS NULL
+    AND (NEW.reader, NEW.archived, NEW.project_dir) <> (OLD.reader, OLD.archived, OLD.project_dir))
+  EXECUTE FUNCTION @.count_readers();
   `,
 ];
 

@@ -70,6 +70,33 @@ const userRules: StoreRules = {
       await driver.create({ session: aSession(id, { owner, updatedAt: at(1) }) });
     assert.deepEqual(await list("ann", { emptyBefore: at(2) }), [["e1"], 1]);
   },
+  "users: the totals of a user follow each change of the folder, the archive and `shared`, and each delete": async ({
+    driver,
+  }) => {
+    for (const [n, id] of ["a", "b"].entries())
+      await driver.create({ session: aSession(id, { owner: "ann", projectDir: "/p", updatedAt: at(n) }) });
+    const readTotals = async (visibleTo: string): Promise<number[]> => {
+      const totals: number[] = [];
+      for (const projectDir of ["/p", "/q"])
+        for (const archived of ["include", "exclude", "only"] as const) {
+          const [ids, total] = await listWithTotal(driver, { visibleTo, projectDir, archived });
+          assert.equal(total, ids.length);
+          assert.equal((await driver.list({ limit: 1, offset: 9, visibleTo, projectDir, archived })).total, total);
+          totals.push(total);
+        }
+      return totals;
+    };
+    assert.deepEqual(await readTotals("ann"), [2, 2, 0, 0, 0, 0]);
+    await driver.write("a", change({ set: { archived: true } }));
+    assert.deepEqual(await readTotals("ann"), [2, 1, 1, 0, 0, 0]);
+    await driver.write("a", change({ set: { projectDir: "/q", shared: true } }));
+    assert.deepEqual(await readTotals("ann"), [1, 1, 0, 1, 0, 1]);
+    assert.deepEqual(await readTotals("bob"), [0, 0, 0, 1, 0, 1]);
+    await driver.write("a", change({ set: { archived: false, shared: false } }));
+    assert.deepEqual(await readTotals("bob"), [0, 0, 0, 0, 0, 0]);
+    await driver.delete(["b"]);
+    assert.deepEqual(await readTotals("ann"), [0, 0, 0, 1, 1, 0]);
+  },
   "users: sessions of subagents are visible by their own owner and flag": async ({ driver }) => {
     const spawnedBy = { sessionId: "a", runId: "r", callId: "c" };
     await driver.create({ session: aSession("a", { owner: "ann" }) });

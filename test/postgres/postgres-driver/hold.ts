@@ -60,8 +60,10 @@ export class CommitBlocker {
     const { url, schema } = this.#address;
     const client = new Client({ connectionString: url });
     await client.connect();
+    // Sessions are deleted before the rows that the trigger of their totals uses.
     const { rows } = await client.query<{ name: string }>(
-      "SELECT tablename AS name FROM pg_tables WHERE schemaname = $1 AND tablename <> 'version' ORDER BY 1",
+      `SELECT tablename AS name FROM pg_tables WHERE schemaname = $1 AND tablename <> 'version'
+       ORDER BY tablename = 'totals', tablename DESC`,
       [schema],
     );
     this.#tables = rows.map(({ name }) => name);

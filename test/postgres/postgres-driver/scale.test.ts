@@ -26,21 +26,26 @@ import {
 } from "../../../src/testing/session-driver/records.js";
 import { buildAsksStatement, buildRunsStatement } from "../../../adapters/postgres-driver/reads.js";
 import { createSqlResolver } from "../../../adapters/postgres-driver/schema.js";
+import { buildListStatement } from "../../../adapters/postgres-driver/session-list.js";
 import { runAsAdmin, NO_POSTGRES, createPostgresDatabase } from "../../helpers/postgres.js";
 import { postgresOptions } from "../../helpers/stores.js";
 
 const SESSION_COUNT = Number(process.env["COUNT"] ?? 100_000);
 
-/** Creates `COUNT` chains with one message, one run and one ask each. */
+/**
+ * Creates `COUNT` chains with one message, one run and one ask each. The totals are not counted by the trigger, because
+ * the updates of one row in one transaction take quadratic time.
+ */
 const FILL_SQL = `
   INSERT INTO big.chains (root) SELECT 's' || n FROM generate_series(1, ${SESSION_COUNT}) n;
   INSERT INTO big.names SELECT root, chain, 0, false FROM big.chains;
+  ALTER TABLE big.sessions DISABLE TRIGGER sessions_inserted;
   INSERT INTO big.sessions (chain, last_seq, first_seq, prompt_tokens, completion_tokens, total_tokens, cost, idx, titled, id,
     alias, root, parent_id, project_dir, created_at, updated_at, provider, model, reasoning_effort, mode, leave, cuts, title,
     search, owner, shared)
   SELECT chain, (chain % 5 > 0)::int, 1, 0, 0, 0, 0, 0, true, root, '', root, '', '/p' || chain % 100, '', to_char(
     timestamp '2026-01-01' + chain * interval '1 s', 'YYYY-MM-DD"T"HH24:MI:SS.000"Z"'), 'p', 'm', '', 'auto', '[]', '[]',
-    'Title ' || chain, 'title ' || chain, 'u' || chain % 100, chain % 1000 = 0 FROM big.chains;
+    'Title ' || chain, 'title ' || chain, CASE WHEN chain % 5 = 0 THEN 'most' ELSE 'u' || chain % 100 END, chain % 1000 = 0 FROM big.chains;
   INSERT INTO big.messages SELECT chain, 1, 0, true, '', 'm', '', '{"id":"m","role":"user","parts":[],"toolCallId":"","name":"","failed":false,"createdAt":""}', ''
     FROM big.chains;
   INSERT INTO big.runs SELECT chain, null, 'r' || chain, CASE WHEN chain % 50 = 0 THEN 'k' || chain ELSE '' END,
@@ -50,7 +55,9 @@ const FILL_SQL = `
   INSERT INTO big.asks SELECT chain, null, 'q' || chain, CASE WHEN chain % 1000 = 0 THEN 'open' ELSE 'answered' END,
     updated_at, '{"id":"q' || chain || '","createdAt":"' || updated_at || '"}', '' FROM big.sessions;
   INSERT INTO big.instructions (chain, id, instruction) SELECT chain, 'i' || chain, '{"id":"i"}' FROM big.chains;
+  ALTER TABLE big.sessions ENABLE TRIGGER sessions_inserted;
   INSERT INTO big.totals SELECT '', 0, count(*) FROM big.sessions;
+  INSERT INTO big.totals SELECT 'reader:0::' || reader, 0, count(*) FROM big.sessions GROUP BY reader;
 `;
 
 describe(`PostgresDriver with ${SESSION_COUNT} sessions`, { skip: NO_POSTGRES }, () => {
@@ -67,17 +74,39 @@ describe(`PostgresDriver with ${SESSION_COUNT} sessions`, { skip: NO_POSTGRES },
       );
       return Object.fromEntries(rows.map(({ relname, seq_scan }) => [relname, seq_scan]));
     };
+    const explainStatement = async ({ sql, values }: ReturnType<typeof buildListStatement>): Promise<string> => {
+      const literals = values.map((value) => (Array.isArray(value) ? `'{${value.join()}}'` : `'${String(value)}'`));
+      const statement = createSqlResolver("big")(sql).replaceAll(/\$(\d+)/g, (_, n) => literals[Number(n) - 1] ?? "");
+      return (await runAsAdmin(url, `EXPLAIN ${statement}`)).map((row) => String(row["QUERY PLAN"])).join("\n");
+    };
     const visible = { limit: 20, visibleTo: "u7" };
-    for (const { sql, values } of [
+    for (const statement of [
       buildRunsStatement(visible),
       buildRunsStatement({ ...visible, states: ["failed"] }),
       buildAsksStatement(visible),
     ]) {
-      const literals = values.map((value) => `'${String(value)}'`);
-      const statement = createSqlResolver("big")(sql).replaceAll(/\$(\d+)/g, (_, n) => literals[Number(n) - 1] ?? "");
-      const plan = (await runAsAdmin(url, `EXPLAIN ${statement}`)).map((row) => String(row["QUERY PLAN"])).join("\n");
+      const plan = await explainStatement(statement);
       assert.equal(plan.match(/Index Cond: \(+reader = /g)?.length, 2, plan);
     }
+    // The pages are read in the order of an index that has only the user's and the shared sessions; only a page is sorted.
+    const before = { updatedAt: at(50_000), id: "s1" };
+    for (const [user, projectDir] of [
+      ["u7", "/p7"],
+      ["most", "/p5"],
+    ] as const)
+      for (const [query, index, count] of [
+        [{}, "sessions_of_reader", 4],
+        [{ before }, "sessions_of_reader", 4],
+        [{ archived: "exclude" as const }, "sessions_of_reader", 2],
+        [{ archived: "only" as const }, "sessions_of_reader", 2],
+        [{ projectDir }, "sessions_of_reader_dir", 4],
+        [{ projectDir, before, archived: "exclude" as const }, "sessions_of_reader_dir", 2],
+      ] as const) {
+        const plan = await explainStatement(buildListStatement({ limit: 5, visibleTo: user, ...query }));
+        assert.equal(plan.match(new RegExp(`Index Scan Backward using ${index} on`, "g"))?.length, count, plan);
+        assert.equal(plan.match(/ on sessions/g)?.length, count, plan);
+        assert.doesNotMatch(plan, /-> +(Incremental )?Sort/, plan);
+      }
     // A connection reports its statistics when it is closed.
     await driver.close();
     const scansBefore = await readScanCounts();
