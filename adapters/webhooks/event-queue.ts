@@ -97,6 +97,7 @@ export class EventQueue {
 
   /** Makes attempts until the event is delivered or dropped. Resolves with false if the queue closes before. */
   async #deliver(event: QueuedEvent): Promise<boolean> {
+    let rejections = 0;
     for (let attempt = 1; !this.#isDisabled; attempt += 1) {
       const result = await this.#withRequest(() => this.#send(event, this.#abortController.signal));
       if (result.outcome === "delivered") {
@@ -112,7 +113,9 @@ export class EventQueue {
           this.#logger.warn("delivery failed; events wait and are sent again", { reason });
         this.#failedAttempts += 1;
         const delayMs = Math.max(result.retryAfterMs, this.#computeDelayMs(attempt));
-        if (Date.now() + delayMs - event.createdAt.getTime() > this.#limits.maxAgeMs) {
+        if (result.isPermanent) rejections += 1;
+        const isTooOld = Date.now() + delayMs - event.createdAt.getTime() > this.#limits.maxAgeMs;
+        if (isTooOld || rejections >= this.#limits.rejections) {
           const { id, type, sessionId } = event;
           this.#logger.warn("event dropped; no attempt succeeded", { id, type, session: sessionId, reason });
           return true;

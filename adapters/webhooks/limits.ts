@@ -11,6 +11,11 @@ export const WEBHOOK_LIMITS = {
   /** Delay after the first failed attempt. It doubles with each further attempt. */
   retryDelayMs: 1_000,
   maxRetryDelayMs: 300_000,
+  /**
+   * Attempts that the receiver rejects permanently (4xx) before the event is dropped. More than one, because a receiver
+   * also rejects valid requests while it is deployed or its secret is changed.
+   */
+  rejections: 5,
   /** Age at which an event is dropped after a failed attempt. */
   maxAgeMs: 86_400_000,
   /** Minimum time for the waiting events at the stop. Less than the server grants its hooks. */

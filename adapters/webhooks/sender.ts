@@ -6,11 +6,19 @@ import { createDeadline } from "gantry/plugin";
 /** Maximum bytes of an answer's body, which is ignored. */
 const MAX_ANSWER_BYTES = 65_536;
 
-/** Result of one attempt. `reason` contains no part of the address except its host. */
+/** Statuses of 4xx that a later attempt can change: request timeout, too early, too many requests. */
+const TEMPORARY_STATUSES = new Set([408, 425, 429]);
+
+/** Result of one attempt. `isPermanent`: the receiver rejected the event itself. `reason` contains no part of the address except its host. */
 export type SendResult =
   | { readonly outcome: "delivered" }
   | { readonly outcome: "gone" }
-  | { readonly outcome: "failed"; readonly reason: string; readonly retryAfterMs: number };
+  | {
+      readonly outcome: "failed";
+      readonly reason: string;
+      readonly retryAfterMs: number;
+      readonly isPermanent: boolean;
+    };
 
 /** Sends signed requests to one receiver, by the Standard Webhooks specification. */
 export class WebhookSender {
@@ -35,10 +43,11 @@ export class WebhookSender {
         outcome: "failed",
         reason: `answered ${statusCode}`,
         retryAfterMs: parseRetryAfter(headers["retry-after"]),
+        isPermanent: statusCode >= 400 && statusCode < 500 && !TEMPORARY_STATUSES.has(statusCode),
       };
     } catch (error) {
       const reason = deadline.hasExpired ? `no answer within ${this.#timeoutMs} ms` : describeError(error);
-      return { outcome: "failed", reason, retryAfterMs: 0 };
+      return { outcome: "failed", reason, retryAfterMs: 0, isPermanent: false };
     } finally {
       deadline.clear();
     }

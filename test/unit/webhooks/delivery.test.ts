@@ -221,6 +221,35 @@ it("an event is dropped at its maximum age, and the next one is sent", async (t)
   assert.deepEqual([id, type, session, reason], [first?.id, "run.failed", "s", "answered 400"]);
 });
 
+it("an event that is rejected permanently 5 times is dropped with one warning, and the next one is sent", async (t) => {
+  const receiver = await startReceiver(t, ({ data }, response) => {
+    response.writeHead(data["model"] === "a" ? 400 : 200).end();
+  });
+  const { endRun, logger, waitForLog } = createWebhooks(t, receiver.url);
+  for (const model of ["a", "b"]) endRun("s", model);
+  await waitForLog(/succeed again/);
+  assert.deepEqual(listModels(receiver), ["a", "a", "a", "a", "a", "b"]);
+  assert.deepEqual(
+    logger.lines.map(([, message]) => message),
+    [
+      "delivery failed; events wait and are sent again",
+      "event dropped; no attempt succeeded",
+      "deliveries succeed again",
+    ],
+  );
+});
+
+it("answers with 408, 425, 429 or 5xx are not permanent", async (t) => {
+  const statuses = [408, 425, 429, 500, 408, 425, 429, 503, 204];
+  const receiver = await startReceiver(t, (_event, response, index) => {
+    response.writeHead(statuses[index] ?? 204).end();
+  });
+  const { endRun, waitForLog } = createWebhooks(t, receiver.url, { maxRetryDelayMs: 5 });
+  endRun("s", "a");
+  await waitForLog(/succeed again/);
+  assert.equal(receiver.events.length, statuses.length);
+});
+
 it("close makes a last attempt for events that wait", async (t) => {
   const receiver = await startReceiver(t, (_event, response, index) => {
     response.writeHead(index === 0 ? 500 : 200).end();
