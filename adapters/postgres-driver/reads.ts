@@ -15,7 +15,7 @@ import type {
 } from "gantry/plugin";
 import { LONG_STATEMENT_SECONDS } from "./call-batcher.js";
 import type { ParameterValue } from "./connections.js";
-import { listReaders } from "./readers.js";
+import { listReaders, toReader } from "./readers.js";
 import { toAsk, toInstruction, toMessage, toRunRecord, toStoredRun, toSession, toSnapshot } from "./rows.js";
 import type { AskRow, ReadRow, RunRow } from "./rows.js";
 import type { SchemaStore } from "./store.js";
@@ -106,13 +106,11 @@ export async function listRuns(store: SchemaStore, query: RunQuery): Promise<Sto
 }
 
 /** Builds the statement of `listRuns`, which reads each state by its own index, and its values. */
-export function buildRunsStatement({ id, sessionId, states, idempotencyKey, visibleTo, before, limit }: RunQuery): {
-  sql: string;
-  values: ParameterValue[];
-} {
+export function buildRunsStatement(query: RunQuery): { sql: string; values: ParameterValue[] } {
+  const { id, sessionId, states, idempotencyKey, startedBy, visibleTo, before, limit } = query;
   if (
     id !== undefined &&
-    [sessionId, states, idempotencyKey, visibleTo, before].every((criterion) => criterion === undefined) &&
+    [sessionId, states, idempotencyKey, startedBy, visibleTo, before].every((criterion) => criterion === undefined) &&
     limit > 0
   )
     return { sql: "SELECT * FROM @.run@v($1)", values: [encodeText(id)] };
@@ -123,6 +121,8 @@ export function buildRunsStatement({ id, sessionId, states, idempotencyKey, visi
   if (sessionId !== undefined) conditions.push(`r.chain = ${CHAIN_SQL.replace("$1", addValue(encodeText(sessionId)))}`);
   // Matches the partial index, which excludes runs without a key.
   if (idempotencyKey !== undefined) conditions.push(`r.key = ${addValue(encodeText(idempotencyKey))} AND r.key <> ''`);
+  if (startedBy !== undefined)
+    conditions.push(`r.started_by = ${addValue(toReader(startedBy))} AND r.started_by <> ''`);
   if (before)
     conditions.push(
       `(r.started_at, r.id) < (${addValue(encodeText(before.startedAt))}, ${addValue(encodeText(before.id))})`,
@@ -130,7 +130,7 @@ export function buildRunsStatement({ id, sessionId, states, idempotencyKey, visi
   const limitParameter = addValue(toSqlLimit(limit));
   const orderSql = "ORDER BY r.started_at DESC, r.id DESC";
   const stateConditions = states ? [...new Set(states)].map((state) => `r.state = ${addValue(state)}`) : ["true"];
-  const sources = listVisibleSources({ id, sessionId, idempotencyKey, visibleTo }, addValue);
+  const sources = listVisibleSources(query, addValue);
   const statements = stateConditions.flatMap((state) =>
     sources.map(
       (source) =>

@@ -9,6 +9,7 @@ import type {
   Snapshot,
   StoredRun,
 } from "gantry/plugin";
+import { toReader } from "./readers.js";
 import { encodeText, decodeText } from "./text-encoding.js";
 
 /** A result row of a read. The meaning of its columns depends on the kind (`sql/read.sql`). */
@@ -227,12 +228,13 @@ type KeyData = Pick<RunRecord, "fingerprint" | "answer">;
 
 export function toRunRow({ fingerprint, answer, idempotencyKey, ...run }: RunRecord): Record<string, unknown> {
   const named = fingerprint === "" && answer === null ? "" : JSON.stringify({ fingerprint, answer } satisfies KeyData);
-  const { id, state, startedAt } = run;
+  const { id, state, startedAt, user } = run;
   return {
     id: encodeText(id),
     key: encodeText(idempotencyKey),
     state,
     started_at: encodeText(startedAt),
+    ...(user !== undefined && { started_by: toReader(user) }),
     named,
     record: JSON.stringify(run),
   };

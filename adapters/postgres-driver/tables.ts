@@ -252,6 +252,9 @@ export const MIGRATIONS: readonly string[] = [
     DELETE FROM @.totals t WHERE t.scope = ANY (v_old) AND t.shard = v_shard AND t.n = 0;
     RETURN NULL;
   END $$;
+  -- started_by: the user who started the run, in the form of reader; empty without a user.
+  ALTER TABLE @.runs ADD COLUMN started_by text COLLATE "C" NOT NULL DEFAULT '';
+  CREATE INDEX runs_of_user ON @.runs (started_by, started_at, id) WHERE started_by <> '';
   ${createReader("runs", "started_at")}
   ${createReader("asks", "created_at")}
   CREATE TRIGGER sessions_reader BEFORE INSERT OR UPDATE OF shared ON @.sessions

@@ -165,16 +165,17 @@ const toStoredRun = ({ record, holder }: RunRow): StoredRun => ({
 
 /** Builds the statement of a list of runs, of one state or of all. `nowMs`: current time, for the holders. */
 export function buildRunsStatement(query: RunQuery, state?: RunState, nowMs = 0): { sql: string; values: SqlValue[] } {
-  const { id, sessionId, idempotencyKey, before } = query;
+  const { id, sessionId, idempotencyKey, startedBy, before } = query;
   const conditions = [
     ...(id === undefined ? [] : ["id = ?"]),
     ...(sessionId === undefined ? [] : ["root = (SELECT root FROM sessions WHERE id = ?)"]),
     ...(state === undefined ? [] : ["state = ?"]),
     // Matches the partial index, which excludes runs without a key.
     ...(idempotencyKey === undefined ? [] : ["key = ? AND key <> ''"]),
+    ...(startedBy === undefined ? [] : ["started_by = ? AND started_by <> ''"]),
     ...(before === undefined ? [] : ["(started_at, id) < (?, ?)"]),
   ];
-  const values = [id, sessionId, state, idempotencyKey, before?.startedAt, before?.id];
+  const values = [id, sessionId, state, idempotencyKey, startedBy, before?.startedAt, before?.id];
   const sources = listVisibleSources(query, state === undefined ? "runs_of_reader" : "runs_of_reader_state");
   return {
     sql: `${sources.map(({ sql }) => [`${RUNS_SQL} ${sql}`, ...conditions].join(" AND ")).join(" UNION ALL ")}

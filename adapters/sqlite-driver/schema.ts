@@ -58,6 +58,7 @@ const createReaderUpdate = (table: string): string =>
  *   JSON. `asks`: `ask` has all fields as JSON.
  * - `sessions_archived` begins with `archived`, so that SQLite prefers this index.
  * - `sessions`: `owner` is empty without an owner. Only sessions with an owner, or shared ones, are in the last two indexes.
+ * - `runs`: `started_by` is the user who started the run, or empty.
  * - `runs` and `asks`: `reader` is `shared` in a shared chain, else `owner:` and the owner, else empty. Triggers keep it.
  *
  * The first search adds the tables and triggers of `search-index.ts`, without a migration. A migration that replaces
@@ -219,6 +220,8 @@ export const MIGRATIONS: readonly string[] = [
   WHERE idx = 0 AND spawner IS NULL AND owner <> '';
   CREATE INDEX sessions_shared ON sessions (updated_at, id, archived, project_dir, owner, spawner, idx, shared)
   WHERE idx = 0 AND spawner IS NULL AND shared = 1;
+  ALTER TABLE runs ADD COLUMN started_by TEXT NOT NULL DEFAULT '';
+  CREATE INDEX runs_of_user ON runs (started_by, started_at, id) WHERE started_by <> '';
   ${createReader("runs", "started_at")}${createReader("asks", "created_at")}
   CREATE TRIGGER readers_update AFTER UPDATE OF shared ON sessions WHEN NEW.idx = 0 AND OLD.shared <> NEW.shared BEGIN
     ${["runs", "asks"].map(createReaderUpdate).join(" ")}

@@ -75,11 +75,11 @@ function insertInstruction(db: Statements, root: string, instruction: Instructio
 
 /** Inserts a run, or replaces the stored run of the chain. Throws `RunKeyTakenError` if another run has the key. */
 export function putRun(db: Statements, root: string, run: RunRecord, fence: number | null): void {
-  const { id, idempotencyKey, state, startedAt } = run;
+  const { id, idempotencyKey, state, startedAt, user = "" } = run;
   if (idempotencyKey !== "" && db.get("SELECT 1 FROM runs WHERE key = ? AND key <> '' AND id <> ?", idempotencyKey, id))
     throw new RunKeyTakenError(idempotencyKey);
   const record = JSON.stringify({ ...run, sessionId: root });
-  const row = { root, key: idempotencyKey, state, started_at: startedAt, fence, record };
+  const row = { root, key: idempotencyKey, state, started_at: startedAt, started_by: user, fence, record };
   const storedRun = db.get<typeof row>("SELECT root, key, state, started_at FROM runs WHERE id = ?", id);
   if (storedRun && storedRun.root !== root) throw new RunKeyTakenError(idempotencyKey);
   // SQLite writes an index for each named column, changed or not.

@@ -3,11 +3,11 @@ import { BudgetExceededError } from "../ports/errors.js";
 import type { RunInput, RunRecord } from "../ports/run.js";
 import type { User } from "../ports/user.js";
 
-const PAGE_SIZE = 500;
+const PAGE_SIZE = 100;
 
 /** The agent's members that the budget uses. */
 interface BudgetAgent {
-  readonly runs: { list(query: { limit: number; before?: RunRecord }): Promise<RunRecord[]> };
+  readonly runs: { list(query: { startedBy: string; limit: number; before?: RunRecord }): Promise<RunRecord[]> };
 }
 
 /**
@@ -26,7 +26,7 @@ export async function limitToDailyBudget(
   const dayStart = `${new Date(nowMs(clock)).toISOString().slice(0, 10)}T00:00:00.000Z`;
   let spentCost = 0;
   for (let before: RunRecord | undefined; ;) {
-    const page = await runs.list({ limit: PAGE_SIZE, ...(before && { before }) });
+    const page = await runs.list({ startedBy: name, limit: PAGE_SIZE, ...(before && { before }) });
     const todaysRuns = page.filter(({ startedAt }) => startedAt >= dayStart);
     for (const { user, usage } of todaysRuns) if (user === name) spentCost += usage.cost;
     before = page.at(-1);

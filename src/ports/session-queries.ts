@@ -73,6 +73,11 @@ export interface RunQuery {
   states?: readonly RunState[];
   /** Only the run with this key; not `""`. */
   idempotencyKey?: string;
+  /**
+   * Only runs that this user started (`RunRecord.user`), in any session; not `""`. Only drivers with `separatesUsers` get
+   * this criterion.
+   */
+  startedBy?: string;
   /** Only runs of sessions that this user may see: the user's own sessions and shared ones. Undefined: all. */
   visibleTo?: string;
   limit: number;

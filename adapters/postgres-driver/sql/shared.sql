@@ -26,15 +26,16 @@ DECLARE
   r record;
 BEGIN
   FOR r IN SELECT * FROM json_to_recordset(p_runs)
-    AS t (id text, key text, state text, started_at text, named text, record text)
+    AS t (id text, key text, state text, started_at text, started_by text, named text, record text)
   LOOP
     IF NOT p_new THEN
-      UPDATE @.runs o SET fence = p_fence, key = r.key, state = r.state, started_at = r.started_at, named = r.named,
+      UPDATE @.runs o SET fence = p_fence, key = r.key, state = r.state, started_at = r.started_at,
+        started_by = coalesce(r.started_by, ''), named = r.named,
         record = r.record WHERE o.id = r.id AND o.chain = p_chain;
       CONTINUE WHEN FOUND;
     END IF;
-    INSERT INTO @.runs (chain, fence, id, key, state, started_at, named, record)
-    VALUES (p_chain, p_fence, r.id, r.key, r.state, r.started_at, r.named, r.record) ON CONFLICT DO NOTHING;
+    INSERT INTO @.runs (chain, fence, id, key, state, started_at, started_by, named, record)
+    VALUES (p_chain, p_fence, r.id, r.key, r.state, r.started_at, coalesce(r.started_by, ''), r.named, r.record) ON CONFLICT DO NOTHING;
     IF NOT FOUND THEN
       RAISE EXCEPTION 'run key taken' USING ERRCODE = 'GN006', DETAIL = r.key;
     END IF;

@@ -29,6 +29,7 @@ const QUERY_TYPES: FieldTypes<RunQuery> = {
   sessionId: "string",
   states: "any",
   idempotencyKey: "string",
+  startedBy: "string",
   visibleTo: "string",
   limit: "any",
   before: "any",
@@ -241,7 +242,7 @@ export class Runs {
    */
   async list(query: { [Key in keyof RunQuery]?: RunQuery[Key] | undefined } = {}): Promise<RunRecord[]> {
     checkQuery(query);
-    const { id, sessionId, states, idempotencyKey, visibleTo, limit = PAGE_SIZE } = query;
+    const { id, sessionId, states, idempotencyKey, startedBy, visibleTo, limit = PAGE_SIZE } = query;
     const store = await this.#options.store();
     // The store does not know which runs are dead, so open runs are read too.
     const storedStates = states?.includes("interrupted")
@@ -253,6 +254,7 @@ export class Runs {
       ...(sessionId === undefined ? {} : { sessionId: (await requireSession(store, sessionId)).id }),
       ...(storedStates === undefined ? {} : { states: storedStates }),
       ...(idempotencyKey === undefined ? {} : { idempotencyKey }),
+      ...(startedBy === undefined ? {} : { startedBy }),
       ...(visibleTo === undefined ? {} : { visibleTo }),
     };
     const runs: RunRecord[] = [];

@@ -91,12 +91,13 @@ const compareByStart = (a: RunRecord, b: RunRecord): number => compareNewestFirs
 
 /** Like `SessionDriver.runs`. */
 export async function listRuns(tx: Transaction, query: RunQuery): Promise<StoredRun[]> {
-  const { states, idempotencyKey, visibleTo, limit, before } = query;
+  const { states, idempotencyKey, startedBy, visibleTo, limit, before } = query;
   const documents = await filterVisible(tx, await findRuns(tx, query), ({ run }) => run.sessionId, visibleTo);
   const matchingDocuments = documents.filter(
     ({ run }) =>
       (!states || states.includes(run.state)) &&
       (idempotencyKey === undefined || run.idempotencyKey === idempotencyKey) &&
+      (startedBy === undefined || run.user === startedBy) &&
       (!before || compareNewestFirst(before.startedAt, before.id, run.startedAt, run.id) < 0),
   );
   const page = matchingDocuments.sort((a, b) => compareByStart(a.run, b.run)).slice(0, limit);

@@ -131,6 +131,30 @@ const userRules: StoreRules = {
       assert.deepEqual(await list(user, { sessionId: id, states }), expectedIds, `by session and state ${id}`);
     }
   },
+  "users: runs with `startedBy` are those of this user in all sessions, with each other criterion": async ({
+    driver,
+  }) => {
+    await createUserSessions(driver);
+    const longName = "x".repeat(3000);
+    const list = (startedBy: string, query: Partial<RunQuery> = {}) => listRunIds(driver, { startedBy, ...query });
+    for (const [n, [id, sessionId, user]] of (
+      [
+        ["r1", "a1", "bob"],
+        ["r2", "b1", "bob"],
+        ["r3", "n", "bob"],
+        ["r4", "b1", "ann"],
+        ["r5", "b1", longName],
+      ] as const
+    ).entries())
+      await driver.write(sessionId, change({ runs: [aRun(id, sessionId, { user, startedAt: at(10 + n) })] }));
+    assert.deepEqual(await list("bob"), ["r3", "r2", "r1"]);
+    assert.deepEqual(await list("bob", { limit: 1, before: { startedAt: at(12), id: "r3" } }), ["r2"]);
+    assert.deepEqual(await list("bob", { visibleTo: "bob" }), ["r2"]);
+    assert.deepEqual(await list("bob", { sessionId: "a1" }), ["r1"]);
+    assert.deepEqual([await list("bob", { id: "r4" }), await list("bob", { id: "r3" })], [[], ["r3"]]);
+    assert.deepEqual(await list("bob", { states: ["running"] }), ["r3", "r2", "r1"]);
+    assert.deepEqual([await list(longName), await list("eve"), await list("")], [["r5"], [], []]);
+  },
   "users: asks with `visibleTo` are those of visible sessions, in every form of the query": async ({ driver }) => {
     await createUserSessions(driver);
     const list = (user: string, query: Partial<AskQuery> = {}) => listAskIds(driver, { visibleTo: user, ...query });

@@ -52,6 +52,7 @@ const FILL_SQL = `
     CASE WHEN chain % 1000 = 0 THEN 'running' WHEN chain % 100 = 0 THEN 'failed' ELSE 'finished' END, updated_at, '',
     '{"id":"r' || chain || '","state":"finished","startedAt":"' || updated_at || '"}'
     FROM big.sessions;
+  UPDATE big.runs SET started_by = 'owner:ann' WHERE chain % 1000 = 500;
   INSERT INTO big.asks SELECT chain, null, 'q' || chain, CASE WHEN chain % 1000 = 0 THEN 'open' ELSE 'answered' END,
     updated_at, '{"id":"q' || chain || '","createdAt":"' || updated_at || '"}', '' FROM big.sessions;
   INSERT INTO big.instructions (chain, id, instruction) SELECT chain, 'i' || chain, '{"id":"i"}' FROM big.chains;
@@ -88,6 +89,9 @@ describe(`PostgresDriver with ${SESSION_COUNT} sessions`, { skip: NO_POSTGRES },
       const plan = await explainStatement(statement);
       assert.equal(plan.match(/Index Cond: \(+reader = /g)?.length, 2, plan);
     }
+    const startedByPlan = await explainStatement(buildRunsStatement({ limit: 100, startedBy: "ann" }));
+    assert.match(startedByPlan, /Index Scan Backward using runs_of_user on runs r/);
+    assert.doesNotMatch(startedByPlan, /-> +Sort/);
     // The pages are read in the order of an index that has only the user's and the shared sessions; only a page is sorted.
     const before = { updatedAt: at(50_000), id: "s1" };
     for (const [user, projectDir] of [
@@ -126,6 +130,7 @@ describe(`PostgresDriver with ${SESSION_COUNT} sessions`, { skip: NO_POSTGRES },
       await driver.list({ limit: 20, visibleTo: "u7", archived: "exclude", search: "title" });
       assert.equal((await driver.list({ limit: 20, visibleTo: "nobody" })).total, SESSION_COUNT / 1000);
       await driver.runs({ limit: 20, visibleTo: "u7" });
+      assert.equal((await driver.runs({ limit: 100, startedBy: "ann" })).length, SESSION_COUNT / 1000);
       await driver.runs({ limit: 20, visibleTo: "u7", states: ["running", "failed"] });
       await driver.asks({ limit: 20, visibleTo: "u7" });
       await driver.asks({ limit: 20, visibleTo: "u7", open: true });

@@ -371,6 +371,11 @@ describe("the file of SqliteDriver", () => {
       );
     }
     const before = { startedAt: "", createdAt: "", id: "" };
+    for (const query of [{}, { before }])
+      assert.match(
+        explainQuery(buildRunsStatement({ limit: 1, startedBy: "ann", ...query }).sql),
+        /^SEARCH r USING INDEX runs_of_user \(started_by=\?/,
+      );
     for (const query of [{}, { before }]) {
       const visible = { limit: 1, visibleTo: "ann", ...query };
       for (const [sql, index] of [

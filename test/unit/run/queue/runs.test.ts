@@ -281,7 +281,11 @@ describe("agent.runs", () => {
   it("rejects an invalid query and an unknown session, and returns undefined for an unknown run", async (t) => {
     const agent = createAgent(t, (await memoryStore[1](t))(), []);
     const invalidQueries: [query: unknown, field: string, message: RegExp][] = [
-      [{ state: "running" }, "state", /one of id, sessionId, states, idempotencyKey, visibleTo, limit, before/],
+      [
+        { state: "running" },
+        "state",
+        /one of id, sessionId, states, idempotencyKey, startedBy, visibleTo, limit, before/,
+      ],
       [{ states: ["runs"] }, "states", /"interrupted"/],
       [{ states: "running" }, "states", /a list of states/],
       [{ limit: -1 }, "limit", /a whole number, at least 0/],
