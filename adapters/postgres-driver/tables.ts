@@ -16,6 +16,12 @@ const createReaderScopes = (session: string): string => {
       ARRAY[${start} || ${end}, ${start} || ${createHash(`${session}.project_dir`)} || ${end}] END`;
 };
 
+/** The value of the column `reader` of version 4, by the name of the row of a chain's first session. */
+const createReaderValue = (session: string): string =>
+  `CASE WHEN ${session}.shared THEN 'shared' WHEN ${session}.owner = '' THEN ''
+      WHEN octet_length(${session}.owner) <= 1000 THEN 'owner:' || ${session}.owner
+      ELSE 'long:' || encode(sha256(convert_to(${session}.owner, getdatabaseencoding()::name)), 'hex') END`;
+
 /** The column `reader` of a table with rows of chains, its indexes, and the trigger for new rows. */
 const createReader = (table: string, time: string): string =>
   `ALTER TABLE @.${table} ADD COLUMN reader text COLLATE "C" NOT NULL DEFAULT '';
@@ -210,12 +216,37 @@ export const MIGRATIONS: readonly string[] = [
   CREATE INDEX sessions_archived ON @.sessions (updated_at, id) WHERE idx = 0 AND spawner IS NULL AND archived;
   `,
   `
-  -- owner: empty without an owner. Servers of the previous version create sessions without owners.
-  -- reader: 'shared' in a shared session, else 'owner:' and the owner (a hash of a long one), else empty. Runs and asks have
-  -- the reader of their chain's first session. Triggers keep it and the totals by reader, so that both are also correct after
-  -- changes by servers of the previous version.
+  -- owner: empty without an owner. Servers of the previous version create sessions without owners. The indexes contain only
+  -- sessions with an owner, or shared ones; only the start of an owner, because an index entry has a maximum size.
   ALTER TABLE @.sessions ADD COLUMN owner text COLLATE "C" NOT NULL DEFAULT '';
   ALTER TABLE @.sessions ADD COLUMN shared boolean NOT NULL DEFAULT false;
+  CREATE INDEX sessions_of_owner ON @.sessions (left(owner, 200), updated_at, id) WHERE idx = 0 AND spawner IS NULL AND owner <> '';
+  CREATE INDEX sessions_shared ON @.sessions (updated_at, id) WHERE idx = 0 AND spawner IS NULL AND shared;
+
+  -- reader of runs and asks: 'shared' in a shared chain, else 'owner:' and the owner (a hash of a long one), else empty.
+  -- Triggers keep it, so that it is also correct after changes by servers of the previous version.
+  CREATE FUNCTION @.set_reader() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    NEW.reader := coalesce(
+      (SELECT ${createReaderValue("s")} FROM @.sessions s WHERE s.chain = NEW.chain AND s.idx = 0), '');
+    RETURN NEW;
+  END $$;
+  CREATE FUNCTION @.update_readers() RETURNS trigger LANGUAGE plpgsql AS $$
+  BEGIN
+    UPDATE @.runs r SET reader = ${createReaderValue("NEW")} WHERE r.chain = NEW.chain;
+    UPDATE @.asks a SET reader = ${createReaderValue("NEW")} WHERE a.chain = NEW.chain;
+    RETURN NULL;
+  END $$;
+  ${createReader("runs", "started_at")}
+  ${createReader("asks", "created_at")}
+  CREATE TRIGGER sessions_readers AFTER UPDATE OF shared ON @.sessions FOR EACH ROW
+  WHEN (NEW.idx = 0 AND NEW.shared <> OLD.shared) EXECUTE FUNCTION @.update_readers();
+  `,
+  `
+  -- Sessions have a reader too. Runs and asks have that of their chain's first session. Triggers keep it and the totals by
+  -- reader, so that both are also correct after changes by servers of the previous version.
+  DROP INDEX @.sessions_of_owner;
+  DROP INDEX @.sessions_shared;
   ALTER TABLE @.sessions ADD COLUMN reader text COLLATE "C" NOT NULL DEFAULT '';
   CREATE INDEX sessions_of_reader ON @.sessions (reader, archived, updated_at, id) WHERE ${READER_LIST_CONDITION};
   CREATE INDEX sessions_of_reader_dir ON @.sessions (reader, left(project_dir, 200), archived, updated_at, id)
@@ -228,12 +259,12 @@ export const MIGRATIONS: readonly string[] = [
       ELSE 'long:' || ${createHash("NEW.owner")} END;
     RETURN NEW;
   END $$;
-  CREATE FUNCTION @.set_reader() RETURNS trigger LANGUAGE plpgsql AS $$
+  CREATE OR REPLACE FUNCTION @.set_reader() RETURNS trigger LANGUAGE plpgsql AS $$
   BEGIN
     NEW.reader := coalesce((SELECT s.reader FROM @.sessions s WHERE s.chain = NEW.chain AND s.idx = 0), '');
     RETURN NEW;
   END $$;
-  CREATE FUNCTION @.update_readers() RETURNS trigger LANGUAGE plpgsql AS $$
+  CREATE OR REPLACE FUNCTION @.update_readers() RETURNS trigger LANGUAGE plpgsql AS $$
   BEGIN
     UPDATE @.runs r SET reader = NEW.reader WHERE r.chain = NEW.chain;
     UPDATE @.asks a SET reader = NEW.reader WHERE a.chain = NEW.chain;
@@ -255,10 +286,12 @@ export const MIGRATIONS: readonly string[] = [
   -- started_by: the user who started the run, in the form of reader; empty without a user.
   ALTER TABLE @.runs ADD COLUMN started_by text COLLATE "C" NOT NULL DEFAULT '';
   CREATE INDEX runs_of_user ON @.runs (started_by, started_at, id) WHERE started_by <> '';
-  ${createReader("runs", "started_at")}
-  ${createReader("asks", "created_at")}
-  CREATE TRIGGER sessions_reader BEFORE INSERT OR UPDATE OF shared ON @.sessions
-  FOR EACH ROW EXECUTE FUNCTION @.set_session_reader();
+  CREATE TRIGGER sessions_reader BEFORE INSERT ON @.sessions FOR EACH ROW EXECUTE FUNCTION @.set_session_reader();
+  -- Every write of a session names the column shared. The condition calls the function only if the reader changes.
+  CREATE TRIGGER sessions_reader_changed BEFORE UPDATE OF shared ON @.sessions FOR EACH ROW
+  WHEN (NEW.shared <> OLD.shared OR (NEW.reader = '' AND (NEW.shared OR NEW.owner <> '')))
+  EXECUTE FUNCTION @.set_session_reader();
+  DROP TRIGGER sessions_readers ON @.sessions;
   CREATE TRIGGER sessions_readers AFTER UPDATE OF shared ON @.sessions FOR EACH ROW
   WHEN (NEW.idx = 0 AND NEW.reader <> OLD.reader) EXECUTE FUNCTION @.update_readers();
   CREATE TRIGGER sessions_inserted AFTER INSERT ON @.sessions FOR EACH ROW
@@ -269,6 +302,8 @@ export const MIGRATIONS: readonly string[] = [
   WHEN (NEW.idx = 0 AND NEW.spawner IS NULL
     AND (NEW.reader, NEW.archived, NEW.project_dir) <> (OLD.reader, OLD.archived, OLD.project_dir))
   EXECUTE FUNCTION @.count_readers();
+  -- Sets the readers of existing sessions, runs and asks, and counts them.
+  UPDATE @.sessions SET shared = shared WHERE owner <> '' OR shared;
   `,
 ];
 

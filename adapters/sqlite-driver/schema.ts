@@ -220,12 +220,14 @@ export const MIGRATIONS: readonly string[] = [
   WHERE idx = 0 AND spawner IS NULL AND owner <> '';
   CREATE INDEX sessions_shared ON sessions (updated_at, id, archived, project_dir, owner, spawner, idx, shared)
   WHERE idx = 0 AND spawner IS NULL AND shared = 1;
-  ALTER TABLE runs ADD COLUMN started_by TEXT NOT NULL DEFAULT '';
-  CREATE INDEX runs_of_user ON runs (started_by, started_at, id) WHERE started_by <> '';
   ${createReader("runs", "started_at")}${createReader("asks", "created_at")}
   CREATE TRIGGER readers_update AFTER UPDATE OF shared ON sessions WHEN NEW.idx = 0 AND OLD.shared <> NEW.shared BEGIN
     ${["runs", "asks"].map(createReaderUpdate).join(" ")}
   END;
+  `,
+  `
+  ALTER TABLE runs ADD COLUMN started_by TEXT NOT NULL DEFAULT '';
+  CREATE INDEX runs_of_user ON runs (started_by, started_at, id) WHERE started_by <> '';
   `,
 ];
 

@@ -32,6 +32,17 @@ const dropOtherRole = (url: string): Promise<unknown> => {
   return runAsAdmin(url, `DROP OWNED BY ${name} CASCADE`, `DROP ROLE ${name}`);
 };
 
+/** Inserts a session into tables of version 3 or 4. */
+const insertSession = (n: number): string[] => [
+  `INSERT INTO @.chains (root) VALUES ('s${n}')`,
+  `INSERT INTO @.names VALUES ('s${n}', ${n}, 0, false)`,
+  `INSERT INTO @.sessions (chain, last_seq, first_seq, prompt_tokens, completion_tokens, total_tokens, cost, idx, titled,
+    id, alias, root, parent_id, project_dir, created_at, updated_at, cut, provider, model, reasoning_effort, mode, leave,
+    cuts, title, search, spawner, spawner_run, spawner_call, archived) VALUES (${n}, 0, null, 0, 0, 0, 0, 0, false,
+    's${n}', '', 's${n}', '', '/p', '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:0${n}.000Z', '', 'lab', 'm1', 'low',
+    'auto', '[]', '[]', 'Old', 'old', null, null, null, false)`,
+];
+
 describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
   it("is created once when 8 drivers open a fresh database concurrently", async (t) => {
     const url = await createPostgresDatabase(t);
@@ -78,15 +89,6 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
 
   it("is migrated from version 3, whose servers can still create sessions, without owners", async (t) => {
     const url = await createPostgresDatabase(t);
-    const insertSession = (n: number): string[] => [
-      `INSERT INTO @.chains (root) VALUES ('s${n}')`,
-      `INSERT INTO @.names VALUES ('s${n}', ${n}, 0, false)`,
-      `INSERT INTO @.sessions (chain, last_seq, first_seq, prompt_tokens, completion_tokens, total_tokens, cost, idx, titled,
-        id, alias, root, parent_id, project_dir, created_at, updated_at, cut, provider, model, reasoning_effort, mode, leave,
-        cuts, title, search, spawner, spawner_run, spawner_call, archived) VALUES (${n}, 0, null, 0, 0, 0, 0, 0, false,
-        's${n}', '', 's${n}', '', '/p', '2026-01-01T00:00:00.000Z', '2026-01-01T00:00:0${n}.000Z', '', 'lab', 'm1', 'low',
-        'auto', '[]', '[]', 'Old', 'old', null, null, null, false)`,
-    ];
     const sql = [
       'CREATE SCHEMA "kept"',
       "CREATE TABLE @.version (version integer NOT NULL)",
@@ -111,6 +113,45 @@ describe("the schema of PostgresDriver", { skip: NO_POSTGRES }, () => {
     assert.equal((await driver.list({ limit: 1, visibleTo: "bob" })).total, 1);
     await driver.close();
     assert.deepEqual(await runAsAdmin(url, "SELECT version FROM kept.version"), [{ version: SCHEMA_VERSION }]);
+  });
+
+  it("is migrated from version 4: lists of users have their earlier sessions and runs", async (t) => {
+    const url = await createPostgresDatabase(t);
+    const sql = [
+      'CREATE SCHEMA "kept"',
+      "CREATE TABLE @.version (version integer NOT NULL)",
+      "INSERT INTO @.version VALUES (4)",
+      ...MIGRATIONS.slice(0, 4),
+      ...insertSession(1),
+      "UPDATE @.sessions SET owner = 'ann'",
+      ...insertSession(2),
+      "UPDATE @.sessions SET shared = true WHERE id = 's2'",
+      `INSERT INTO @.runs (chain, fence, id, key, state, started_at, named, record)
+       SELECT c.chain, null, 'r1', '', 'finished', '', '', '{"id":"r1"}' FROM @.chains c WHERE c.root = 's1'`,
+    ];
+    await runAsAdmin(url, ...sql.map(createSqlResolver(schema)));
+    const driver = await openDriver(url);
+    const countAll = async (visibleTo: string) => [
+      (await driver.list({ limit: 9, visibleTo })).total,
+      (await driver.runs({ limit: 9, visibleTo })).length,
+    ];
+    assert.deepEqual(await listIds(driver, { visibleTo: "ann" }), ["s2", "s1"]);
+    assert.deepEqual(
+      [await countAll("ann"), await countAll("bob")],
+      [
+        [2, 1],
+        [1, 0],
+      ],
+    );
+    await driver.write("s1", change({ set: { shared: true } }));
+    assert.deepEqual(
+      [await countAll("ann"), await countAll("bob")],
+      [
+        [2, 1],
+        [2, 1],
+      ],
+    );
+    await driver.close();
   });
 
   it("is rejected by open and left unchanged if the schema's version is newer than the driver's", async (t) => {
