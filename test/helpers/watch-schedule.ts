@@ -55,12 +55,14 @@ export class Schedule {
   readonly #faults: Promise<unknown>[] = [];
   #watchers: (HttpWatcher | ClientWatcher)[] = [];
   #sessionId = "";
+  readonly #fullDisksBefore: number;
   /** Runs before the last one. */
   #oldRunIds: ReadonlySet<string> = new Set();
   #stored = "";
 
   constructor(group: ServerGroup, options: ScheduleOptions) {
     this.#group = group;
+    this.#fullDisksBefore = group.counts.fullDisks;
     this.#options = options;
     this.#random = createRandom(options.seed);
     this.#fetch = group.createFetch(this.#random);
@@ -281,7 +283,9 @@ export class Schedule {
     const runs = await this.#client.runs.list({ sessionId: this.#sessionId, size: 100 });
     const openRuns = runs.filter(({ state }) => OPEN_STATES.has(state));
     if (openRuns.length > 0) throw new Error(`open runs: ${JSON.stringify(openRuns)}`);
-    const resumesRuns = this.#losesWrites || this.#options.expiresLeases === true;
+    // While the disk is full, the process of a run that has ended reports it as interrupted, and the others as running.
+    const hadFullDisk = this.#group.counts.fullDisks > this.#fullDisksBefore;
+    const resumesRuns = this.#losesWrites || hadFullDisk || this.#options.expiresLeases === true;
     for (const [n, { page }] of this.#watchers.entries()) {
       const fault =
         this.#describeFault(page, runs) || (resumesRuns ? "" : describeResumedRun(page.resumedRunIds, this.#texts));
