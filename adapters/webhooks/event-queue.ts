@@ -113,7 +113,7 @@ export class EventQueue {
           this.#logger.warn("delivery failed; events wait and are sent again", { reason });
         this.#failedAttempts += 1;
         const delayMs = Math.max(result.retryAfterMs, this.#computeDelayMs(attempt));
-        if (result.isPermanent) rejections += 1;
+        if (result.isRejected) rejections += 1;
         const isTooOld = Date.now() + delayMs - event.createdAt.getTime() > this.#limits.maxAgeMs;
         if (isTooOld || rejections >= this.#limits.rejections) {
           const { id, type, sessionId } = event;

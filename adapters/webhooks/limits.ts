@@ -12,8 +12,8 @@ export const WEBHOOK_LIMITS = {
   retryDelayMs: 1_000,
   maxRetryDelayMs: 300_000,
   /**
-   * Attempts that the receiver rejects permanently (4xx) before the event is dropped. More than one, because a receiver
-   * also rejects valid requests while it is deployed or its secret is changed.
+   * Attempts whose content the receiver rejects before the event is dropped. More than one, because a receiver may also
+   * reject valid requests while it is deployed.
    */
   rejections: 5,
   /** Age at which an event is dropped after a failed attempt. */

@@ -6,10 +6,16 @@ import { createDeadline } from "gantry/plugin";
 /** Maximum bytes of an answer's body, which is ignored. */
 const MAX_ANSWER_BYTES = 65_536;
 
-/** Statuses of 4xx that a later attempt can change: request timeout, too early, too many requests. */
-const TEMPORARY_STATUSES = new Set([408, 425, 429]);
+/**
+ * Statuses with which a receiver rejects the content of a request: bad request, content too large, unsupported media type,
+ * unprocessable content. 401, 403 and 404 are not among them, because a deployment or a changed secret causes them too.
+ */
+const CONTENT_STATUSES = new Set([400, 413, 415, 422]);
 
-/** Result of one attempt. `isPermanent`: the receiver rejected the event itself. `reason` contains no part of the address except its host. */
+/**
+ * Result of one attempt. `isRejected`: the receiver rejected the content of the event. `reason` contains no part of the
+ * address except its host.
+ */
 export type SendResult =
   | { readonly outcome: "delivered" }
   | { readonly outcome: "gone" }
@@ -17,7 +23,7 @@ export type SendResult =
       readonly outcome: "failed";
       readonly reason: string;
       readonly retryAfterMs: number;
-      readonly isPermanent: boolean;
+      readonly isRejected: boolean;
     };
 
 /** Sends signed requests to one receiver, by the Standard Webhooks specification. */
@@ -43,11 +49,11 @@ export class WebhookSender {
         outcome: "failed",
         reason: `answered ${statusCode}`,
         retryAfterMs: parseRetryAfter(headers["retry-after"]),
-        isPermanent: statusCode >= 400 && statusCode < 500 && !TEMPORARY_STATUSES.has(statusCode),
+        isRejected: CONTENT_STATUSES.has(statusCode),
       };
     } catch (error) {
       const reason = deadline.hasExpired ? `no answer within ${this.#timeoutMs} ms` : describeError(error);
-      return { outcome: "failed", reason, retryAfterMs: 0, isPermanent: false };
+      return { outcome: "failed", reason, retryAfterMs: 0, isRejected: false };
     } finally {
       deadline.clear();
     }

@@ -221,7 +221,7 @@ it("an event is dropped at its maximum age, and the next one is sent", async (t)
   assert.deepEqual([id, type, session, reason], [first?.id, "run.failed", "s", "answered 400"]);
 });
 
-it("an event that is rejected permanently 5 times is dropped with one warning, and the next one is sent", async (t) => {
+it("an event whose content is rejected 5 times is dropped with one warning, and the next one is sent", async (t) => {
   const receiver = await startReceiver(t, ({ data }, response) => {
     response.writeHead(data["model"] === "a" ? 400 : 200).end();
   });
@@ -239,8 +239,8 @@ it("an event that is rejected permanently 5 times is dropped with one warning, a
   );
 });
 
-it("answers with 408, 425, 429 or 5xx are not permanent", async (t) => {
-  const statuses = [408, 425, 429, 500, 408, 425, 429, 503, 204];
+it("an event is sent again after answers that do not reject its content", async (t) => {
+  const statuses = [401, 403, 404, 408, 425, 429, 500, 401, 403, 404, 503, 204];
   const receiver = await startReceiver(t, (_event, response, index) => {
     response.writeHead(statuses[index] ?? 204).end();
   });
