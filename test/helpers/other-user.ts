@@ -92,3 +92,19 @@ export async function startForeignServer(
   const url = `http://127.0.0.1:${port}`;
   return { url, readRequests: async () => (await fetch(`${url}/request-log`)).text() };
 }
+
+/** Sends a GET request from a process of a user. Resolves with the status of the response. */
+export async function requestAsUser(uid: number, host: string, port: string, requestPath = "/"): Promise<number> {
+  const program = `
+    require("node:http").get({ host: process.argv[1], port: process.argv[2], path: process.argv[3] }, (response) =>
+      response.resume().on("end", () => process.stdout.write(String(response.statusCode))));`;
+  const child = spawn(process.execPath, ["-e", program, host, port, requestPath], {
+    uid,
+    cwd: "/",
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  let status = "";
+  child.stdout.setEncoding("utf8").on("data", (text: string) => (status += text));
+  await once(child, "close");
+  return Number(status);
+}

@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage, type ServerResponse } from "node:http";
 import { createServer } from "node:net";
@@ -8,6 +7,7 @@ import { it, type TestContext } from "node:test";
 import type { Logger } from "gantry";
 import { ListenError } from "gantry/plugin";
 import { openHttpHost, type HttpHost, type HttpHostOptions, type HttpMount } from "gantry/http";
+import { NO_OTHER_USER, requestAsUser } from "../../helpers/other-user.js";
 import { exchangeText, sendRawRequest, openConnection } from "../../helpers/raw-http.js";
 
 const ABORTED_SIGNAL = AbortSignal.abort();
@@ -325,14 +325,9 @@ it("the HTTP host limits streams and counts a double release once", (t) => {
   assert.equal(host.reserveStreamSlot(), undefined);
 });
 
-const REQUEST_SCRIPT = `
-  const { request } = require("node:http");
-  request({ host: process.argv[1], port: process.argv[2], path: process.argv[3] ?? "/", family: Number(process.argv[4] ?? 0) }, (response) =>
-    response.resume().on("end", () => process.stdout.write(String(response.statusCode)))).end();`;
-
 it(
   "the HTTP host rejects other users' processes, except on public paths, with allowOtherUsers or authentication",
-  { skip: getSkipReason() },
+  { skip: NO_OTHER_USER },
   async (t) => {
     const warnings: string[] = [];
     const ignoreEntry = () => undefined;
@@ -346,23 +341,12 @@ it(
     const mount = createMount("/", { publicPaths: ["/alive"], upgrade });
     const startHost = async (options: HttpHostOptions, fields: Partial<HttpMount> = {}) =>
       new URL(await openHost(t, { ...options, logger }).mount({ ...mount, ...fields })).port;
-    const requestAs = async (uid: number, ...args: string[]): Promise<number> => {
-      const child = spawn(process.execPath, ["-e", REQUEST_SCRIPT, ...args], {
-        uid,
-        stdio: ["ignore", "pipe", "inherit"],
-        cwd: "/",
-      });
-      let text = "";
-      child.stdout.setEncoding("utf8").on("data", (chunk: string) => (text += chunk));
-      await once(child, "close");
-      return Number(text);
-    };
     const [rootUid, otherUid] = [0, 65_534];
     const defaultPort = await startHost({});
-    assert.equal(await requestAs(rootUid, "127.0.0.1", defaultPort), 200);
-    assert.equal(await requestAs(otherUid, "127.0.0.1", defaultPort), 403);
-    assert.equal(await requestAs(otherUid, "::ffff:127.0.0.1", defaultPort), 403);
-    assert.equal(await requestAs(otherUid, "127.0.0.1", defaultPort, "/alive"), 200);
+    assert.equal(await requestAsUser(rootUid, "127.0.0.1", defaultPort), 200);
+    assert.equal(await requestAsUser(otherUid, "127.0.0.1", defaultPort), 403);
+    assert.equal(await requestAsUser(otherUid, "::ffff:127.0.0.1", defaultPort), 403);
+    assert.equal(await requestAsUser(otherUid, "127.0.0.1", defaultPort, "/alive"), 200);
     assert.deepEqual(
       warnings.filter((text) => text.includes("another user")).map((text) => /uid (\d+)/.exec(text)?.[1]),
       ["65534"],
@@ -370,8 +354,8 @@ it(
     );
     if (hasIpv6()) {
       const ipv6Port = await startHost({ host: "::1" });
-      assert.equal(await requestAs(rootUid, "::1", ipv6Port), 200);
-      assert.equal(await requestAs(otherUid, "::1", ipv6Port), 403);
+      assert.equal(await requestAsUser(rootUid, "::1", ipv6Port), 200);
+      assert.equal(await requestAsUser(otherUid, "::1", ipv6Port), 403);
     }
     // On browser paths a client without the headers is checked as if no headers were required.
     const protectedPort = await startHost(
@@ -379,21 +363,15 @@ it(
       { browserPaths: ["/page", "/files/*"] },
     );
     for (const path of ["/page", "/files/x"]) {
-      assert.equal(await requestAs(rootUid, "127.0.0.1", protectedPort, path), 200);
-      assert.equal(await requestAs(otherUid, "127.0.0.1", protectedPort, path), 403);
+      assert.equal(await requestAsUser(rootUid, "127.0.0.1", protectedPort, path), 200);
+      assert.equal(await requestAsUser(otherUid, "127.0.0.1", protectedPort, path), 403);
     }
     for (const path of ["/page/", "/files", "/x"])
-      assert.equal(await requestAs(rootUid, "127.0.0.1", protectedPort, path), 401);
-    assert.equal(await requestAs(otherUid, "127.0.0.1", await startHost({ allowOtherUsers: true })), 200);
-    assert.equal(await requestAs(otherUid, "127.0.0.1", await startHost({}, { authenticated: true })), 200);
+      assert.equal(await requestAsUser(rootUid, "127.0.0.1", protectedPort, path), 401);
+    assert.equal(await requestAsUser(otherUid, "127.0.0.1", await startHost({ allowOtherUsers: true })), 200);
+    assert.equal(await requestAsUser(otherUid, "127.0.0.1", await startHost({}, { authenticated: true })), 200);
   },
 );
-
-/** Returns the reason why this machine cannot run a process as another user, or false. */
-function getSkipReason(): string | false {
-  if (process.platform !== "linux") return "only Linux identifies the users of connections";
-  return process.getuid?.() === 0 ? false : "only root can become another user";
-}
 
 it("an authenticated mount accepts any Host", async (t) => {
   const url = await openHost(t).mount(createMount("/", { authenticated: true }));
