@@ -12,6 +12,8 @@ const FIELDS_OF_ONE_RUN = [
   "attachments",
   "attach",
   "compact",
+  "rewind",
+  "retry",
   "commands",
   "signal",
   "idempotencyKey",

@@ -121,6 +121,22 @@ for (const [name, makeStore] of STORES)
       assert.equal((await agents.remoteAgent.sessions.get(run.sessionId))?.mode, "plan");
     });
 
+    it("does not rewind the session again", async (t) => {
+      const { agents, localDriver } = await createAgentsOnDrivers(t, await makeStore(t), ["first", "second", "third"]);
+      const { localAgent, remoteAgent, readTexts } = agents;
+      const { sessionId, result } = await localAgent.run({ message: "hi" });
+      await result;
+      const [message] = await remoteAgent.sessions.messages(sessionId);
+      steerLate(localDriver).text = "too late";
+      const input = { message: "again", sessionId, rewind: { before: message?.id ?? "" } };
+      await (
+        await localAgent.run(input)
+      ).result;
+      await waitUntil(async () => (await readTexts(sessionId)).length === 4);
+      const expectedTexts = ["user: again", "assistant: second", "user: too late", "assistant: third"];
+      assert.deepEqual(await readTexts(sessionId), expectedTexts);
+    });
+
     for (const side of ["localAgent", "remoteAgent"] as const)
       it(`is read by the next run of the ${side === "localAgent" ? "same" : "other"} process if no run starts for it`, async (t) => {
         const { agents, localDriver } = await createAgentsOnDrivers(t, await makeStore(t), ["first", "second"]);
