@@ -55,8 +55,8 @@ export class LocalRuns {
     const run = await this.#startOrQueue(request, ticket).catch(async (error: unknown) => {
       if (!hasCode(error, "run_key_taken")) throw error;
       const interruptedRun = input.sessionId === undefined ? await findInterruptedRun(error.key) : undefined;
-      const sessionId = interruptedRun?.sessionId;
-      if (sessionId !== undefined) return this.#startOrQueue({ ...request, input: { ...input, sessionId } }, ticket);
+      if (interruptedRun)
+        return this.#startOrQueue({ ...request, input: { ...input, sessionId: interruptedRun.sessionId } }, ticket);
       // The key of a run that died, or that ended more than a day ago, can be reused.
       if (!(await freeKey(error.key))) throw error;
       return this.#startOrQueue(request, ticket);

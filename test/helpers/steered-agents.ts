@@ -1,4 +1,4 @@
-import { Agent, type Message } from "gantry";
+import { Agent, type AgentOptions, type Message } from "gantry";
 import type { SessionDriver } from "gantry/plugin";
 import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { sendInstruction } from "../../src/testing/session-driver/driver-calls.js";
@@ -10,18 +10,25 @@ const toText = ({ role, parts }: Message): string =>
   `${role}: ${parts.map((part) => ("text" in part ? part.text : part.type)).join("|")}`;
 
 /** Two agents on one store, like two processes. The first agent has the script and a tool that waits for the gate. */
-export async function createAgents(t: Hooks, openDriver: () => SessionDriver, script: readonly ScriptedStep[]) {
+export async function createAgents(
+  t: Hooks,
+  openDriver: () => SessionDriver,
+  script: readonly ScriptedStep[],
+  options: Partial<AgentOptions> = {},
+) {
   const folder = await tempDir(t);
   const toolGate = createGate();
   const provider = new ScriptedProvider(script);
-  const { driver: localDriver, waitForResult } = observeDriver(openDriver());
-  const [localAgent, remoteAgent] = [localDriver, openDriver()].map(
+  const [localDriver, remoteDriver] = [openDriver(), openDriver()];
+  const { driver, waitForResult } = observeDriver(localDriver);
+  const [localAgent, remoteAgent] = [driver, remoteDriver].map(
     (agentDriver) =>
       new Agent({
         driver: agentDriver,
         providers: [provider],
         tools: [createWaitTool(toolGate)],
         projectDir: folder.path,
+        ...options,
       }),
   ) as [Agent, Agent];
   t.after(async () => {
@@ -29,7 +36,7 @@ export async function createAgents(t: Hooks, openDriver: () => SessionDriver, sc
     await Promise.all([localAgent.close(), remoteAgent.close()]);
   });
   const readTexts = async (id: string) => (await remoteAgent.sessions.messages(id)).map(toText);
-  return { localAgent, remoteAgent, toolGate, provider, readTexts, waitForResult };
+  return { localAgent, remoteAgent, localDriver, remoteDriver, toolGate, provider, readTexts, waitForResult };
 }
 
 /** A call of the tool that waits for the gate. */

@@ -2,21 +2,11 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { StoreError, type RunRecord } from "gantry";
 import type { SessionDriver } from "gantry/plugin";
-import type { ScriptedStep } from "gantry/testing";
 import { sendInstruction, withdrawInstruction } from "../../../../src/testing/session-driver/driver-calls.js";
 import { cancelAndWait } from "../../../helpers/cancel-run.js";
 import { waitUntil } from "../../../helpers/server-runs.js";
 import { createAgents, steerLate, WAIT_STEP } from "../../../helpers/steered-agents.js";
 import { STORES } from "../../../helpers/stores.js";
-import type { Hooks } from "../../../helpers/temp-dir.js";
-
-/** Like `createAgents`, with the drivers of both agents. */
-async function createAgentsOnDrivers(t: Hooks, openDriver: () => SessionDriver, script: readonly ScriptedStep[]) {
-  const [localDriver, remoteDriver] = [openDriver(), openDriver()];
-  const unusedDrivers = [localDriver, remoteDriver];
-  const agents = await createAgents(t, () => unusedDrivers.shift() as SessionDriver, script);
-  return { agents, localDriver, remoteDriver };
-}
 
 /** Rejects the first prompt that is stored after the end of a run, as a full disk does. Resolves when it was rejected. */
 function rejectNextPrompt(driver: SessionDriver): Promise<void> {
@@ -122,12 +112,12 @@ for (const [name, makeStore] of STORES)
     });
 
     it("does not rewind the session again", async (t) => {
-      const { agents, localDriver } = await createAgentsOnDrivers(t, await makeStore(t), ["first", "second", "third"]);
+      const agents = await createAgents(t, await makeStore(t), ["first", "second", "third"]);
       const { localAgent, remoteAgent, readTexts } = agents;
       const { sessionId, result } = await localAgent.run({ message: "hi" });
       await result;
       const [message] = await remoteAgent.sessions.messages(sessionId);
-      steerLate(localDriver).text = "too late";
+      steerLate(agents.localDriver).text = "too late";
       const input = { message: "again", sessionId, rewind: { before: message?.id ?? "" } };
       await (
         await localAgent.run(input)
@@ -139,9 +129,9 @@ for (const [name, makeStore] of STORES)
 
     for (const side of ["localAgent", "remoteAgent"] as const)
       it(`is read by the next run of the ${side === "localAgent" ? "same" : "other"} process if no run starts for it`, async (t) => {
-        const { agents, localDriver } = await createAgentsOnDrivers(t, await makeStore(t), ["first", "second"]);
-        const rejection = rejectNextPrompt(localDriver);
-        steerLate(localDriver).text = "too late";
+        const agents = await createAgents(t, await makeStore(t), ["first", "second"]);
+        const rejection = rejectNextPrompt(agents.localDriver);
+        steerLate(agents.localDriver).text = "too late";
         const run = await agents.localAgent.run({ message: "hi" });
         await Promise.all([run.result, rejection]);
         const { sessionId } = run;
@@ -150,26 +140,26 @@ for (const [name, makeStore] of STORES)
         ).result;
         const expectedTexts = ["user: hi", "assistant: first", "user: next", "user: too late", "assistant: second"];
         assert.deepEqual(await agents.readTexts(sessionId), expectedTexts);
-        assert.deepEqual(await localDriver.instructions(sessionId), []);
+        assert.deepEqual(await agents.localDriver.instructions(sessionId), []);
       });
 
     it("is dropped if the run that waits in the queue for it is cancelled", async (t) => {
       const script = [WAIT_STEP, "first", { hang: true }];
-      const { agents, localDriver } = await createAgentsOnDrivers(t, await makeStore(t), script);
+      const agents = await createAgents(t, await makeStore(t), script);
       const { localAgent, toolGate } = agents;
       const run = await localAgent.run({ message: "hi" });
       await toolGate.firstWait;
       const { sessionId } = run;
       const nextRunPromise = localAgent.run({ message: "next", sessionId, queue: true });
       await waitUntil(async () => (await localAgent.runs.list({ states: ["queued"] })).length === 1);
-      steerLate(localDriver).text = "too late";
+      steerLate(agents.localDriver).text = "too late";
       toolGate.open();
       await run.result;
       const nextRun = await nextRunPromise;
       let lateRun: RunRecord | undefined;
       await waitUntil(async () => ([lateRun] = await localAgent.runs.list({ states: ["queued"] })).length === 1);
       assert.equal((await localAgent.runs.cancel(lateRun?.id ?? "")).state, "cancelled");
-      await waitUntil(async () => (await localDriver.instructions(sessionId)).length === 0);
+      await waitUntil(async () => (await agents.localDriver.instructions(sessionId)).length === 0);
       await cancelAndWait(localAgent, nextRun.id);
       await assert.rejects(nextRun.result, { code: "run_cancelled" });
       const readUserTexts = async () => (await agents.readTexts(sessionId)).filter((text) => text.startsWith("user"));
@@ -177,11 +167,11 @@ for (const [name, makeStore] of STORES)
     });
 
     it("is read by a run that continues with its key after a shutdown", async (t) => {
-      const { agents, localDriver } = await createAgentsOnDrivers(t, await makeStore(t), [{ hang: true }, "done"]);
+      const agents = await createAgents(t, await makeStore(t), [{ hang: true }, "done"]);
       const input = { message: "hi", idempotencyKey: "k", fingerprint: "f" };
       const run = await agents.localAgent.run(input);
       await waitUntil(() => agents.provider.requests.length === 1);
-      steerLate(localDriver).text = "more";
+      steerLate(agents.localDriver).text = "more";
       await Promise.all([assert.rejects(run.result, { code: "shutting_down" }), agents.localAgent.close()]);
       const continuedRun = await agents.remoteAgent.run(input);
       assert.equal(continuedRun.id, run.id);
@@ -190,19 +180,16 @@ for (const [name, makeStore] of STORES)
     });
 
     it("is removed by the next run if its own run was shut down", async (t) => {
-      const { agents, localDriver, remoteDriver } = await createAgentsOnDrivers(t, await makeStore(t), [
-        { hang: true },
-        "done",
-      ]);
+      const agents = await createAgents(t, await makeStore(t), [{ hang: true }, "done"]);
       const run = await agents.localAgent.run({ message: "hi" });
       await waitUntil(() => agents.provider.requests.length === 1);
-      steerLate(localDriver).text = "more";
+      steerLate(agents.localDriver).text = "more";
       await Promise.all([assert.rejects(run.result, { code: "shutting_down" }), agents.localAgent.close()]);
       const { sessionId } = run;
       await (
         await agents.remoteAgent.run({ message: "next", sessionId })
       ).result;
       assert.deepEqual(await agents.readTexts(sessionId), ["user: hi", "user: next", "assistant: done"]);
-      assert.deepEqual(await remoteDriver.instructions(sessionId), []);
+      assert.deepEqual(await agents.remoteDriver.instructions(sessionId), []);
     });
   });

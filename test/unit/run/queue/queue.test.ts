@@ -2,39 +2,20 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Agent, MemoryDriver, type Message, type RunInput, type RunRecord } from "gantry";
 import { currentHolder, type SessionDriver } from "gantry/plugin";
-import { callTools, ScriptedProvider, type ScriptedStep } from "gantry/testing";
+import { ScriptedProvider, type ScriptedStep } from "gantry/testing";
 import { findRun, sendInstruction } from "../../../../src/testing/session-driver/driver-calls.js";
 import { cancelAndWait } from "../../../helpers/cancel-run.js";
-import { createGate, createWaitTool } from "../../../helpers/gate.js";
+import { createGate } from "../../../helpers/gate.js";
 import { waitUntil } from "../../../helpers/server-runs.js";
-import { observeDriver } from "../../../helpers/observed-driver.js";
+import { createAgents, WAIT_STEP } from "../../../helpers/steered-agents.js";
 import { STORES } from "../../../helpers/stores.js";
 import { tempDir, type Hooks } from "../../../helpers/temp-dir.js";
 
-const WAIT_STEP: ScriptedStep = callTools(["wait", {}]);
-
 /** Two agents on one store, like two processes, and a session in which a run of the first agent waits for the gate. */
 async function startBusySession(t: Hooks, openDriver: () => SessionDriver, { concurrentRuns = 512 } = {}) {
-  const folder = await tempDir(t);
-  const toolGate = createGate();
-  const provider = new ScriptedProvider([WAIT_STEP, ...Array<ScriptedStep>(20).fill("done")]);
-  const { driver: localDriver, waitForResult } = observeDriver(openDriver());
-  const remoteDriver = openDriver();
-  const agents = [localDriver, remoteDriver].map(
-    (agentDriver) =>
-      new Agent({
-        driver: agentDriver,
-        providers: [provider],
-        tools: [createWaitTool(toolGate)],
-        projectDir: folder.path,
-        concurrentRuns,
-      }),
-  );
-  t.after(async () => {
-    toolGate.open();
-    for (const agent of agents) await agent.close();
-  });
-  const [localAgent, remoteAgent] = agents as [Agent, Agent];
+  const script = [WAIT_STEP, ...Array<ScriptedStep>(20).fill("done")];
+  const agents = await createAgents(t, openDriver, script, { concurrentRuns });
+  const { localAgent, remoteAgent, toolGate } = agents;
   const activeRun = await localAgent.run({ message: "first" });
   await toolGate.firstWait;
   const { sessionId } = activeRun;
@@ -57,18 +38,7 @@ async function startBusySession(t: Hooks, openDriver: () => SessionDriver, { con
       .filter(({ role }: Message) => role === "user")
       .map(({ parts }) => parts.map((part) => ("text" in part ? part.text : part.type)).join(""));
   const readState = async (id: string) => (await remoteAgent.runs.get(id))?.state;
-  return {
-    localAgent,
-    remoteAgent,
-    remoteDriver,
-    toolGate,
-    activeRun,
-    sessionId,
-    queueRun,
-    readUserTexts,
-    readState,
-    waitForResult,
-  };
+  return { ...agents, activeRun, sessionId, queueRun, readUserTexts, readState };
 }
 
 for (const [name, makeStore] of STORES)
