@@ -126,17 +126,12 @@ for (const [name, skip, openStore] of SHARED_STORES)
         assert.deepEqual(answer, { status: 200, sessionId, output: "Yes.", error: "" });
       t.diagnostic(order.join(" before "));
       const messages = await fetchMessages(otherReplica, sessionId);
-      assert.deepEqual(
-        messages.slice(0, 4).map(({ content }) => content),
-        ["begin", "Before.", "think", "Hm"],
-      );
-      assert.deepEqual(
-        messages
-          .slice(4)
-          .map(({ content }) => content)
-          .sort(),
-        ["Yes.", "Yes.", "and then", "think"],
-      );
+      const contents = messages.map(({ content }) => String(content));
+      // The first of both requests that notices the end of the lease starts. The repeated one then continues its run.
+      const expectedContents = contents.includes("Hm")
+        ? ["begin", "Before.", "think", "Hm", "and then", "Yes.", "think", "Yes."]
+        : ["begin", "Before.", "think", "Yes.", "and then", "Yes."];
+      assert.deepEqual(contents, expectedContents);
       assert.deepEqual(models.violations, []);
     });
   });
