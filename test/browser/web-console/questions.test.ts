@@ -17,6 +17,7 @@ import {
   waitForQuestion,
 } from "../../helpers/console-runs.js";
 import { callStep, textStep } from "../../helpers/fake-model-server.js";
+import { createGate } from "../../helpers/gate.js";
 import { runPrompt } from "../../helpers/server-runs.js";
 
 const browser = shareBrowser({ after });
@@ -230,6 +231,37 @@ describe("questions of all sessions in the console", { skip: NO_BROWSER }, () =>
     );
     // Both windows have received the events since, and neither has shown a second notification.
     assert.equal((await listShown()).length, 2);
+  });
+
+  it("are counted in the session list if they arrive, and sessions are deleted, while the list loads", async (t) => {
+    const console = await startConsole(t);
+    const { sessionId: keptId } = await runPrompt(console.server, { message: "Keep" });
+    const { sessionId: deletedId } = await runPrompt(console.server, { message: "Delete" });
+    const { page } = await openWindow(t, await browser(), console.url);
+    const entry = (id: string) => page.locator(`[data-session="${id}"]`);
+    await entry(deletedId).waitFor();
+    const archiveButton = page.getByRole("button", { name: "Archived sessions" });
+    await archiveButton.click();
+    await page.locator(".side-end", { hasText: "No archived session." }).waitFor();
+    const listGate = createGate();
+    await page.route(/\/api\/sessions\?/, async (route) => {
+      const response = await route.fetch();
+      await listGate.wait();
+      await route.fulfill({ response });
+    });
+    await archiveButton.click();
+    await listGate.firstWait;
+
+    await console.server.fetch(`/api/sessions/${deletedId}`, { method: "DELETE" });
+    const newId = await startCommand(console, "new");
+    await page
+      .getByRole("link", { name: /^Questions/ })
+      .getByText("1 open")
+      .waitFor();
+    listGate.open();
+    await entry(keptId).waitFor();
+    assert.equal(await entry(newId).locator(".badge", { hasText: "1" }).count(), 1);
+    assert.equal(await entry(deletedId).count(), 0);
   });
 });
 

@@ -17,6 +17,8 @@ export class SessionBrowser {
   readonly #isArchive = signal(false);
   readonly #projectDir = signal("");
   readonly #projectDirs = signal<readonly string[]>([]);
+  /** The last change of each session during a load, whose list can be older; undefined: the session was removed. */
+  readonly #changesDuringLoad = new Map<string, ApiSession | undefined>();
   /** Whether the newest page must be loaded again after the current request. */
   #isOutdated = false;
   /** Whether the next page must be loaded after the current request. */
@@ -127,6 +129,7 @@ export class SessionBrowser {
 
   /** Removes a session that was deleted, archived or brought back from the list. */
   removeFromList(id: string): void {
+    if (this.#isLoading.peek()) this.#changesDuringLoad.set(id, undefined);
     const remainingSessions = this.#sessions.peek().filter((session) => session.id !== id);
     if (remainingSessions.length === this.#sessions.peek().length) return;
     batch(() => {
@@ -137,6 +140,7 @@ export class SessionBrowser {
 
   /** Updates a session, or adds it to the list if it belongs to the loaded part. */
   apply(session: ApiSession): void {
+    if (this.#isLoading.peek()) this.#changesDuringLoad.set(session.id, session);
     const sessions = this.#sessions.peek();
     if (sessions.some(({ id }) => id === session.id)) return this.update(session);
     const total = this.#total.peek();
@@ -195,6 +199,7 @@ export class SessionBrowser {
     this.#requestController.abort();
     this.#requestController = new AbortController();
     this.#isOutdated = this.#needsMore = false;
+    this.#changesDuringLoad.clear();
     await this.#load(1, { replacesList: true });
   }
 
@@ -215,13 +220,17 @@ export class SessionBrowser {
         this.#sessions.value = replacesList ? loadedPage.sessions : this.#mergePage(loadedPage.sessions, page);
         this.#total.value = loadedPage.total;
         this.#addProjectDirs(loadedPage.sessions);
+        for (const [id, session] of this.#changesDuringLoad)
+          if (session) this.apply(session);
+          else this.removeFromList(id);
       });
     } catch (error) {
       if (!signal.aborted && !quiet) this.#reportError(error);
-    } finally {
-      if (!signal.aborted) this.#isLoading.value = false;
     }
-    if (!signal.aborted) await this.#loadPending();
+    if (signal.aborted) return;
+    this.#isLoading.value = false;
+    this.#changesDuringLoad.clear();
+    await this.#loadPending();
   }
 
   /** Starts the loads that were requested during another one. */
