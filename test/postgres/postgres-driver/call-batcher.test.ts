@@ -38,6 +38,16 @@ describe("concurrent calls of PostgresDriver", { skip: NO_POSTGRES }, () => {
     const leases = await Promise.all(
       Array.from({ length: CALL_COUNT }, (_, n) => acquireLease(driver, `s${n}`, `h${n}`)),
     );
+    // Leases lock only their own chain. Creations on two connections may wait for the same total, and are then sent alone.
+    const [{ transactionCount } = {}] = await runAsAdmin(
+      url,
+      `SELECT count(DISTINCT xmin::text)::int AS "transactionCount" FROM ${schema}.chains WHERE holder_id <> ''`,
+    );
+    assert.ok(Number(transactionCount) > 0);
+    assert.ok(
+      Number(transactionCount) < CALL_COUNT / 5,
+      `${String(transactionCount)} transactions for ${CALL_COUNT} leases`,
+    );
     const writeOutcomes = await settleCalls((n) => {
       const fence = leases[n]!.fence + (hasWrongFence(n) ? 1 : 0);
       return driver.write(`s${n}`, change({ fence, sync: true, add: [aMessage(`s${n}`, hasTakenSeq(n) ? 1 : 2)] }));
@@ -53,16 +63,6 @@ describe("concurrent calls of PostgresDriver", { skip: NO_POSTGRES }, () => {
     }
     const readOutcomes = await settleCalls((n) => driver.get(`s${n}`));
     for (const [n, outcome] of readOutcomes.entries()) assert.equal("value" in outcome && outcome.value?.id, `s${n}`);
-    const [{ createTransactionCount, leaseTransactionCount } = {}] = await runAsAdmin(
-      url,
-      `SELECT (SELECT count(DISTINCT xmin::text)::int FROM ${schema}.names) AS "createTransactionCount",
-         (SELECT count(DISTINCT xmin::text)::int FROM ${schema}.chains WHERE holder_id IN ('h7', 'h57', 'h107')) AS "leaseTransactionCount"`,
-    );
-    assert.ok(
-      Number(createTransactionCount) < CALL_COUNT / 5,
-      `${String(createTransactionCount)} transactions for ${CALL_COUNT} sessions`,
-    );
-    assert.ok(Number(leaseTransactionCount) > 0);
   });
 
   it("do not wait for a call whose chain is locked; that call completes after the unlock", async (t) => {
