@@ -42,7 +42,7 @@ export function createPackagesPlugin() {
         contents: isFunction.test(file) ? lazyFunction(load) : lazyFunctions(load, await import(pathToFileURL(file))),
       };
     });
-    build.onResolve({ filter: /^\.\/deferred-/ }, ({ path }) => ({ path, external: true }));
+    build.onResolve({ filter: /^\.\/deferred-.+\.cjs$/ }, ({ path }) => ({ path, external: true }));
     // The driver passes the path of better-sqlite3's addon, so that no `bindings` find it, and defines no virtual tables.
     build.onResolve({ filter: /^(bindings|\.\/methods\/table)$/ }, ({ path }) => ({ path, namespace: "absent" }));
     build.onLoad({ filter: /.*/, namespace: "absent" }, () => ({ contents: "" }));
