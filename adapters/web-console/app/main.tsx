@@ -40,7 +40,7 @@ function showPage(headers: Record<string, string>): void {
   void fetchPersonHeaders().then((tokenHeaders = {}) => (currentTokenHeaders = tokenHeaders));
   const options = { headers: () => ({ ...currentTokenHeaders, ...headers }), personHeaders: fetchPersonHeaders };
   const client = new GantryClient(options);
-  const openEvents = (handlers: LiveHandlers) => new LiveEvents(client, headers, handlers);
+  const openEvents = (handlers: LiveHandlers) => new LiveEvents(headers, handlers);
   const store = new Console(client, new McpServersClient(options), openEvents);
   effect(() => {
     if (store.isLocked.value) forgetHeaders(headers);

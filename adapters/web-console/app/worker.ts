@@ -1,4 +1,5 @@
-// A shared worker: it holds the connection to the server's events for all windows of the browser.
+// A shared worker: it holds the connection to the server's events for all windows of the browser. A browser without shared
+// workers starts this script as the worker of one window.
 
 import { GantryClient, type ApiAsk, type ApiError, type ConnectionState, type WatchAll } from "gantry/client";
 import { fetchPersonHeaders } from "./login.js";
@@ -63,14 +64,17 @@ class SharedConnection {
   }
 }
 
+/** A port to a window: of a shared worker, or the scope of the window's own worker. */
+type WorkerPort = Pick<MessagePort, "onmessage" | "postMessage" | "close">;
+
 /** A window of the console. */
 class WindowPort {
-  readonly #port: MessagePort;
+  readonly #port: WorkerPort;
   #connection: SharedConnection | undefined;
   readonly #controllersByKey = new Map<number, AbortController>();
   readonly #closeController = new AbortController();
 
-  constructor(port: MessagePort) {
+  constructor(port: WorkerPort) {
     this.#port = port;
     port.onmessage = ({ data }: MessageEvent<WindowMessage>) => this.#receive(data);
     this.post({ type: "ready" });
@@ -142,6 +146,8 @@ class WindowPort {
   }
 }
 
-addEventListener("connect", (event) => {
-  for (const port of (event as MessageEvent).ports) new WindowPort(port);
-});
+if ("onconnect" in globalThis)
+  addEventListener("connect", (event) => {
+    for (const port of (event as MessageEvent).ports) new WindowPort(port);
+  });
+else new WindowPort(globalThis as unknown as WorkerPort);

@@ -130,10 +130,10 @@ test(
       expectedFaults: /ERR_|Failed to load/,
     });
     await page.locator("#prompt").waitFor();
-    // A page without the shared worker: the script that replaces it cannot be loaded either.
+    // The requests of a shared worker cannot be blocked here.
     await page.addInitScript("delete globalThis.SharedWorker");
     let isBlocked = true;
-    await page.route(/watch-all/, (route) => (isBlocked ? route.abort() : route.continue()));
+    await page.route(/worker/, (route) => (isBlocked ? route.abort() : route.continue()));
     await page.goto(sessionUrl(console, sessionId));
     await page.reload();
     await page.locator(".connection-lost").waitFor();

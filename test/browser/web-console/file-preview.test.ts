@@ -91,7 +91,7 @@ describe("the preview of files", { skip: NO_BROWSER }, () => {
 
       // The project folder, of which the links are made, is received after the messages.
       let isBlocked = true;
-      await page.route(/watch-all/, (route) => (isBlocked ? route.abort() : route.continue()));
+      await page.route(/worker/, (route) => (isBlocked ? route.abort() : route.continue()));
       await page.reload();
       await answer.getByText("but not").waitFor();
       assert.deepEqual(await answer.locator("a code").allTextContents(), []);

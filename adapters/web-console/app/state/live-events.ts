@@ -1,8 +1,8 @@
-import type { GantryClient, SharedWatchOptions, WatchedEvent } from "gantry/client";
+import type { SharedWatchOptions, WatchedEvent } from "gantry/client";
 import type { LiveHandlers, LiveSource } from "./live-source.js";
 import { openWorkerEvents } from "./worker-events.js";
 
-/** Pause after scripts could not be loaded, in ms. */
+/** Pause after the worker's script could not be loaded, in ms. */
 const RETRY_MS = 2_000;
 
 /**
@@ -16,8 +16,8 @@ export class LiveEvents implements LiveSource {
   readonly #closeController = new AbortController();
 
   /** `headers`: the credentials of the window. */
-  constructor(client: GantryClient, headers: Record<string, string>, handlers: LiveHandlers) {
-    this.#source = this.#open(client, headers, handlers);
+  constructor(headers: Record<string, string>, handlers: LiveHandlers) {
+    this.#source = this.#open(headers, handlers);
   }
 
   async *watch(id: string, options: SharedWatchOptions): AsyncGenerator<WatchedEvent, void, undefined> {
@@ -33,30 +33,25 @@ export class LiveEvents implements LiveSource {
     void this.#source.then((source) => source?.close());
   }
 
-  /** Tries until the scripts are loaded, which an unavailable server prevents. Resolves with undefined after `close`. */
-  async #open(
-    client: GantryClient,
-    headers: Record<string, string>,
-    handlers: LiveHandlers,
-  ): Promise<LiveSource | undefined> {
+  /**
+   * Tries until the worker's script is loaded, which an unavailable server prevents. Resolves with undefined after
+   * `close`.
+   */
+  async #open(headers: Record<string, string>, handlers: LiveHandlers): Promise<LiveSource | undefined> {
     const { signal } = this.#closeController;
     while (!signal.aborted) {
       const workerEvents = await openWorkerEvents(headers, handlers);
       if (workerEvents) return workerEvents;
-      try {
-        return await client.watchAll({ canAnswer: true, ...handlers });
-      } catch {
-        handlers.onConnection("lost");
-        for (const { onConnection } of this.#waitingWatches) onConnection?.("lost");
-        await new Promise<void>((resolve) => {
-          const timer = setTimeout(resolve, RETRY_MS);
-          const end = () => {
-            clearTimeout(timer);
-            resolve();
-          };
-          signal.addEventListener("abort", end, { once: true });
-        });
-      }
+      handlers.onConnection("lost");
+      for (const { onConnection } of this.#waitingWatches) onConnection?.("lost");
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, RETRY_MS);
+        const end = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+        signal.addEventListener("abort", end, { once: true });
+      });
     }
     return undefined;
   }

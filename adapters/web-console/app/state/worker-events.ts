@@ -14,26 +14,43 @@ interface TrustedTypesFactory {
   };
 }
 
+/** A port to the worker that all windows of this browser share, or the worker of this window. */
+type WindowPort = Pick<MessagePort, "postMessage"> & EventTarget;
+
 /**
- * Connects to the worker that all windows of this browser share. Resolves with undefined if the browser has no shared
- * workers or the script cannot be loaded. Never rejects.
+ * Connects to the worker that all windows of this browser share. A browser without shared workers gets a worker for each
+ * window. Resolves with undefined if the script cannot be loaded. Never rejects.
  */
-export function openWorkerEvents(
+export async function openWorkerEvents(
   headers: Record<string, string>,
   handlers: LiveHandlers,
 ): Promise<LiveSource | undefined> {
+  const port = (await openPort(openSharedWorker)) ?? (await openPort(openOwnWorker));
+  return port && new WorkerEvents(port, headers, handlers);
+}
+
+/** Resolves with the port when the worker has sent its first message; undefined if the worker cannot start. */
+function openPort(open: () => { worker: EventTarget; port: WindowPort }): Promise<WindowPort | undefined> {
   return new Promise((resolve) => {
     try {
-      const worker = new SharedWorker(createWorkerUrl());
+      const { worker, port } = open();
       worker.addEventListener("error", () => resolve(undefined), { once: true });
-      const { port } = worker;
-      port.addEventListener("message", () => resolve(new WorkerEvents(port, headers, handlers)), { once: true });
-      // The worker sends a first message to each window.
-      port.start();
+      port.addEventListener("message", () => resolve(port), { once: true });
     } catch {
       resolve(undefined);
     }
   });
+}
+
+function openSharedWorker() {
+  const worker = new SharedWorker(createWorkerUrl());
+  worker.port.start();
+  return { worker, port: worker.port };
+}
+
+function openOwnWorker() {
+  const worker = new Worker(createWorkerUrl());
+  return { worker, port: worker };
 }
 
 /** A page may create a policy only once. */
@@ -56,19 +73,19 @@ interface WindowWatch {
   onConnection: SharedWatchOptions["onConnection"];
 }
 
-/** The connection of the shared worker, as one window sees it. */
+/** The connection of the worker, as one window sees it. */
 class WorkerEvents implements LiveSource {
-  readonly #port: MessagePort;
+  readonly #port: WindowPort;
   readonly #handlers: LiveHandlers;
   readonly #watchesByKey = new Map<number, WindowWatch>();
   #lastKey = 0;
   #releaseLock = (): void => undefined;
   readonly #onPageHide = () => this.#post({ type: "close" });
 
-  constructor(port: MessagePort, headers: Record<string, string>, handlers: LiveHandlers) {
+  constructor(port: WindowPort, headers: Record<string, string>, handlers: LiveHandlers) {
     this.#port = port;
     this.#handlers = handlers;
-    port.addEventListener("message", ({ data }: MessageEvent<WorkerMessage>) => this.#receive(data));
+    port.addEventListener("message", (event) => this.#receive((event as MessageEvent<WorkerMessage>).data));
     this.#post({ type: "open", headers });
     this.#holdLock();
   }
