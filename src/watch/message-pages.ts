@@ -15,19 +15,24 @@ export interface Page {
   readonly messages: readonly Message[];
   /** Whether more messages may follow. */
   readonly hasMore: boolean;
-  /** Changes already computed for other readers. At another version the same position may need other changes. */
+  /**
+   * Changes already computed for other readers of this page. Another page may have a newer state of the same message, and
+   * the messages after it: with an older change, a reader would never get the rest of the message.
+   */
   readonly changes: Map<string, PositionChange>;
 }
 
 /** Data cached for one version. */
 interface VersionCache {
   readonly version: number;
-  readonly pages: Map<number, Promise<Message[]>>;
-  readonly changes: Map<string, PositionChange>;
+  /** Pages read from the store, by their first `seq`. */
+  readonly pages: Map<number, Promise<Page>>;
+  /** Changes of the pages with messages of the active run. */
+  readonly runChanges: Map<string, PositionChange>;
 }
 
 function createVersionCache(version: number): VersionCache {
-  return { version, pages: new Map(), changes: new Map() };
+  return { version, pages: new Map(), runChanges: new Map() };
 }
 
 /** The pages of a chain, cached at its current version, so that many readers cause one query. */
@@ -45,21 +50,25 @@ export class MessagePages {
     this.#cache = createVersionCache(-1);
   }
 
-  /** Returns the cache of the changes that readers of this version share. */
-  getChanges(version: number): Map<string, PositionChange> {
-    return this.#getCache(version).changes;
+  /** Returns the cache of the changes that readers of the active run's messages share at this version. */
+  getRunChanges(version: number): Map<string, PositionChange> {
+    return this.#getCache(version).runChanges;
   }
 
   /** Reads the stored messages from this `seq` on, at most a page. The query starts when `start` resolves. */
-  async read(seq: number, version: number, start: Promise<unknown>): Promise<Page> {
-    const { pages, changes } = this.#getCache(version);
-    const query = { scope: "chain", after: seq - 1, limit: PAGE_SIZE } as const;
-    const page = pages.get(seq) ?? start.then(() => this.#store.messages(this.#rootId, query));
+  read(seq: number, version: number, start: Promise<unknown>): Promise<Page> {
+    const { pages } = this.#getCache(version);
+    const page = pages.get(seq) ?? start.then(() => this.#query(seq));
     if (pages.size >= MAX_CACHED_PAGES) pages.clear();
     pages.set(seq, page);
     page.catch(() => pages.delete(seq));
-    const messages = await page;
-    return { messages, hasMore: messages.length === PAGE_SIZE, changes };
+    return page;
+  }
+
+  async #query(seq: number): Promise<Page> {
+    const query = { scope: "chain", after: seq - 1, limit: PAGE_SIZE } as const;
+    const messages = await this.#store.messages(this.#rootId, query);
+    return { messages, hasMore: messages.length === PAGE_SIZE, changes: new Map() };
   }
 
   #getCache(version: number): VersionCache {

@@ -197,7 +197,7 @@ export class SessionTail {
     // The lease is released shortly before the run reports it. Messages that another process has rewound since then are
     // still cached here.
     if (this.#runMessages.includesFrom(seq) && rewindCount === this.#rewindCount)
-      return { ...this.#runMessages.readPage(seq, PAGE_SIZE), changes: this.#pages.getChanges(this.version) };
+      return { ...this.#runMessages.readPage(seq, PAGE_SIZE), changes: this.#pages.getRunChanges(this.version) };
     // Query after the state, so that the page is never older than the rewinds in the state.
     return this.#pages.read(seq, this.version, this.readState());
   }

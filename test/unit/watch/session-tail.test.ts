@@ -6,7 +6,7 @@ import { Agent, MemoryDriver, StoreError, type WatchEvent } from "gantry";
 import type { SessionDriver } from "gantry/plugin";
 import { ScriptedProvider, type ScriptedChunk } from "gantry/testing";
 import { parseCursor } from "../../../src/watch/cursor.js";
-import { StreamPosition } from "../../../src/watch/stream-position.js";
+import { StreamPosition, type PositionChange } from "../../../src/watch/stream-position.js";
 import { Presence } from "../../../src/watch/presence.js";
 import type { Page } from "../../../src/watch/message-pages.js";
 import { SessionTail, type TailWriter } from "../../../src/watch/session-tail.js";
@@ -204,6 +204,32 @@ describe("watchers", { concurrency: true }, () => {
     const getEventTypes = (page: Page) =>
       tail.getChange(position, page.messages[0]!, page).events.map(({ type }) => type);
     assert.deepEqual([getEventTypes(outdatedPage), getEventTypes(await tail.readPage(1, 0))], [[], ["delta"]]);
+  });
+
+  it("do not get an event of an older page, which could lack the end of a message", async () => {
+    const driver = new MemoryDriver();
+    await driver.open();
+    await driver.create({ session: aSession("a"), messages: [aMessage("a", 1), aMessage("a", 2)] });
+    await driver.write("a", change({ add: [aGrowingMessage("a", 3)] }));
+    const tail = new SessionTail("a", driver, new Presence(0), () => Promise.resolve(undefined));
+    const read = async (position: StreamPosition) => {
+      const page = await tail.readPage(Math.max(1, position.cursor.seq), 0);
+      const changes: PositionChange[] = [];
+      for (const message of page.messages)
+        changes.push(tail.getChange(changes.at(-1)?.position ?? position, message, page));
+      return changes;
+    };
+    const [, secondChange] = await read(new StreamPosition("a", parseCursor("a", "")));
+    // Another process ends the message and adds one. Its notification has not arrived.
+    const finish = [aMessage("a", 3, { role: "assistant", parts: [{ type: "text", text: "whole" }] })];
+    await driver.write("a", change({ finish, add: [aMessage("a", 4)] }));
+    const changes = await read(secondChange!.position);
+    const messages = changes.flatMap(({ events }) => events.map((event) => "message" in event && event.message));
+    assert.deepEqual(
+      messages.map((message) => message && message.seq),
+      [3, 4],
+    );
+    assert.deepEqual(messages[0] && messages[0].parts, finish[0]?.parts);
   });
 
   it("share reads and events at the same position, and receive the same messages", async (t) => {
