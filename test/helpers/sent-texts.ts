@@ -15,7 +15,7 @@ export interface SentText {
 
 /**
  * Throws if a text is stored twice, or if an accepted text or its run is lost. `received`: contents of the messages that
- * each watcher has received, by id. `isComplete`: whether the watchers have received all messages.
+ * each watcher has received, or that are stored, by id. `isComplete`: whether the watchers have received all messages.
  */
 export function checkTexts(
   texts: readonly SentText[],

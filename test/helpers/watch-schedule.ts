@@ -291,13 +291,12 @@ export class Schedule {
         this.#describeFault(page, runs) || (resumesRuns ? "" : describeResumedRun(page.resumedRunIds, this.#texts));
       if (fault !== "") throw new Error(`watcher ${n} ${fault}\n${page.trace.slice(-100).join("\n")}`);
     }
-    checkTexts(
-      this.#texts,
-      this.#watchers.map(({ page }) => page.prompts),
-      runs,
-      !this.#hidesTexts,
-    );
     const messages = await this.#client.sessions.messages(this.#sessionId);
+    // A text that the disk has lost can be stored again.
+    const receivedTexts = this.#losesWrites
+      ? [new Map(messages.filter(({ role }) => role === "user").map(({ id, content }) => [id, content]))]
+      : this.#watchers.map(({ page }) => page.prompts);
+    checkTexts(this.#texts, receivedTexts, runs, !this.#hidesTexts);
     this.counts.compactions = new Set(messages.map(({ session_id }) => session_id)).size - 1;
   }
 }
