@@ -1,5 +1,5 @@
 import { hasCode, type BusEvents } from "gantry";
-import type { HookSet, ModelCallNames, ModelPurpose, ToolCallNames } from "gantry/plugin";
+import type { HookSet, ModelCallNames, ToolCallNames } from "gantry/plugin";
 import { BoundedNames, OTHER } from "./bounded-names.js";
 import { toErrorType } from "./error-type.js";
 import type { Instruments, SeriesRecorder } from "./instruments.js";
@@ -73,8 +73,9 @@ export class MetricRecorder {
     if (run) this.#instruments.runDuration.record((performance.now() - run.startedAtMs) / 1_000, { state, kind });
   }
 
-  #recordModelCall({ usage, durationMs, firstTokenMs, purpose, ...names }: BusEvents["model.called"]): void {
-    const recorders = this.#findModelRecorders(names, purpose);
+  #recordModelCall(event: BusEvents["model.called"]): void {
+    const { usage, durationMs, firstTokenMs } = event;
+    const recorders = this.#findModelRecorders(event);
     recorders.duration.record(durationMs / 1_000);
     if (firstTokenMs !== undefined) recorders.timeToFirstToken.record(firstTokenMs / 1_000);
     recorders.inputTokens.record(usage.promptTokens);
@@ -82,7 +83,8 @@ export class MetricRecorder {
     this.#instruments.cost.add(usage.cost, recorders.model);
   }
 
-  #findModelRecorders(names: Pick<ModelCallNames, "provider" | "model">, purpose: ModelPurpose): ModelRecorders {
+  #findModelRecorders(names: ModelCallNames): ModelRecorders {
+    const { purpose } = names;
     const labels = this.#toModelLabels(names);
     const key = `${labels["gen_ai.provider.name"]}/${labels["gen_ai.request.model"]} ${purpose}`;
     let recorders = this.#modelRecorders.get(key);

@@ -49,6 +49,7 @@ export class OpenTelemetry implements Telemetry {
   readonly #pullReader: PullReader | undefined;
   readonly #metering: Metering | undefined;
   readonly #tracerProvider: TracerProvider | undefined;
+  readonly #spans: SpanRecorder | undefined;
   #sources: TelemetrySources | undefined;
   #gauges: Gauges | undefined;
 
@@ -65,7 +66,8 @@ export class OpenTelemetry implements Telemetry {
       const processor = new BatchSpanProcessor({ exporter: createSpanExporter(this.#sender) });
       this.#tracerProvider = new TracerProvider({ resource, spanProcessors: [processor] });
       const redact = (text: string) => this.#sources?.redact(text) ?? "";
-      const spans = new SpanRecorder(this.#tracerProvider.getTracer(SCOPE_NAME), content ? redact : undefined);
+      const tracer = this.#tracerProvider.getTracer(SCOPE_NAME);
+      const spans = (this.#spans = new SpanRecorder(tracer, content ? redact : undefined, logger));
       listeners.push(spans.listeners);
       if (content) this.beforeModelCall = (call) => spans.recordRequest(call);
     }
@@ -88,6 +90,7 @@ export class OpenTelemetry implements Telemetry {
 
   /** Sends the remaining data, within `CLOSE_TIMEOUT_MS`. */
   async close(): Promise<void> {
+    this.#spans?.flush();
     const parts = [...(this.#metering?.readers ?? []), ...(this.#tracerProvider ? [this.#tracerProvider] : [])];
     const shutdown = Promise.allSettled(parts.map((part) => part.shutdown()));
     const deadline = createDeadline(CLOSE_TIMEOUT_MS);
