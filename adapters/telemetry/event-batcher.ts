@@ -40,6 +40,7 @@ export class EventBatcher {
     return Object.fromEntries(listeners) as NonNullable<HookSet["listeners"]>;
   }
 
+  /** Keeps an event. `handle` is called later, with the present time. */
   add<T>(handle: (payload: T, timeMs: number) => void, payload: T): void {
     this.#events.push({ handle: handle as BatchedEvent["handle"], payload, timeMs: this.#now() });
     if (this.#events.length >= MAX_EVENTS) this.flush();
